@@ -1,24 +1,46 @@
-"""`python -m embeddings evaluate --data FILE --model MODEL`: sentence encoders on a set of pairs."""
+"""`python -m embeddings evaluate --data FILE --model MODEL`: sentence encoders on a set of pairs.
+
+`python -m embeddings run FOLDER` does what a page asked for: arrays, and figures beside them.
+"""
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
+from data.cache import Arrays, save_arrays
 from data.commands import AsJson, commands_of, one_of, run
+from data.pairs.audit import split_pairs
+from data.pairs.records import PairSet
 from data.pairs.store import find
 from data.split import Part
 from data.terminal import tell, tell_progress
+from data.workspace import write_json
 from embeddings import results
+from embeddings.cost import COST, cost
+from embeddings.encoder import Distinct, EmbeddingError, encode
 from embeddings.evaluate import evaluate
-from embeddings.job import EmbeddingJob
-from embeddings.results import Evaluation
-from embeddings.tasks import carry
-from jobs.folder import request_carried_out
+from embeddings.geometry import neighbours, project, similarity
+from embeddings.job import (
+    CostRequest,
+    EmbeddingJob,
+    EvaluationRequest,
+    MapRequest,
+    NeighboursRequest,
+    Request,
+    SimilarityRequest,
+)
+from embeddings.results import Evaluation, failure_dict
+from jobs.folder import Progress, request_carried_out
 
+logger = logging.getLogger(__name__)
+Done = tuple[Arrays, dict[str, Any]]
+_ENCODING = 0.8  # share of the work of a map
 commands = commands_of("embeddings", "Measure sentence encoders.")
 
 
@@ -68,13 +90,93 @@ def table(evaluation: Evaluation) -> str:
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"
     lines = [f"{counts}, {evaluation.part.value}", " ".join([" " * width, *(f"{name:>25}" for name in measures)])]
     for one in evaluation.results:
-        cells = [_cell(one.figures.get(name)) for name in measures] if one.error is None else [f"{'failed':>25}"]
-        lines.append(" ".join([f"{one.model:<{width}}", *cells]))
+        cells = []
+        for name in measures if one.error is None else ():
+            figure = one.figures.get(name)
+            interval = f"{figure.low:.4f} to {figure.high:.4f}" if figure else ""
+            cells.append(f"{figure.value:8.4f} {interval:>16}" if figure else f"{'-':>25}")
+        lines.append(" ".join([f"{one.model:<{width}}", *(cells or [f"{'failed':>25}"])]))
     return "\n".join(lines)
 
 
-def _cell(figure: Any) -> str:
-    return f"{figure.value:8.4f} {f'{figure.low:.4f} to {figure.high:.4f}':>16}" if figure else f"{'-':>25}"
+def carry(request: Request, pairs: PairSet, folder: Path, tell: Progress) -> None:
+    """Do what is asked with this set; leave `arrays.npz` and, written last, `scores.json` in the folder.
+
+    `tell(model, share)` hears which model is at work and the share of all work done. Raises `Failure` where a task of
+    one model fails; of several, each has its error in `scores.json`.
+    """
+    match request:
+        case EvaluationRequest():
+            results.keep(evaluate(pairs, request.models, request.part, on_progress=tell), folder)
+            return
+        case SimilarityRequest():
+            arrays, content = _similarities(request, pairs, tell)
+        case NeighboursRequest():
+            arrays, content = _neighbours(request, pairs, tell)
+        case MapRequest():
+            placed = project(_encoded(request, pairs, tell), request.projection)
+            arrays, content = {"points": placed.points, "explained": placed.explained}, {"model": request.model}
+        case CostRequest():
+            arrays, content = {}, _cost(request, pairs, tell)
+    save_arrays(folder / "arrays.npz", arrays)
+    write_json(folder / "scores.json", content)
+    tell("", 1.0)
+
+
+def sentences_of(pairs: PairSet, part: Part) -> list[str]:
+    """The different sentences of a part, in the order of a map's points and of the rows of neighbours.
+
+    Raises `EmbeddingError` (`no_pairs`).
+    """
+    rows = split_pairs(pairs)[part]
+    if not len(rows):
+        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
+    return Distinct.of(pairs.at(rows)).sentences
+
+
+def _encoded(request: NeighboursRequest | MapRequest, pairs: PairSet, tell: Progress) -> np.ndarray:
+    def within(share: float) -> None:
+        tell(request.model, share * _ENCODING)
+
+    return encode(request.model, sentences_of(pairs, request.part), pairs.sentences, on_progress=within).vectors
+
+
+def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) -> Done:
+    """`matrix_<place of the model>` `(n, n)`, by the order of the models asked for."""
+    arrays: Arrays = {}
+    told: dict[str, Any] = {}
+    corpus = pairs.sentences
+    for place, model in enumerate(request.models):
+        tell(model, place / len(request.models))
+        try:
+            arrays[f"matrix_{place}"] = similarity(encode(model, request.sentences, corpus).vectors)
+            told[model] = {}
+        except Exception as error:
+            logger.exception("model %r cannot encode", model)
+            told[model] = failure_dict(error)
+    return arrays, {"models": told}
+
+
+def _neighbours(request: NeighboursRequest, pairs: PairSet, tell: Progress) -> Done:
+    """`cosines` and `rows` `(n_asked, k)`, rows of `sentences_of` the part."""
+    vectors = _encoded(request, pairs, tell)
+    asked = encode(request.model, request.sentences, pairs.sentences)
+    cosines, rows = neighbours(vectors, asked.vectors, request.k)
+    return {"cosines": cosines, "rows": rows}, {"model": request.model}
+
+
+def _cost(request: CostRequest, pairs: PairSet, tell: Progress) -> dict[str, Any]:
+    sentences = pairs.sentences
+    drawn = [sentences[place] for place in np.random.default_rng(0).permutation(len(sentences)).tolist()]
+    found = cost(
+        request.bi_encoder,
+        request.cross_encoder,
+        drawn,
+        seconds=request.seconds,
+        on_progress=lambda share: tell("", share),
+    )
+    told: dict[str, Any] = COST.dump_python(found, mode="json")
+    return told
 
 
 if __name__ == "__main__":

@@ -50,6 +50,11 @@ class Difference:
         """Whether the two can be told apart, all pairs considered."""
         return self.p_family < 1 - LEVEL
 
+    @property
+    def turned(self) -> "Difference":
+        """The same test with its models exchanged."""
+        return Difference(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
+
 
 def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
     """Yield how often each row is drawn in each resample, `(n_rows, some)` float64, `count` resamples in all.

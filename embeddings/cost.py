@@ -9,14 +9,15 @@ encoding with n, exact search with n^2 and the graph with n log n.
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from embeddings.encoder import EmbeddingError
 from embeddings.geometry import neighbours
@@ -63,15 +64,8 @@ class Cost:
     points: tuple[Point, ...]
     agreement: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> "Cost":
-        """Make it of what `as_dict` returned. Raises `KeyError`, `TypeError` or `ValueError`."""
-        points = (Point(**{**one, "method": Method(one["method"])}) for one in content["points"])
-        return cls(tuple(points), content["agreement"])
+COST = TypeAdapter(Cost)
 
 
 def cost(
@@ -108,7 +102,6 @@ class _Clock:
         self.seconds, self.spent, self._tell = seconds, 0.0, tell
 
     def time(self, work: Callable[[], T]) -> tuple[float, T]:
-        """Do the work; return its seconds and what came of it."""
         began = time.perf_counter()
         done = work()
         taken = time.perf_counter() - began
@@ -159,11 +152,16 @@ def _search(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tupl
     found: dict[Method, dict[int, np.ndarray]] = {Method.EXACT: {}, Method.HNSW: {}}
 
     def look(method: Method, search: Callable[[np.ndarray], np.ndarray], clock: _Clock, size: int) -> float:
-        seconds, found[method][size] = clock.time(lambda: search(vectors[:size]))
+        seconds, rows = clock.time(lambda: search(vectors[:size]))
+        found[method][size] = np.where(rows[:, 0] == np.arange(size), rows[:, 1], rows[:, 0])  # not the sentence itself
         return seconds
 
     points = []
-    for method, search, grows in ((Method.EXACT, _exactly, _square), (Method.HNSW, _by_graph, _n_log_n)):
+    ways: list[tuple[Method, Callable[[np.ndarray], np.ndarray], Callable[[int], float]]] = [
+        (Method.EXACT, lambda some: neighbours(some, some, 2)[1], lambda size: float(size) ** 2),
+        (Method.HNSW, _by_graph, lambda size: size * math.log(size)),
+    ]
+    for method, search, grows in ways:
         search(vectors[:_WARM_UP])
         alone = _Clock(clock.seconds, lambda _: None)
         looking = _line(partial(look, method, search, alone), grows, len(vectors), alone)
@@ -175,28 +173,12 @@ def _search(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tupl
     return points, float(np.mean(found[Method.EXACT][most] == found[Method.HNSW][most]))
 
 
-def _exactly(vectors: np.ndarray) -> np.ndarray:
-    return _others(neighbours(vectors, vectors, 2)[1])
-
-
 def _by_graph(vectors: np.ndarray) -> np.ndarray:
+    """Rows of the two nearest of each in a graph, `(n, 2)`."""
     import faiss
 
     index = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = index.hnsw.efSearch = _CANDIDATES
     index.add(vectors)
-    return _others(index.search(vectors, 2)[1])
-
-
-def _others(rows: np.ndarray) -> np.ndarray:
-    """The nearest that is not the sentence itself, `(n,)`."""
-    nearest: np.ndarray = np.where(rows[:, 0] == np.arange(len(rows)), rows[:, 1], rows[:, 0])
-    return nearest
-
-
-def _square(size: int) -> float:
-    return float(size) ** 2
-
-
-def _n_log_n(size: int) -> float:
-    return size * math.log(size)
+    rows: np.ndarray = index.search(vectors, 2)[1]
+    return rows

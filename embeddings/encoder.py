@@ -11,8 +11,7 @@ from data.pairs.audit import row_groups
 from data.pairs.records import PairSet, numbers_of
 from data.problems import Failure
 from data.workspace import read_json, workspace, write_json
-from models.encoders.bi_encoder import BiEncoder, kept_at
-from models.encoders.vector_blocks import read_vectors
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 
 
@@ -81,18 +80,6 @@ def encode(
     encoder = BiEncoder(find_model(reference, base), corpus, on_progress=on_progress)
     vectors = encoder.encode_sentences(sentences)
     return SentenceVectors(vectors, encoder.fingerprint, encoder.meter.lap()[1])
-
-
-def kept_vectors(
-    reference: str, sentences: Sequence[str], corpus: Sequence[str], base: Path | None = None
-) -> np.ndarray | None:
-    """Map what `encode` kept of these sentences into memory, without torch; None where there is nothing sound.
-
-    Raises `ModelError` where there is no such model.
-    """
-    encoder = BiEncoder(find_model(reference, base), corpus)
-    kept = read_vectors(kept_at(encoder.key_of("question", sentences)))
-    return kept.vectors if kept else None
 
 
 _FILE = "models.json"

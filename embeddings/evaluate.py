@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from embeddings.geometry import (
     squared_distances,
     uniformity_parts,
 )
-from embeddings.judgement import Probe, correlate, cosines, features, probe, training_rows
+from embeddings.judgement import correlate, cosines, features, probe, training_rows
 from embeddings.results import Evaluation, ModelResult
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,11 @@ def evaluate(
                 on_progress(name, (len(found) + share) / len(names))
 
         tell(0.0)
-        found.append(_found(name, measured, probed, base, tell))
+        try:
+            found.append(_measured(name, measured, probed, base, tell))
+        except Exception as error:
+            logger.exception("model %r cannot be measured", name)
+            found.append(_Found(ModelResult(name, error=error)))
     results, differing = _compared(measured, probed, found)
     if on_progress:
         on_progress("", 1.0)
@@ -142,14 +147,6 @@ class _Found:
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def _found(name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell) -> _Found:
-    try:
-        return _measured(name, measured, probed, base, tell)
-    except Exception as error:
-        logger.exception("model %r cannot be measured", name)
-        return _Found(ModelResult(name, error=error))
-
-
 def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell) -> _Found:
     encoding = _encodings(name, base, tell, [measured, *([probed.train, probed.judged] if probed else [])])
     encoded = next(encoding)
@@ -158,7 +155,12 @@ def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, bas
         parts["alignment"] = measured.by_block(squared_distances, vectors)[measured.positive]
     spread = vectors[measured.spread]
     parts |= {"uniformity": uniformity_parts(spread), "anisotropy": anisotropy_parts(spread)}
-    judged = _probed(probed, encoding) if probed else None
+    judged = None
+    if probed:
+        train, told = (
+            (one.by_block(features, next(encoding).vectors), one.part.values) for one in (probed.train, probed.judged)
+        )
+        judged = probe(train, probed.train.distinct.groups, told)
     if judged:
         parts["nli_accuracy"] = judged.correct.astype(np.float64)
     result = ModelResult(
@@ -176,24 +178,13 @@ def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, bas
 
 def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Material]) -> Iterator[SentenceVectors]:
     corpus = materials[0].pairs.sentences  # whichever rows are asked for, a starter is made of all
-    sizes = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)]) / sum(
-        len(one.distinct.sentences) for one in materials
-    )
-    for place, one in enumerate(materials):
-        low, high = sizes[place], sizes[place + 1]
+    ends = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)])
+    for one, (low, high) in zip(materials, pairwise(ends / ends[-1]), strict=True):
 
         def within(share: float, low: float = low, high: float = high) -> None:
             tell(low + (high - low) * share)
 
         yield encode(name, one.distinct.sentences, corpus, base=base, on_progress=within)
-
-
-def _probed(material: _ProbeMaterial, encoding: Iterator[SentenceVectors]) -> Probe | None:
-    def of(one: _Material) -> tuple[np.ndarray, np.ndarray]:
-        return one.by_block(features, next(encoding).vectors), one.part.values
-
-    train, judged = of(material.train), of(material.judged)
-    return probe(train, material.train.distinct.groups, judged)
 
 
 def _compared(

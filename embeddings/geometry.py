@@ -168,8 +168,10 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
         step = entry.get("step")
         for written in _WRITTEN:
             figures = [entry.get(written + name) for name in (_ALIGNMENT, _UNIFORMITY)]
-            if isinstance(step, int) and all(_is_number(one) for one in figures):
-                found[step] = (float(figures[0] or 0), float(figures[1] or 0))
+            known = (one for one in figures if isinstance(one, int | float) and not isinstance(one, bool))
+            numbers = [one for one in known if math.isfinite(one)]
+            if isinstance(step, int) and len(numbers) == 2:
+                found[step] = (float(numbers[0]), float(numbers[1]))
     steps = sorted(found)
     alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
@@ -178,10 +180,6 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
 def entry_of(alignment: float, uniformity: float) -> dict[str, float]:
     """What a training adds to its progress after a validation, for `trajectory` to read."""
     return {_WRITTEN[0] + _ALIGNMENT: alignment, _WRITTEN[0] + _UNIFORMITY: uniformity}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 _POINTS_AT_ONCE = 8192  # of a block

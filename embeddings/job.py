@@ -82,13 +82,12 @@ def models_of(request: Request) -> tuple[str, ...]:
 
 
 class EmbeddingJob(RequestJob[Request]):
-    """The job of one request, and what `tasks.carry` leaves."""
+    """The job of one request, and what `python -m embeddings run` leaves."""
 
     place, form, versions = "embeddings", REQUEST, (4,)
 
     @classmethod
     def beside(cls, request: Request) -> tuple[object, ...]:
-        """What the models hold."""
         return (contents(models_of(request)),)
 
     def evaluation(self) -> Evaluation:
@@ -96,7 +95,7 @@ class EmbeddingJob(RequestJob[Request]):
         return load(self.folder)
 
     def arrays(self) -> Arrays:
-        """Read the arrays of any other result, as `tasks` names them. Raises `ValueError` where there are none."""
+        """Read the arrays of any other result, as the command names them. Raises `ValueError` where there are none."""
         found = load_arrays(self.folder / "arrays.npz") if self.done else None
         if found is None:
             raise ValueError(f"{self.folder} holds no finished result")

@@ -79,7 +79,7 @@ def correlation_draws(
     NaN where a resample is constant.
     """
     ranked, ranked_gold = [_Ranks(column) for column in columns], _Ranks(gold)
-    centred = np.stack([_centred(column) for column in (*columns, gold)], axis=1)
+    centred = np.stack([(column - column.mean()) / (column.std() or 1.0) for column in (*columns, gold)], axis=1)
     by_rank, by_value = [], []
     for drawn in resamples(groups, seed=seed):
         of_gold = ranked_gold.of(drawn)
@@ -126,11 +126,6 @@ def _ratio(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     varies = variances > 1e-20
     ratio: np.ndarray = np.where(varies, covariance / np.sqrt(np.where(varies, variances, 1.0)), np.nan)
     return ratio
-
-
-def _centred(column: np.ndarray) -> np.ndarray:
-    centred: np.ndarray = (column - column.mean()) / (column.std() or 1.0)
-    return centred
 
 
 def _vary(*columns: np.ndarray) -> bool:

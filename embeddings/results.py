@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import TypeAdapter
 
-from data.artifact import Artifact
-from data.cache import Arrays
+from data.cache import Arrays, Artifact
 from data.pairs.records import Label, PairKind
 from data.problems import Failure
 from data.split import Part
@@ -47,7 +46,7 @@ class ModelResult:
     def as_dict(self) -> dict[str, Any]:
         """Return figures between -1 and 1, distances, and seconds; null is what is not defined."""
         if self.error is not None:
-            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
+            return failure_dict(self.error)
         told: dict[str, Any] = {name: number(one.value) for name, one in self.figures.items()}
         told["interval"] = {name: [number(one.low), number(one.high)] for name, one in self.figures.items()}
         if self.probe:
@@ -98,7 +97,10 @@ class Evaluation:
             "positives": self.positives,
             "probe_split": self.probe_part.value if self.probe_part else None,
             "models": {one.model: one.as_dict() for one in self.results},
-            "differences": {name: [*map(_difference, told)] for name, told in self.differences.items()},
+            "differences": {
+                name: [asdict(one) | {"low": number(one.low), "high": number(one.high)} for one in told]
+                for name, told in self.differences.items()
+            },
         }
 
 
@@ -113,8 +115,9 @@ def probe_dict(probe: Probe) -> dict[str, Any]:
     }
 
 
-def _difference(one: Difference) -> dict[str, Any]:
-    return asdict(one) | {"low": number(one.low), "high": number(one.high)}
+def failure_dict(error: Exception) -> dict[str, Any]:
+    """What `scores.json` tells of a model that failed."""
+    return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
 
 
 def number(value: float) -> float | None:
@@ -167,7 +170,10 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
         return ModelResult(name, error=Failure.from_dict(told))
     return ModelResult(
         name,
-        {measure: _figure(told[measure], ends) for measure, ends in told["interval"].items()},
+        {
+            measure: UNDEFINED if told[measure] is None else Figure(told[measure], *_ends(*ends))
+            for measure, ends in told["interval"].items()
+        },
         arrays[f"cosines_{place}"],
         arrays[f"singular_values_{place}"],
         Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
@@ -181,10 +187,6 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
 def _probe(told: dict[str, Any], correct: np.ndarray) -> Probe:
     confusion, trained_on = np.array(told["confusion"]), np.array([*told["trained_on"].values()])
     return Probe(correct, confusion, trained_on, told["chance"], told["strength"])
-
-
-def _figure(value: float | None, ends: list[float | None]) -> Figure:
-    return Figure(value, *_ends(*ends)) if value is not None else UNDEFINED
 
 
 def _read_difference(told: dict[str, Any]) -> Difference:

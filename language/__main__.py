@@ -1,15 +1,116 @@
-"""`python -m language`: texts to learn from, and tokenizers of them."""
+"""`python -m language`: which tokenizer cuts a text well, and the texts kept to learn from."""
 
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
-from data.commands import commands_of, run
-from language.commands import keep_text, texts, tokenizers
+from cyclopts import Parameter
+
+from data.commands import AsJson, commands_of, run, several_of, tell_kept
+from data.formats.opening import set_name
+from data.terminal import tell, tell_progress
+from language.comparison import Measured, Request, compare
+from language.corpus import find_corpus
 from language.job import run_folder
+from language.morphemes import Split, TokenizerKind
+from language.texts import StoredText, keep, require_file, stored
+from language.train import Sample
 
 commands = commands_of("language", "Tokenizers and language models.")
-for command in (tokenizers, keep_text, texts):
-    commands.command(command)
+
+_COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
+_DATA = (
+    "a text: a file (.txt), or text: and the key of a kept one; or a question set: a file, or a name of the catalog or "
+    "workspace"
+)
+
+
+@commands.command
+def tokenizers(
+    *,
+    data: Annotated[str, Parameter(help=_DATA)],
+    vocabulary: Annotated[tuple[int, ...], Parameter(help="pieces, 1000 to 64000, one number or several: 8000")] = (),
+    kind: Annotated[tuple[TokenizerKind, ...], several_of(TokenizerKind, help="one or several: all of them")] = (),
+    split: Annotated[tuple[Split, ...], several_of(Split, help=f"one or several: {Split.WORDS}")] = (),
+    against: Annotated[
+        tuple[str, ...], Parameter(help="compare with the tokenizer of a model as well; several times")
+    ] = (),
+    lowercase: Annotated[bool, Parameter(negative="", help="write all in small letters")] = False,
+    held_out: Annotated[float, Parameter(help="share of documents to measure on")] = 0.1,
+    seed: Annotated[int, Parameter(help="which documents these are")] = 0,
+    most_characters: Annotated[
+        int, Parameter(help="of a larger text a part is learned from, which bounds the memory")
+    ] = Sample.most_characters,
+    out: Annotated[Path | None, Parameter(help="folder for the tokenizers, each in a folder of its own")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Train tokenizers on a text, and compare how they cut what they were not trained on: shares from 0 to 1."""
+    sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
+    asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
+    given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
+    request = replace(Request(sample=sample), **given)
+    corpus = find_corpus(data)
+    found = compare(corpus, request, out=out, on_progress=tell_progress)
+    told = {
+        "data": corpus.name,
+        "fingerprint": corpus.fingerprint,
+        "tokenizers": {one.name: one.as_dict() for one in found},
+    }
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(found))
+    failed = {one.name: one.refusal.failure for one in found if one.refusal}
+    for name, error in failed.items():
+        tell(f"{name} failed: {error}", error=True)
+    return int(bool(failed))
+
+
+def table(found: list[Measured]) -> str:
+    """Return the figures as lines of text, shares in percent."""
+    width = max(len(one.name) for one in found)
+    lines = [" ".join([" " * width, *(f"{name:>15}" for name in _COLUMNS)])]
+
+    def cell(name: str, value: float | None) -> str:
+        if value is None:
+            return f"{'-':>15}"
+        return f"{value:15.3f}" if name == "tokens_per_word" else f"{100 * value:15.2f}"
+
+    for one in found:
+        figures = one.as_dict()
+        cells = [cell(name, figures.get(name)) for name in _COLUMNS] if one.figures else [f"{'failed':>15}"]
+        lines.append(" ".join([f"{one.name:<{width}}", *cells]))
+    return "\n".join(lines)
+
+
+@commands.command
+def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
+    """Keep texts in the workspace, for pages and commands to learn from.
+
+    Parameters
+    ----------
+    file
+        a text in UTF-8, of any size
+    """
+    for path in (file, *files):
+        require_file(path, path.name)
+        name = set_name(path.name, "text")
+        with path.open("rb") as content:
+            tell(_line(keep(content, name, source=str(path), on_progress=partial(tell_progress, name))))
+    return 0
+
+
+@commands.command
+def texts(*, as_json: AsJson = False) -> int:
+    """List the kept texts."""
+    return tell_kept(stored(), _line, as_json=as_json)
+
+
+def _line(kept: StoredText) -> str:
+    return f"{kept.reference}  {kept.characters:>15,} characters  {kept.documents:>12,} documents  {kept.name}"
+
+
 commands.command(run_folder, name="run", show=False)
 
 

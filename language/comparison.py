@@ -15,16 +15,15 @@ from typing import Any, Self
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from data.artifact import Artifact
-from data.cache import Arrays, is_sound, key_of, sealing
+from data.cache import Arrays, Artifact, is_sound, key_of, sealing
 from data.problems import Failure
 from data.workspace import read_json, replacing, workspace, write_json
 from language.corpus import Corpus
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.text_file import LanguageError
-from language.train import TRAINED, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
+from language.texts import LanguageError
+from language.train import TRAINED, Sample, TokenizerOptions, gathered, train_on
 from models.hub import ModelError
 from text.analyzers import VERSION as ANALYZER_VERSION
 
@@ -32,13 +31,6 @@ _VERSION = 1  # raise when the same options would come out different, or figures
 _FIGURES = "figures.json"
 _TOKENIZER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
 _READER = TypeAdapter(Fertility)
-
-
-def keep_trained(corpus: Corpus, trained: TrainedTokenizer, figures: Fertility) -> None:
-    """Keep a tokenizer that was trained on a corpus, and its figures there. Raises `OSError`."""
-    with sealing(_folder_of_trained(corpus, trained.options)) as new:
-        trained.save(new / _TOKENIZER)
-        write_json(new / _FIGURES, figures.as_dict())
 
 
 def trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
@@ -51,12 +43,6 @@ def trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str,
     except ValidationError:
         return None
     return read_json(folder / _TOKENIZER / "tokenizer_config.json")[TRAINED], figures
-
-
-def copy_trained(corpus: Corpus, options: TokenizerOptions, folder: Path) -> None:
-    """Put the tokenizer that is kept into a folder; one that stands there is replaced. Raises `OSError`."""
-    with replacing(folder) as new:
-        shutil.copytree(_folder_of_trained(corpus, options) / _TOKENIZER, new)
 
 
 def _folder_of_trained(corpus: Corpus, options: TokenizerOptions) -> Path:
@@ -80,7 +66,6 @@ class Request:
 
     @property
     def count(self) -> int:
-        """How many are measured."""
         return len(self.kinds) * len(self.splits) * len(self.vocabularies) + len(self.against)
 
     def label(self, kind: TokenizerKind, split: Split, vocabulary: int) -> str:
@@ -89,7 +74,7 @@ class Request:
         return "-".join(map(str, told))
 
     def trained(self) -> dict[str, TokenizerOptions]:
-        """Return what is trained, by label; those of a split stand together."""
+        """By label; those of a split stand together."""
         return {
             self.label(kind, split, vocabulary): TokenizerOptions(kind, vocabulary, replace(self.sample, split=split))
             for split, kind, vocabulary in product(self.splits, self.kinds, self.vocabularies)
@@ -105,12 +90,10 @@ class Refusal:
 
     @classmethod
     def of(cls, error: Failure) -> Self:
-        """Return what is kept of it."""
         return cls(type(error).__name__, error.as_dict())
 
     @property
     def failure(self) -> Failure:
-        """What was raised."""
         return _FAILURES.get(self.kind, Failure).from_dict(self.told)
 
 
@@ -124,7 +107,6 @@ class Measured:
     refusal: Refusal | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         if self.figures:
             return {**self.trained, **self.figures.as_dict()}
         return self.refusal.failure.as_dict() if self.refusal else {}
@@ -153,7 +135,8 @@ def compare(
     known |= _train(corpus, missing, held, steps)
     if out:
         for options in wanted.values():
-            copy_trained(corpus, options, out / options.name)
+            with replacing(out / options.name) as new:
+                shutil.copytree(_folder_of_trained(corpus, options) / _TOKENIZER, new)
     found = [Measured(label, *one) for label, one in known.items() if one]
     for reference in request.against:
         found.append(_of_model(reference, held))
@@ -171,12 +154,11 @@ class _Steps:
     done: int = 0
 
     def tell(self, share: float = 0.0) -> None:
-        """Tell how much is done, a share of the step at hand with it."""
+        """`share` is that of the step at hand."""
         if self.on_progress:
             self.on_progress(self.last, (self.done + share) / max(1, self.count))
 
     def take(self, name: str) -> None:
-        """Tell that a step of this name is done."""
         self.last, self.done = name, self.done + 1
         self.tell()
 
@@ -193,7 +175,9 @@ def _train(
                 trained = train_on(material, options.kind, options.vocabulary, steps.tell)
                 prepared = PreparedTokenizer.of(trained)
                 figures = fertility(prepared, held)
-                keep_trained(corpus, trained, figures)
+                with sealing(_folder_of_trained(corpus, options)) as new:
+                    trained.save(new / _TOKENIZER)
+                    write_json(new / _FIGURES, figures.as_dict())
                 made[label] = prepared.trained, figures
                 steps.take(label)
     return made
@@ -235,11 +219,10 @@ class KeptTokenizer:
 
     @property
     def is_trained(self) -> bool:
-        """Whether it was trained for the comparison, and not brought by a model."""
         return bool(self.measured.trained)
 
     def load(self) -> PreparedTokenizer:
-        """Load it. Raises `LanguageError` `no_tokenizer`."""
+        """Raises `LanguageError` `no_tokenizer`."""
         return load_tokenizer(self.folder, self.measured.name)
 
 
@@ -281,14 +264,12 @@ def load_comparison(folder: Path) -> KeptComparison:
     """Read a comparison. Raises `ValueError` where the folder holds no whole one of this version."""
 
     def made(told: _Content, arrays: Arrays) -> KeptComparison:
-        kept = [_opened(folder, one, place, arrays) for place, one in enumerate(told.tokenizers) if one.figures]
+        kept = [
+            KeptTokenizer(one, one.figures, folder / TOKENIZERS / folder_of(one, place), arrays[str(place)])
+            for place, one in enumerate(told.tokenizers)
+            if one.figures
+        ]
         failed = {one.name: one.refusal.failure for one in told.tokenizers if one.refusal}
         return KeptComparison(told.corpus, told.counted, tuple(kept), failed)
 
     return _ARTIFACT.read(folder, made)
-
-
-def _opened(folder: Path, one: Measured, place: int, arrays: Mapping[str, Any]) -> KeptTokenizer:
-    if one.figures is None:
-        raise KeyError(one.name)
-    return KeptTokenizer(one, one.figures, folder / TOKENIZERS / folder_of(one, place), arrays[str(place)])

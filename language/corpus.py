@@ -15,31 +15,26 @@ from data.records import QuestionSet, composed
 from data.store import find
 from data.workspace import limits, user
 from language import texts
-from language.text_file import LanguageError, parts, text_corpus
-from language.texts import REFERENCE
+from language.texts import REFERENCE, LanguageError, parts, text_corpus
 
 
 class Corpus(Protocol):
-    """Documents in order. `fingerprint` (sha256, hexadecimal) is of the content, `characters` how many there are."""
+    """Documents in order, from the beginning each time they are asked for; none is blank.
+
+    `fingerprint` (sha256, hexadecimal) changes whenever they would, `characters` is how many there are of all together;
+    of a text, of those between the documents as well.
+    """
 
     @property
-    def name(self) -> str:
-        """What a person calls it."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def fingerprint(self) -> str:
-        """Changes whenever the documents would."""
-        ...
+    def fingerprint(self) -> str: ...
 
     @property
-    def characters(self) -> int:
-        """Characters of all documents together; of a text, those between them as well."""
-        ...
+    def characters(self) -> int: ...
 
-    def documents(self) -> Iterator[str]:
-        """Yield the documents from the beginning; none is blank."""
-        ...
+    def documents(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True)
@@ -50,21 +45,19 @@ class PassageCorpus:
 
     @property
     def name(self) -> str:
-        """The name of the set."""
         return self.question_set.name
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the passages' texts: titles and questions are not learned from."""
+        """Of the passages' texts: titles and questions are not learned from."""
         return self.question_set.passages.texts.fingerprint
 
     @property
     def characters(self) -> int:
-        """Characters of all passages."""
         return int(self.question_set.passages.texts.lengths().sum())
 
     def documents(self) -> Iterator[str]:
-        """Yield the passages, a longer one than `LONGEST` in parts."""
+        """A passage longer than `LONGEST` is several."""
         for text in self.question_set.passages.texts:
             yield from parts(text)
 

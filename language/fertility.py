@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import regex
 from language.corpus import Corpus, held_out
 from language.morphemes import composed_letters, cuts, morpheme_cuts
 from language.prepared import Cut, PreparedTokenizer
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from language.train import Sample
 
 MOST_CHARACTERS = 1_000_000  # measured on: of a larger corpus, fewer documents are
@@ -31,7 +30,6 @@ class HeldOut:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "HeldOut":
-        """Return documents to measure on."""
         composed = [letters for letters in map(composed_letters, texts) if letters.strip()]
         began = perf_counter()
         morphemes = morpheme_cuts(composed)
@@ -91,7 +89,6 @@ class Fertility:
     seconds_to_train: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures by name, as JSON has them."""
         return asdict(self)
 
 
@@ -100,9 +97,8 @@ def fertility(tokenizer: PreparedTokenizer, held: HeldOut) -> Fertility:
     began = perf_counter()
     found = tokenizer.cut(held.texts, held.morphemes)
     seconds = perf_counter() - began + (held.seconds if tokenizer.marks_morphemes else 0.0)
-    counts = reduce(
-        _added, (_counted(*one, tokenizer.unknown) for one in zip(held.texts, held.morphemes, found, strict=True))
-    )
+    of_documents = (_counted(*one, tokenizer.unknown) for one in zip(held.texts, held.morphemes, found, strict=True))
+    counts = _Counts(*map(sum, zip(*of_documents, strict=True)))
     around = tokenizer.tokenizer.num_special_tokens_to_add(False)
     lengths = np.array([len(cut.numbers) + around for cut in found])
     return Fertility(
@@ -136,10 +132,6 @@ class _Counts(NamedTuple):
     made: int  # cuts inside words
     morphemes: int
     hits: int
-
-
-def _added(one: _Counts, other: _Counts) -> _Counts:
-    return _Counts(*map(sum, zip(one, other, strict=True)))
 
 
 def _counted(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) -> _Counts:

@@ -3,9 +3,8 @@
 The process runs `python -m language run FOLDER`. The folder is named by what decides the result, so what was asked
 before is there already."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from language.comparison import Measured, Request, compare
 from language.corpus import Corpus, find_corpus
 from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
+from language.texts import OnProgress, within
 from models.sources import contents
 from text.analyzers import VERSION as ANALYZER_VERSION
 
@@ -38,7 +38,6 @@ class TokenizerJob(RequestJob[TokenizerRequest]):
 
     @classmethod
     def beside(cls, request: TokenizerRequest) -> tuple[object, ...]:
-        """What the models compared with hold."""
         return (contents(request.compared.against),)
 
 
@@ -49,22 +48,16 @@ _BLOCK = 64  # documents cut at a time
 
 def run_folder(folder: Path, /) -> int:
     """Carry out what a page asked for."""
-    return request_carried_out(TokenizerJob(folder), lambda asked, say: _work(asked, folder, say))
 
+    def work(asked: TokenizerRequest, say: Progress) -> None:
+        corpus, out = find_corpus(asked.data), folder / comparison.TOKENIZERS
+        found = compare(corpus, asked.compared, out=out, on_progress=lambda name, share: say(name, _COMPARING * share))
+        able = [(one, out / comparison.folder_of(one, place)) for place, one in enumerate(found) if one.figures]
+        counting = within(lambda share: say("", share), _COMPARING, 1)
+        counted, occurrences = occurrences_of([_prepared(*one) for one in able], corpus, counting)
+        comparison.keep_comparison(folder, corpus.name, found, occurrences, counted)
 
-def _work(asked: TokenizerRequest, folder: Path, say: Progress) -> None:
-    tokenizers = folder / comparison.TOKENIZERS
-    corpus = find_corpus(asked.data)
-    found = compare(
-        corpus, asked.compared, out=tokenizers, on_progress=lambda name, share: say(name, _COMPARING * share)
-    )
-    prepared = [
-        _prepared(one, tokenizers / comparison.folder_of(one, place)) for place, one in enumerate(found) if one.figures
-    ]
-    counted, occurrences = occurrences_of(
-        prepared, corpus, lambda share: say("", _COMPARING + (1 - _COMPARING) * share)
-    )
-    comparison.keep_comparison(folder, corpus.name, found, occurrences, counted)
+    return request_carried_out(TokenizerJob(folder), work)
 
 
 def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:
@@ -79,14 +72,20 @@ def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:
 
 
 def occurrences_of(
-    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: Callable[[float], None] | None = None
+    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: OnProgress | None = None
 ) -> tuple[int, list[np.ndarray]]:
     """Count how often each piece of each tokenizer `(n_pieces,)` occurs in the first documents of a corpus.
 
     Returns how many documents these are, and the counts. `on_progress` is told the share of them gone through.
     """
-    counts = [np.zeros(_pieces(one), dtype=np.int64) for one in tokenizers]
-    documents = _first(corpus)
+    # some vocabularies leave numbers out
+    counts = [np.zeros(1 + max(one.tokenizer.get_vocab().values()), dtype=np.int64) for one in tokenizers]
+    documents, seen = list[str](), 0
+    for document in corpus.documents():
+        if seen >= COUNTED:
+            break
+        documents.append(document)
+        seen += len(document)
     marks = any(one.marks_morphemes for one in tokenizers)
     for number, block in enumerate(in_blocks(documents, _BLOCK)):
         if on_progress:
@@ -97,19 +96,3 @@ def occurrences_of(
             numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
             counts[place] += np.bincount(numbers, minlength=len(counts[place]))
     return len(documents), counts
-
-
-def _pieces(tokenizer: PreparedTokenizer) -> int:
-    """How many numbers there are: some vocabularies leave numbers out."""
-    return 1 + max(tokenizer.tokenizer.get_vocab().values())
-
-
-def _first(corpus: Corpus) -> list[str]:
-    seen = 0
-
-    def has_room(document: str) -> bool:
-        nonlocal seen
-        seen += len(document)
-        return seen - len(document) < COUNTED
-
-    return list(takewhile(has_room, corpus.documents()))

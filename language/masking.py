@@ -15,7 +15,7 @@ import xxhash
 
 from data.workspace import read_json, write_json
 from language.morphemes import BOUNDARY, Split, composed_letters, marked
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from text.analyzers import kiwi_tokens
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it
@@ -70,8 +70,11 @@ def word_starts(texts: Sequence[str], letters: Sequence[np.ndarray], whole_words
     `letters` holds the first and the last letter and one of every token, `(n_tokens, 2)`. Words that share a token, or
     a letter, as morphemes may, are one. Where `whole_words` is off, words are those between spaces.
     """
-    morphemes = whole_words is WholeWords.MORPHEMES
-    numbered = _by_morpheme(texts) if morphemes else [_by_space(text) for text in texts]
+    if whole_words is WholeWords.MORPHEMES:
+        begins = _morpheme_starts(texts)
+    else:
+        begins = [np.zeros(len(text), dtype=bool) for text in texts]
+    numbered = [_numbered(text, starts) for text, starts in zip(texts, begins, strict=True)]
     return [_starts(numbers, spans) for numbers, spans in zip(numbered, letters, strict=True)]
 
 
@@ -80,32 +83,21 @@ def words_of(starts: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(np.cumsum(starts, axis=1) - 1, 0))
 
 
-def _by_space(text: str) -> np.ndarray:
-    """The number of the word of each letter."""
-    return _numbered(text, np.zeros(len(text), dtype=bool))
-
-
-def _by_morpheme(texts: Sequence[str]) -> list[np.ndarray]:
-    """The same for morphemes: as they are marked, or as Kiwi finds them where nothing is."""
-    unmarked = [text for text in texts if BOUNDARY not in text]
-    told = iter(kiwi_tokens(unmarked))
-    return [_by_mark(text) if BOUNDARY in text else _by_tokens(text, next(told)) for text in texts]
-
-
-def _by_tokens(text: str, tokens: Sequence[Any]) -> np.ndarray:
-    starts, end = np.zeros(len(text), dtype=bool), 0
-    for token in tokens:
-        starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
-        end = max(end, token.start + token.len)
-    return _numbered(text, starts)
-
-
-def _by_mark(text: str) -> np.ndarray:
-    return _numbered(text, np.fromiter((letter == BOUNDARY for letter in text), dtype=bool, count=len(text)))
+def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
+    """The letters that morphemes begin with, bool: as they are marked, or as Kiwi finds them where nothing is."""
+    told = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
+    found = []
+    for text in texts:
+        starts, end = np.array([letter == BOUNDARY for letter in text], dtype=bool), 0
+        for token in () if BOUNDARY in text else next(told):
+            starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
+            end = max(end, token.start + token.len)
+        found.append(starts)
+    return found
 
 
 def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
-    """Number what begins at `starts` or after a blank; a blank belongs to what comes after it, as tokens have it."""
+    """The number of the word of each letter: one begins at `starts` or after a blank, which belongs to what follows."""
     blank = np.fromiter(map(str.isspace, text), dtype=bool, count=len(text))
     starts = starts | (~blank & np.concatenate([[True], blank[:-1]])[: len(text)])
     return np.asarray(np.cumsum(starts) + blank)
@@ -146,7 +138,7 @@ class TokenFile:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenFile":
-        """Map a folder that `write_tokens` wrote into memory."""
+        """Mapped into memory, from a folder that `write_tokens` wrote."""
         dtype = np.dtype(read_json(folder / "about.json")["dtype"])
         mapped = (_mapped(folder / "tokens.bin", dtype), _mapped(folder / "starts.bin", np.dtype(bool)))
         return cls(*mapped, *(np.load(folder / f"{name}.npy") for name in ("bounds", "same", "counts")))
@@ -158,7 +150,7 @@ def write_tokens(
     """Write the tokens of documents into a folder, some documents at a time.
 
     `tokenizer` is a fast one of transformers; morphemes are marked for one that was trained so
-    (`language.tokenizers.train`).
+    (`language.train`).
     """
     morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == Split.MORPHEMES
     size = len(tokenizer)
@@ -243,12 +235,10 @@ class PackedBlocks:
         return max(1, len(self.file.tokens) // self._room)
 
     def lengths(self) -> np.ndarray:
-        """All the same."""
         return np.full(len(self), min(len(self.file.tokens), self._room) + 2)
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
-        """Return some rows; nothing is left to chance."""
-        del rng
+        del rng  # nothing is left to chance
         bodies = [slice(row * self._room, (row + 1) * self._room) for row in rows]
         return _rows(self.file, [[body] for body in bodies], self.specials)._replace(follows=None)
 
@@ -280,7 +270,7 @@ class SegmentPairs:
             document.extend([number] * len(pairs))
         object.__setattr__(self, "pairs", np.array(found, dtype=np.int64).reshape(-1, 3))
         object.__setattr__(self, "document", np.array(document, dtype=np.int64))
-        if len(np.unique(self._same)) < 2:
+        if len(np.unique(self.file.same[self.document])) < 2:
             message = "one document has no segment of another beside it: give several, or learn without pairs"
             raise LanguageError("one_document", message)
 
@@ -288,11 +278,11 @@ class SegmentPairs:
         return len(self.pairs)
 
     def lengths(self) -> np.ndarray:
-        """Of the pairs as they stand in their documents."""
+        """As the pairs stand in their documents."""
         return np.asarray(np.minimum(self.pairs[:, 2] - self.pairs[:, 0], self.length - 3) + 3)
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
-        """Return some pairs, of which about half are `NEXT`."""
+        """About half are `NEXT`."""
         follows = np.where(rng.random(len(rows)) < 0.5, RANDOM, NEXT)
         firsts = [slice(*self.pairs[row, :2].tolist()) for row in rows]
         seconds = [
@@ -302,10 +292,6 @@ class SegmentPairs:
         room = self.length - 3
         bodies = [list(_fitted(first, second, room)) for first, second in zip(firsts, seconds, strict=True)]
         return _rows(self.file, bodies, self.specials)._replace(follows=follows)
-
-    @property
-    def _same(self) -> np.ndarray:
-        return np.asarray(self.file.same[self.document])
 
     def _of_another(self, row: int, rng: np.random.Generator) -> slice:
         own = self.file.same[self.document[row]]

@@ -4,7 +4,6 @@ import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -62,11 +61,12 @@ def morpheme_cuts(texts: Sequence[str]) -> list[np.ndarray]:
 
     Where Kiwi restores letters (갔다 is 가 + 았 + 다), a morpheme stands where its letters are seen: 갔 | 다.
     """
-    return [
-        cuts(_spans(tokens), text)
-        for block in in_blocks(texts, _BLOCK)
-        for text, tokens in zip(block, kiwi_tokens(block), strict=True)
-    ]
+    found = []
+    for block in in_blocks(texts, _BLOCK):
+        for text, tokens in zip(block, kiwi_tokens(block), strict=True):
+            spans = [(token.start, token.start + token.len) for token in tokens]
+            found.append(cuts(np.array(spans, dtype=np.int64).reshape(-1, 2), text))
+    return found
 
 
 def marked(texts: Sequence[str]) -> list[str]:
@@ -88,7 +88,3 @@ def mark(text: str, places: np.ndarray) -> str:
 def unmarked(places: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return where positions `at` of a text that was marked at `places` stand in the text without the marks."""
     return at - np.searchsorted(places + np.arange(1, len(places) + 1), at, side="right") if len(places) else at
-
-
-def _spans(tokens: Sequence[Any]) -> np.ndarray:
-    return np.array([(token.start, token.start + token.len) for token in tokens], dtype=np.int64).reshape(-1, 2)

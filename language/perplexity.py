@@ -16,7 +16,7 @@ from models.hub import ModelError
 from models.precision import Precision
 
 if TYPE_CHECKING:
-    from models.readers.masked_network import MaskedNetwork
+    from models.readers.networks import MaskedNetwork
 
 _HEAD = 64  # dimensions of an attention head, in all sizes
 _POSITIONS = 512
@@ -106,12 +106,10 @@ class Guesses:
         return self.means()[GUESSED] - before.means()[GUESSED], _ends(difference / np.maximum(1, hidden))
 
     def kept(self) -> dict[str, list[Any]]:
-        """As JSON."""
         return {name: getattr(self, name).tolist() for name in _COLUMNS}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Read what was kept."""
         types = (np.float64, np.int64, np.int64, np.bool_)
         return cls(*(np.array(kept[name], dtype=of) for name, of in zip(_COLUMNS, types, strict=True)))
 

@@ -13,13 +13,20 @@ def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> 
     All kinds part words alike, at blanks and around each sign. A piece inside a word has ## before it in WordPiece; in
     the others it is the first of a word that has ▁ (or, of bytes, the blank itself) before it.
     """
-    tokenizer = Tokenizer(_model(kind))
+    model, words, decoder = _of_kind(kind)
+    if split is Split.MORPHEMES:  # WordPiece has no other sign that a morpheme goes on with a word: the boundary stays
+        behaviour = "merged_with_next" if kind is TokenizerKind.WORDPIECE else "removed"
+        words.append(pre_tokenizers.Split(BOUNDARY, behaviour))
+    after = []
+    if kind is TokenizerKind.BYTE_BPE:
+        words.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        after = [normalizers.Prepend(" ")]
     before = [normalizers.Lowercase()] if lowercase else []
     blanks = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-    after = [normalizers.Prepend(" ")] if kind is TokenizerKind.BYTE_BPE else []
+    tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence([*before, normalizers.NFC(), *blanks, *after])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_parting(kind, split))
-    tokenizer.decoder = _decoder(kind)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
+    tokenizer.decoder = decoder
     number = {piece: row for row, piece in enumerate(SPECIAL)}
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
@@ -34,42 +41,18 @@ def add_special(tokenizer: Tokenizer) -> None:
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in (PAD, UNKNOWN, CLS, SEP, MASK)])
 
 
-def _model(kind: TokenizerKind) -> models.Model:
-    match kind:
-        case TokenizerKind.WORDPIECE:
-            return models.WordPiece(unk_token=UNKNOWN)
-        case TokenizerKind.BPE:
-            return models.BPE(unk_token=UNKNOWN)
-        case TokenizerKind.BYTE_BPE:
-            return models.BPE()
-    return models.Unigram()
-
-
-def _parting(kind: TokenizerKind, split: Split) -> list[pre_tokenizers.PreTokenizer]:
-    boundary = "removed"
-    blanks: pre_tokenizers.PreTokenizer
+def _of_kind(kind: TokenizerKind) -> tuple[models.Model, list[pre_tokenizers.PreTokenizer], decoders.Decoder]:
+    """The model without pieces, what parts words at blanks and around signs, and what makes text of pieces."""
     words: list[pre_tokenizers.PreTokenizer]
-    match kind:
-        case TokenizerKind.WORDPIECE:  # it has no other sign that a morpheme goes on with a word: the boundary stays
-            boundary = "merged_with_next"
-            words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_SIGN), "isolated")]
-        case TokenizerKind.BYTE_BPE:
-            blanks = pre_tokenizers.Split(" ", "merged_with_next")
-            words = [blanks, pre_tokenizers.Split(Regex(f" ?{_SIGN}"), "isolated")]
-        case _:
-            blanks = pre_tokenizers.Metaspace(prepend_scheme="always")
-            words = [blanks, pre_tokenizers.Split(Regex(f"▁?{_SIGN}"), "isolated")]
-    if split is Split.MORPHEMES:
-        words.append(pre_tokenizers.Split(BOUNDARY, boundary))
+    decoder: decoders.Decoder
+    if kind is TokenizerKind.WORDPIECE:
+        words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_SIGN), "isolated")]
+        decoder = decoders.Sequence([decoders.WordPiece(), decoders.Replace(f" {BOUNDARY}", "")])
+        return models.WordPiece(unk_token=UNKNOWN), words, decoder
     if kind is TokenizerKind.BYTE_BPE:
-        words.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    return words
-
-
-def _decoder(kind: TokenizerKind) -> decoders.Decoder:
-    match kind:
-        case TokenizerKind.WORDPIECE:
-            return decoders.Sequence([decoders.WordPiece(), decoders.Replace(f" {BOUNDARY}", "")])
-        case TokenizerKind.BYTE_BPE:
-            return decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    return decoders.Metaspace(prepend_scheme="always")
+        words = [pre_tokenizers.Split(" ", "merged_with_next"), pre_tokenizers.Split(Regex(f" ?{_SIGN}"), "isolated")]
+        return models.BPE(), words, decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    blanks = pre_tokenizers.Metaspace(prepend_scheme="always")
+    words = [blanks, pre_tokenizers.Split(Regex(f"▁?{_SIGN}"), "isolated")]
+    model = models.BPE(unk_token=UNKNOWN) if kind is TokenizerKind.BPE else models.Unigram()
+    return model, words, decoders.Metaspace(prepend_scheme="always")

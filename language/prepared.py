@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from data.workspace import read_json
 from language.morphemes import UNKNOWN, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from language.train import TRAINED, TrainedTokenizer
 from models.hub import hub_revision, hub_token
 from models.sources import ModelSource, find_model, is_starter
@@ -51,12 +51,11 @@ class PreparedTokenizer:
 
     @classmethod
     def of(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
-        """Return one that was just trained."""
         return cls(trained.options.name, trained.tokenizer, trained.provenance())
 
     @property
     def marks_morphemes(self) -> bool:
-        """Whether it expects texts in which morphemes are marked."""
+        """In the texts that it expects."""
         return self.trained.get("split") == Split.MORPHEMES
 
     @cached_property
@@ -67,13 +66,12 @@ class PreparedTokenizer:
 
     @cached_property
     def unknown(self) -> int | None:
-        """The number of the piece that stands for what it does not know; None where it knows every byte."""
+        """The number of the piece for what it does not know; None where it knows every byte."""
         model = self.content["model"]
         piece = model.get("unk_token")
         return model.get("unk_id") if piece is None else self.tokenizer.token_to_id(piece)
 
     def prepared(self, texts: Sequence[str]) -> list[str]:
-        """Return texts as it expects them."""
         return marked(texts) if self.marks_morphemes else [composed_letters(text) for text in texts]
 
     def cut(self, texts: Sequence[str], morphemes: Sequence[np.ndarray]) -> list[Cut]:
@@ -85,7 +83,7 @@ class PreparedTokenizer:
         return [_cut(*one) for one in zip(encodings, texts, morphemes, strict=True)]
 
     def pieces(self, text: str) -> list[Piece]:
-        """Cut one text, for a person to read."""
+        """For a person to read."""
         text = composed_letters(text)
         ((numbers, spans),) = self.cut([text], morpheme_cuts([text]) if self.marks_morphemes else ())
         names = map(self.tokenizer.id_to_token, numbers.tolist())
@@ -166,45 +164,13 @@ def _no_tokenizer(name: str) -> LanguageError:
     return LanguageError("no_tokenizer", message, name=name[:200])
 
 
-_BLANK = "▁"
-
-
-def merges_of(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
-    """Return the pairs of pieces that were merged, the first first, each readable.
-
-    Raises `LanguageError` `no_merges` where the tokenizer is no BPE: WordPiece keeps none, Unigram makes none.
-    """
-    in_bytes = is_of_bytes(tokenizer)
-    return [
-        (readable(first, in_bytes=in_bytes), readable(second, in_bytes=in_bytes)) for first, second in _pairs(tokenizer)
-    ]
-
-
-def built(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
-    """Return the pieces of a word, readable, after the first so many merges: with 0 its letters or bytes, with all of
-    them what the tokenizer cuts.
-
-    Raises `LanguageError` `no_merges`.
-    """
-    from tokenizers import Tokenizer
-
-    pairs, content = _pairs(tokenizer), tokenizer.content
-    model = {**content["model"], "merges": pairs[:merges]}
-    if merges < len(pairs):
-        model["ignore_merges"] = False  # else a word that is a piece is one from the beginning
-    after = Tokenizer.from_str(json.dumps({**content, "model": model}))
-    (given,) = tokenizer.prepared([word])
-    names = after.encode(given, add_special_tokens=False).tokens
-    return [readable(name, in_bytes=is_of_bytes(tokenizer)) for name in names]
-
-
 def readable(name: str, *, in_bytes: bool) -> str:
     """Return a piece as a person reads it: blanks as ▁; of bytes, their text, or their numbers where they are none."""
     if not in_bytes or not set(name) <= _byte_of().keys():
         return name
     content = bytes(_byte_of()[letter] for letter in name)
     try:
-        return content.decode().replace(" ", _BLANK)
+        return content.decode().replace(" ", "▁")
     except UnicodeDecodeError:
         return f"<{content.hex(' ').upper()}>"
 
@@ -212,14 +178,6 @@ def readable(name: str, *, in_bytes: bool) -> str:
 def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
     """Whether its pieces are of bytes, which `readable` has to know."""
     return "ByteLevel" in json.dumps(tokenizer.content["pre_tokenizer"])
-
-
-def _pairs(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
-    pairs = tokenizer.content["model"].get("merges")
-    if pairs is None:
-        message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
-        raise LanguageError("no_merges", message, name=tokenizer.name)
-    return [(first, second) for first, second in pairs]
 
 
 @cache
@@ -246,35 +204,34 @@ def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
     """Return how a word is built: its letters or bytes first (`merges` 0, no `pair`), and then each merge that joins.
 
     Of the pairs that stand beside each other the one learned first is joined wherever it stands, until none was learned
-    (Sennrich et al. 2016). `merges.built` has after n merges the pieces of the last step with at most n. Two steps may
-    have as many: a pair learned early may stand beside each other only after one that was learned later is joined.
-    Raises `LanguageError` `no_merges`.
+    (Sennrich et al. 2016). After the first n merges alone, the tokenizer makes the pieces of the last step with at most
+    n. Two steps may have as many: a pair learned early may stand beside each other only after one that was learned
+    later is joined. Raises `LanguageError` `no_merges`.
     """
-    told, in_bytes = merges_of(tokenizer), is_of_bytes(tokenizer)
-    learned = {(first, second): row for row, (first, second) in enumerate(tokenizer.content["model"]["merges"])}
-    parts = _letters(word, tokenizer)
-
-    def step(merges: int, pair: tuple[str, str] = ("", ""), joined: str = "") -> Step:
-        names = [readable(piece, in_bytes=in_bytes) for part in parts for piece in part]
-        return Step(merges, pair, readable(joined, in_bytes=in_bytes), tuple(names))
-
-    found = [step(0)]
-    while pairs := [pair for part in parts for pair in pairwise(part) if pair in learned]:
-        pair = min(pairs, key=lambda one: learned[one])
-        parts = [_joined(part, pair) for part in parts]
-        place = learned[pair]
-        found.append(step(max(found[-1].merges, 1 + place), told[place], "".join(pair)))
-    return found
-
-
-def _letters(word: str, tokenizer: PreparedTokenizer) -> list[list[str]]:
-    """The letters, or what stands for bytes, of every part that no piece crosses."""
-    (given,) = tokenizer.prepared([word])
+    learned, in_bytes = tokenizer.content["model"].get("merges"), is_of_bytes(tokenizer)
+    if learned is None:
+        message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
+        raise LanguageError("no_merges", message, name=tokenizer.name)
+    place_of = {(first, second): place for place, (first, second) in enumerate(learned)}
     made = tokenizer.tokenizer
+    (given,) = tokenizer.prepared([word])
     normal = made.normalizer.normalize_str(given) if made.normalizer else given
     parted = made.pre_tokenizer.pre_tokenize_str(normal) if made.pre_tokenizer else [(normal, None)]
     known = made.get_vocab()
-    return [[letter if letter in known else UNKNOWN for letter in part] for part, _ in parted]
+    parts = [[letter if letter in known else UNKNOWN for letter in part] for part, _ in parted]
+
+    def step(merges: int, pair: tuple[str, str] = ("", "")) -> Step:
+        first, second, joined, *names = (
+            readable(name, in_bytes=in_bytes) for name in (*pair, "".join(pair), *chain.from_iterable(parts))
+        )
+        return Step(merges, (first, second), joined, tuple(names))
+
+    found = [step(0)]
+    while pairs := [pair for part in parts for pair in pairwise(part) if pair in place_of]:
+        pair = min(pairs, key=lambda one: place_of[one])
+        parts = [_joined(part, pair) for part in parts]
+        found.append(step(max(found[-1].merges, 1 + place_of[pair]), pair))
+    return found
 
 
 def _joined(part: list[str], pair: tuple[str, str]) -> list[str]:

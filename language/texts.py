@@ -1,20 +1,174 @@
-"""Texts kept in the workspace, one folder each, to be learned from, and how a command line names one.
+"""Texts to learn from: a file in UTF-8 as documents, read from the beginning as often as asked for; and texts kept.
 
-A user reads those of the shelf as well, and can neither change nor remove them.
-"""
+A text may be of any size: no more of it than one document lies in memory. Those of the workspace lie in a folder each;
+a user reads those of the shelf as well, and can neither change nor remove them."""
 
+import codecs
+import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
 from data.formats.tables import shown
+from data.problems import Failure
 from data.workspace import workspace
-from language.text_file import LanguageError, TextCorpus, text_corpus
+
+
+class LanguageError(Failure):
+    """A text, tokenizer or language model that cannot be used; `code` is a key of `language.` in the locale files."""
+
+
+OnProgress = Callable[[float], object]  # told which share is done, 0 to 1; what it raises ends the work
+LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents
+_BLOCK = 1 << 18  # bytes read at a time
+_CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """A text file in UTF-8: its paragraphs where empty lines part them, else its lines."""
+
+    name: str
+    path: Path
+    fingerprint: str
+    characters: int
+    in_paragraphs: bool = field(kw_only=True)
+
+    def documents(self) -> Iterator[str]:
+        """Raises `LanguageError` where the file was changed and is no text any more."""
+        lines = _lines(_blocks(self.path, _told(self.path)))
+        for document in _paragraphs(lines) if self.in_paragraphs else lines:
+            yield from parts(document)
+
+
+def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
+    """Look a text file through once: its fingerprint, whether it is UTF-8, and what parts its documents.
+
+    It is called by `name`, or else as the file. `on_progress` is told the share of it gone through. Raises
+    `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` where nothing but space is in it.
+    """
+    told = shown(name, 80) if name else _told(path)
+    digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
+
+    def noted() -> Iterator[str]:
+        nonlocal characters
+        seen = 0
+        for block in _blocks(path, told):
+            encoded = block.encode()
+            digest.update(encoded)
+            characters, seen = characters + len(block), seen + len(encoded)
+            if on_progress:
+                on_progress(min(1.0, seen / max(1, path.stat().st_size)))
+            yield block
+
+    for line in _lines(noted()):
+        if line.strip():
+            in_paragraphs |= gap
+            filled, gap = True, False
+        else:
+            gap = filled
+    if not filled:
+        raise LanguageError("no_text", f"{told} holds no text: give one with words in it", file=told)
+    return TextCorpus(name or path.stem, path, digest.hexdigest(), characters, in_paragraphs=in_paragraphs)
+
+
+def gone_through(documents: Iterable[str], characters: int, on_progress: OnProgress | None) -> Iterator[str]:
+    """Yield documents, and tell from time to time which share of so many characters is gone through; at last, all."""
+    seen = told = 0
+    for document in documents:
+        yield document
+        seen += len(document)
+        if on_progress and seen - told > _CHARACTERS_BETWEEN:
+            told = seen
+            on_progress(min(1.0, seen / characters))
+    if on_progress:
+        on_progress(1.0)
+
+
+def within(on_progress: OnProgress | None, low: float, high: float) -> OnProgress | None:
+    """Return what is told of a part of the work that begins at the share `low` of all of it, and ends at `high`."""
+    return on_progress and (lambda share: on_progress(low + share * (high - low)))
+
+
+def parts(document: str) -> Iterator[str]:
+    """Yield a document without the space around it, one that is too long cut between words where it has any."""
+    rest = document.strip()
+    while len(rest) > LONGEST:
+        end = rest.rfind(" ", LONGEST // 2, LONGEST) + 1 or LONGEST
+        yield rest[:end].rstrip()
+        rest = rest[end:].lstrip()
+    if rest:
+        yield rest
+
+
+def require_file(path: Path, told: str) -> None:
+    """Raise `LanguageError` `unreadable_text` where there is no file."""
+    if not path.is_file():
+        message = f"{told} is no file that can be read: check the path"
+        raise LanguageError("unreadable_text", message, file=told)
+
+
+def _blocks(path: Path, told: str) -> Iterator[str]:
+    """Yield the text without its byte order mark, some of it at a time. Raises `LanguageError`."""
+    require_file(path, told)
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        for read in chain(iter(lambda: file.read(_BLOCK), b""), [b""]):  # at last it must not be amid a letter
+            try:
+                block = decoder.decode(read, final=not read)
+            except UnicodeDecodeError as error:
+                raise _bad_text(told, line, error.object, error.start) from error
+            if "\x00" in block:  # UTF-16 of English is valid UTF-8, with a NUL after every letter
+                raise _bad_text(told, line, block.encode(), len(block))
+            line += block.count("\n")
+            yield block
+
+
+def _bad_text(told: str, line: int, content: bytes, at: int) -> LanguageError:
+    """What begins with a line of this number is no text where a NUL stands, or else at a place."""
+    at = zero if (zero := content.find(b"\x00", 0, at)) >= 0 else at
+    line, found = line + content.count(b"\n", 0, at), f"0x{content[at]:02X}"
+    message = f"{told} is no UTF-8: byte {found} in line {line} is none of a text; save the file as UTF-8"
+    return LanguageError("bad_text", message, file=told, line=line, byte=found)
+
+
+def _lines(blocks: Iterable[str]) -> Iterator[str]:
+    """Yield the lines with their ends, a very long one in parts that end with words where it has any."""
+    rest = ""
+    for block in blocks:
+        *lines, rest = (rest + block).split("\n")
+        for line in lines:
+            yield line + "\n"
+        if len(rest) > LONGEST:
+            end = rest.rfind(" ") + 1 or len(rest)
+            yield rest[:end]
+            rest = rest[end:]
+    yield rest
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    gathered, length = list[str](), 0
+    for line in lines:
+        if line.strip() and length < LONGEST:
+            gathered.append(line)
+            length += len(line)
+            continue
+        yield "".join(gathered)
+        gathered, length = ([line], len(line)) if line.strip() else ([], 0)
+    yield "".join(gathered)
+
+
+def _told(path: Path) -> str:
+    return shown(path.name, 80)
+
 
 REFERENCE = "text:"  # what a reference to a kept text begins with
 _TEXT = "text.txt"  # its file, as it was given
@@ -31,7 +185,6 @@ class StoredText(KeptSet):
 
     @property
     def reference(self) -> str:
-        """What `language.corpus.find_corpus` finds it by."""
         return f"{REFERENCE}{self.key}"
 
 
@@ -43,9 +196,7 @@ _TEXTS = Collection("texts", StoredText, _unknown)
 stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
 
 
-def keep(
-    content: BinaryIO, name: str, *, source: str = "", on_progress: Callable[[float], object] | None = None
-) -> StoredText:
+def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgress | None = None) -> StoredText:
     """Keep a text in the workspace; the same content is kept once, under its newest name.
 
     `on_progress` is told the share of the work done. Raises `LanguageError` as `text_corpus`, and `LimitError` where it
@@ -56,20 +207,15 @@ def keep(
         path = Path(folder, _TEXT)
         with path.open("wb") as file:
             shutil.copyfileobj(content, file)
-
-        def checked(share: float) -> None:
-            if on_progress:
-                on_progress(_CHECKED * share)
-
-        corpus = text_corpus(path, name, checked)
+        corpus = text_corpus(path, name, within(on_progress, 0, _CHECKED))
+        count = sum(1 for _ in gone_through(corpus.documents(), corpus.characters, within(on_progress, _CHECKED, 1)))
 
         def fill(new: Path) -> None:
             path.rename(new / _TEXT)
             seal(new)
 
         figures = {"characters": corpus.characters, "in_paragraphs": corpus.in_paragraphs}
-        documents = _count(corpus, on_progress)
-        return _TEXTS.keep(fill, name, corpus.fingerprint, source, documents=documents, **figures)
+        return _TEXTS.keep(fill, name, corpus.fingerprint, source, documents=count, **figures)
 
 
 def opened(kept: StoredText) -> TextCorpus:
@@ -89,14 +235,3 @@ def find(wanted: str) -> TextCorpus:
         message = f"the kept text {name} is not what it was: remove it, and keep its file again"
         raise LanguageError("broken_text", message, name=name)
     return opened(kept)
-
-
-def _count(corpus: TextCorpus, on_progress: Callable[[float], object] | None) -> int:
-    """Count the documents; `on_progress` is told how far it is a hundred times."""
-    count, seen, told = 0, 0, 0.0
-    for document in corpus.documents():
-        count, seen = count + 1, seen + len(document)
-        if on_progress and seen >= told * corpus.characters:
-            on_progress(_CHECKED + (1 - _CHECKED) * told)
-            told += 0.01
-    return count

@@ -10,7 +10,7 @@ read. One that was trained over morphemes must be given texts in which they are 
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,15 +33,18 @@ from language.morphemes import (
     composed_letters,
     marked,
 )
-from language.text_file import LanguageError
+from language.texts import LanguageError, OnProgress, gone_through, within
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
+TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
 MOST_CHARACTERS = 50_000_000
-OnProgress = Callable[[float], None]  # told which share is done, 0 to 1; what it raises ends the work
 _BLOCK = 256  # documents that Kiwi is given at a time
-_CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
+_FEWEST = 2  # times that a pair occurs before it is a piece
+_CONTINUED = "##"
+_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,7 @@ class Sample:
             raise LanguageError("held_out", message, share=str(self.held_out))
 
     def share_of(self, corpus: Corpus) -> float:
-        """The share of the documents not held out that is learned from."""
+        """Of the documents not held out."""
         return min(1.0, self.most_characters / max(1.0, corpus.characters * (1 - self.held_out)))
 
 
@@ -80,7 +83,7 @@ class Material:
     share: float
 
     def lines(self, letters: int | None = None, on_progress: OnProgress | None = None) -> Iterator[str]:
-        """Yield the documents; with `letters`, all but so many of the most frequent leave a gap in their word."""
+        """With `letters`, all but so many of the most frequent leave a gap in their word."""
         kept = len(self.letters) if letters is None else letters
         rare = {ord(letter): " " for letter in self.letters[kept:] if letter != BOUNDARY}
         with self.path.open(encoding="utf-8", newline="\n") as file:
@@ -99,8 +102,12 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = No
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
             every = gone_through(corpus.documents(), corpus.characters, on_progress)
-            for block in in_blocks(_learned(every, sample, share), _BLOCK):
-                for line in _ready(block, sample):
+            not_held_out = (one for one in every if not held_out(one, sample.held_out, sample.seed))
+            learned = (one for one in not_held_out if held_out(one, share, sample.seed + 1))
+            for block in in_blocks(learned, _BLOCK):
+                for text in marked(block) if sample.split is Split.MORPHEMES else map(composed_letters, block):
+                    line = " ".join(text.split())
+                    line = line.lower() if sample.lowercase else line
                     letters.update(line)
                     file.write(line + "\n")
                     documents, characters = documents + 1, characters + len(line)
@@ -109,46 +116,6 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = No
             raise LanguageError("nothing_to_learn", message, corpus=corpus.name)
         frequent = sorted(letters, key=lambda letter: (-letters[letter], letter))
         yield Material(corpus, sample, path, tuple(frequent), documents, characters, share)
-
-
-def gone_through(documents: Iterable[str], characters: int, on_progress: OnProgress | None) -> Iterator[str]:
-    """Yield documents, and tell from time to time which share of so many characters is gone through; at last, all."""
-    seen = told = 0
-    for document in documents:
-        yield document
-        seen += len(document)
-        if on_progress and seen - told > _CHARACTERS_BETWEEN:
-            told = seen
-            on_progress(min(1.0, seen / characters))
-    if on_progress:
-        on_progress(1.0)
-
-
-def within(on_progress: OnProgress | None, low: float, high: float) -> OnProgress | None:
-    """Return what is told of a part of the work that begins at the share `low` of all of it, and ends at `high`."""
-    return on_progress and (lambda share: on_progress(low + share * (high - low)))
-
-
-def _learned(documents: Iterable[str], sample: Sample, share: float) -> Iterator[str]:
-    for document in documents:
-        if not held_out(document, sample.held_out, sample.seed) and held_out(document, share, sample.seed + 1):
-            yield document
-
-
-def _ready(documents: list[str], sample: Sample) -> list[str]:
-    """Return the documents on a line each, composed and, where pieces end with morphemes, marked."""
-    texts = marked(documents) if sample.split is Split.MORPHEMES else map(composed_letters, documents)
-    lines = (" ".join(text.split()) for text in texts)
-    return [line.lower() for line in lines] if sample.lowercase else [*lines]
-
-
-__all__ = ["Split", "TokenizerKind", "TokenizerOptions", "TrainedTokenizer", "train", "train_on"]
-
-LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
-TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
-_FEWEST = 2  # times that a pair occurs before it is a piece
-_CONTINUED = "##"
-_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
 
 
 @dataclass(frozen=True)
@@ -186,7 +153,7 @@ class TrainedTokenizer:
     seconds: float
 
     def provenance(self) -> dict[str, Any]:
-        """Return how it was trained, as JSON has it; `pieces` are as many as were found, at most `vocabulary`."""
+        """As JSON has it; `pieces` are as many as were found, at most `vocabulary`."""
         options = {"kind": self.options.kind, "vocabulary": self.options.vocabulary, **asdict(self.options.sample)}
         found = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
         return {**options, **found, "corpus": self.corpus, "fingerprint": self.fingerprint}
@@ -210,12 +177,6 @@ _CONFIG = {
     "clean_up_tokenization_spaces": False,
     "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
 }
-
-
-def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
-    """Train a tokenizer on what a corpus does not hold out. Raises `LanguageError` as `gathered`."""
-    with gathered(corpus, options.sample) as material:
-        return train_on(material, options.kind, options.vocabulary)
 
 
 def train_on(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.precision import Precision, in_bfloat16
-from models.windows import Joint, joint_of
+from models.windows import joint_of
 
 Features = dict[str, Any]
 Told = Callable[[float], None]
@@ -73,14 +73,19 @@ def _split(
     forward: Callable[..., Features], output: str, tokens: Mapping[str, int], on_progress: Told | None
 ) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
-        lengths = _lengths(features["attention_mask"])
+        mask = features["attention_mask"]
+        # places up to the last that is read: of rows padded on the left, all
+        lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
         found: list[Tensor] = []
         cut = passes_on(lengths.device, widths, tokens)
         done, places = 0, sum((end - start) * widths[start] for start, end in cut)
         for start, end in cut:
-            rows = {name: _cut(value, order[start:end], widths[start]) for name, value in features.items()}
+            rows = {
+                name: value[order[start:end], : widths[start]] if isinstance(value, Tensor) else value
+                for name, value in features.items()
+            }
             found.append(forward(rows, **kwargs)[output])
             done += (end - start) * widths[start]
             if on_progress:
@@ -120,15 +125,6 @@ def passes(widths: Sequence[int], most: int, cost: int) -> list[tuple[int, int]]
     return cut[::-1]
 
 
-def _cut(value: Any, rows: Tensor, width: int) -> Any:
-    return value[rows, :width] if isinstance(value, Tensor) else value
-
-
-def _lengths(mask: Tensor) -> Tensor:
-    """Places up to the last that is read: of rows padded on the left, all."""
-    return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
-
-
 @contextmanager
 def _bfloat16(module: Any) -> Iterator[None]:
     """Compute a transformer in bfloat16, all after it and its last layer in float32.
@@ -141,7 +137,10 @@ def _bfloat16(module: Any) -> Iterator[None]:
         def cast(features: Features, **kwargs: Any) -> Features:
             with torch.autocast(features["input_ids"].device.type, torch.bfloat16):
                 told = forward(features, **kwargs)
-            return {name: _widened(value) for name, value in told.items()}
+            reduced = {
+                name for name, value in told.items() if isinstance(value, Tensor) and value.dtype is torch.bfloat16
+            }
+            return {name: value.float() if name in reduced else value for name, value in told.items()}
 
         return cast
 
@@ -156,10 +155,6 @@ def _bfloat16(module: Any) -> Iterator[None]:
     last = replaced(head, "forward", exact(head.forward)) if head is not None else nullcontext()
     with replaced(module, "forward", autocast(module.forward)), last:
         yield
-
-
-def _widened(value: Any) -> Any:
-    return value.float() if isinstance(value, Tensor) and value.dtype is torch.bfloat16 else value
 
 
 @contextmanager
@@ -201,10 +196,15 @@ class PairTokens:
 
     def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Features as the model's own `preprocess` gives them."""
-        if prompt or kwargs:
+        joint = self._joint
+        if prompt or kwargs or joint is None:
             return self._plain(inputs, prompt=prompt, **kwargs)
         self._tokenize({text for pair in inputs for text in pair})
-        pieces = [self._pieces(self._rows[question], self._rows[passage]) for question, passage in inputs]
+        pieces = []
+        for asked, read in ((self._rows[question], self._rows[passage]) for question, passage in inputs):
+            room = self._tokenizer.model_max_length - joint.length
+            first, second = longest_first(len(asked), len(read), room)
+            pieces.append((joint.first, asked[:first], joint.between, read[:second], joint.last))
         width = max(sum(map(len, row)) for row in pieces)
         features = {name: np.zeros((len(pieces), width), dtype=np.int64) for name in self._names}
         features["input_ids"][:] = self._tokenizer.pad_token_id or 0
@@ -213,13 +213,8 @@ class PairTokens:
             features["input_ids"][row, : len(ids)] = ids
             features["attention_mask"][row, : len(ids)] = 1
             if "token_type_ids" in features:
-                features["token_type_ids"][row, : len(ids)] = np.repeat(self._known.segments, [*map(len, parts)])
+                features["token_type_ids"][row, : len(ids)] = np.repeat(joint.segments, [*map(len, parts)])
         return {name: torch.from_numpy(value) for name, value in features.items()} | {"modality": "text"}
-
-    @property
-    def _known(self) -> Joint:
-        assert self._joint is not None  # noqa: S101 - `usable` says so
-        return self._joint
 
     def _tokenize(self, texts: set[str]) -> None:
         if self._held > _REMEMBERED:
@@ -230,11 +225,6 @@ class PairTokens:
             told = self._tokenizer(new, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
             self._rows |= {text: np.array(ids, dtype=np.int32) for text, ids in zip(new, told, strict=True)}
             self._held += sum(map(len, told))
-
-    def _pieces(self, question: np.ndarray, passage: np.ndarray) -> tuple[np.ndarray, ...]:
-        room = self._tokenizer.model_max_length - self._known.length
-        first, second = longest_first(len(question), len(passage), room)
-        return self._known.first, question[:first], self._known.between, passage[:second], self._known.last
 
     def _agrees(self) -> bool:
         """Whether pairs, short, empty and truncated on either side, come out as the model itself reads them."""

@@ -73,26 +73,22 @@ class PackagedBase:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder.with_suffix(".lock")):
             if not is_sound(self.folder):
+                path = self._installed()
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
+                        message = f"{path} is not the file of {self.requirement}: install that version again"
+                        raise self._error("package_differs", message)
                 with sealing(self.folder) as new:
-                    write_folder(read(self._checked()), new, card=_card(self))
+                    write_folder(read(path), new, card=_card(self))
 
     @property
     def requirement(self) -> str:
-        """What pip installs."""
         return f"{self.package}=={self.version}"
 
     def _installed(self) -> Path:
         if self.path is None:
             raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
         return self.path
-
-    def _checked(self) -> Path:
-        path = self._installed()
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
-                message = f"{path} is not the file of {self.requirement}: install that version again"
-                raise self._error("package_differs", message)
-        return path
 
     def _error(self, code: str, message: str) -> ModelError:
         return ModelError(code, message, model=self.reference, package=self.requirement)

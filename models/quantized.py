@@ -79,7 +79,6 @@ class QuantizedModel:
 
     @property
     def tensors(self) -> list[str]:
-        """Their names."""
         return list(self._tensors)
 
 

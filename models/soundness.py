@@ -38,7 +38,7 @@ def require_fitting_folder(reference: str, folder: Path) -> None:
     held = sum(
         prod(shape) for place in places for path in place.glob("*.safetensors") for shape in _shapes(path).values()
     )
-    configuration = next((read for place in places if (read := read_json(place / "config.json"))), {})
+    configuration = _first_read(places, "config.json")
     claimed = claimed_parameters(configuration)
     if held and claimed > _MUCH_MORE * held and "quantization_config" not in configuration:
         message = f"{reference!r} describes {claimed:,} parameters or more, and its files hold {held:,} of them"
@@ -75,22 +75,21 @@ def _count(configuration: dict[str, Any], names: tuple[str, ...]) -> int:
 
 
 def places_of(folder: Path) -> set[Path]:
-    """Return where a model's transformer may lie: its folder, and that of the first module."""
-    return {folder, folder / _transformer(folder)}
+    """Return where a model's transformer may lie: its folder, and that of sentence-transformers' first module."""
+    try:
+        path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {folder}
+    return {folder, folder / path} if isinstance(path, str) and "\0" not in path else {folder}
+
+
+def _first_read(places: set[Path], name: str) -> dict[str, Any]:
+    return next((read for place in places if (read := read_json(place / name))), {})
 
 
 def weight_names(folder: Path) -> list[str]:
     """Return the names of all weights in a folder's own files; what cannot be read has none: who loads it says so."""
     return [name for path in folder.glob("*.safetensors") for name in _shapes(path)]
-
-
-def _transformer(folder: Path) -> str:
-    """Return the subfolder of the first module, as sentence-transformers lays its models out."""
-    try:
-        path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return path if isinstance(path, str) and "\0" not in path else ""
 
 
 def _shapes(path: Path) -> dict[str, list[int]]:
@@ -117,7 +116,7 @@ def require_possible(reference: str, folder: Path) -> None:
     Or where its files hold layers that it does not describe (`weights_missing`): a part of a model is another one.
     """
     places = places_of(folder)
-    configuration = next((read for place in places if (read := read_json(place / "config.json"))), {})
+    configuration = _first_read(places, "config.json")
     for name in sorted(_COUNTS & configuration.keys()):
         value = configuration[name]
         if value is not None and (type(value) is not int or value < 1):
@@ -125,8 +124,9 @@ def require_possible(reference: str, folder: Path) -> None:
     padding, vocabulary = configuration.get("pad_token_id"), configuration.get("vocab_size")
     if padding is not None and (type(padding) is not int or not -1 <= padding < (vocabulary or padding + 1)):
         raise _impossible(reference, "pad_token_id", padding)
-    read_at_once = next((read for place in places if (read := read_json(place / "tokenizer_config.json"))), {})
-    if (most := read_at_once.get("model_max_length")) is not None and not _is_a_length(most):
+    if (most := _first_read(places, "tokenizer_config.json").get("model_max_length")) is not None and not _is_a_length(
+        most
+    ):
         raise _impossible(reference, "model_max_length", most)
     held = [int(found[1]) + 1 for place in places for name in weight_names(place) if (found := _LAYER.search(name))]
     described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)

@@ -70,7 +70,10 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     for folder in _places(reference, base):
         if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
-            return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
+            place = finished if finished.is_dir() else folder
+            if not any((place / name).is_file() for name in ("modules.json", "config.json")):
+                raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
+            return ModelSource(reference, folder=place.resolve())
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     if not _may_be_a_path():
@@ -110,7 +113,7 @@ def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | Non
     It can where it is a masked language model with the head that weighs all terms of its vocabulary. `find` returns a
     file of a hub model by its name; without it, only what is on this machine is looked at.
     """
-    find = partial(_file, source.folder) if source.folder else find
+    find = partial(own_file, source.folder) if source.folder else find
     bi_encoder = is_starter(source) or source.packaged
     if not bi_encoder and (find is None or _can_be_sparse(find)):
         return
@@ -121,7 +124,8 @@ def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | Non
     raise ModelError("not_sparse", message, model=source.reference)
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def own_file(folder: Path, name: str) -> Path | None:
+    """Return a file of a model's folder, None where it has none of this name."""
     path = folder / name
     return path if path.is_file() else None
 
@@ -155,12 +159,6 @@ def starter_module(folder: Path) -> tuple[str, str] | None:
     if not (isinstance(name, str) and isinstance(path, str) and name.startswith(_STARTER_MODULES)):
         return None
     return name.rpartition(".")[2], path
-
-
-def _with_a_model(reference: str, folder: Path) -> Path:
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
-    return folder.resolve()
 
 
 def _not_found(reference: str, message: str) -> ModelError:

@@ -123,7 +123,6 @@ class AnalyzedEmbedding(StaticEmbedding):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Load what `save` wrote."""
         plain = StaticEmbedding.load(model_name_or_path, subfolder=subfolder, **kwargs)
         config = cls.load_config(model_name_or_path, subfolder=subfolder)
         return cls(plain.tokenizer, config["analyzer"], embedding_weights=plain.embedding.weight.data)
@@ -217,7 +216,6 @@ class KernelPooling(InputModule):
         return 2**31 - 1
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Save weights (safetensors), vocabulary and configuration."""
         del args, kwargs
         self.save_config(output_path)
         self.save_torch_weights(output_path, safe_serialization=safe_serialization)
@@ -226,7 +224,6 @@ class KernelPooling(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Load what `save` wrote, from a folder."""
         del kwargs
         folder = Path(model_name_or_path, subfolder)
         vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))

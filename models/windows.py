@@ -65,7 +65,6 @@ class Windows:
 
     @classmethod
     def none(cls) -> "Windows":
-        """No windows: every text is read whole."""
         return cls(np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
 
     def __len__(self) -> int:
@@ -177,7 +176,12 @@ class Cutter:
         size = min(size, self._options.tokens or size)
         stride = min(size, self._options.stride or max(1, size // 2))
         letters, words = offsets[before:], encoding.word_ids[before:]
-        return list(_as_letters(text, head, letters, _bounds(words, size, stride)))
+        windows = []
+        for first, last in _bounds(words, size, stride):
+            start = int(letters[first, 0]) if first else head
+            end = int(letters[first:last, 1].max()) if last < len(letters) else len(text)
+            windows.append(Window(head, start + len(text[start:end]) - len(text[start:end].lstrip()), end))
+        return windows
 
 
 def best_of(scores: np.ndarray, counts: Sequence[int]) -> np.ndarray:
@@ -221,13 +225,6 @@ def _word_start(words: Sequence[int | None], after: int, place: int) -> int:
     return first if first > after and words[first - 1] != words[place] else place
 
 
-def _as_letters(text: str, head: int, letters: np.ndarray, bounds: Sequence[tuple[int, int]]) -> Iterator[Window]:
-    for first, last in bounds:
-        start = int(letters[first, 0]) if first else head
-        end = int(letters[first:last, 1].max()) if last < len(letters) else len(text)
-        yield Window(head, start + len(text[start:end]) - len(text[start:end].lstrip()), end)
-
-
 _PROBE = ("a b", "c d e")
 
 
@@ -242,7 +239,6 @@ class Joint:
 
     @property
     def length(self) -> int:
-        """How many tokens that are."""
         return len(self.first) + len(self.between) + len(self.last)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from language.inside.network import Network, composed, load_masked
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from models.sources import ModelSource
 
 MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
@@ -31,7 +31,7 @@ def probabilities(network: Network, text: str) -> np.ndarray:
     """
     import torch
 
-    features = network.features([_with_own_mask(network, text)])
+    features = network.features([composed(text).replace(MASK, network.tokenizer.mask_token)])
     places = (features["input_ids"][0] == network.tokenizer.mask_token_id).nonzero()[:, 0]
     if not 0 < len(places) <= MOST_MASKS:
         code, wanted = ("many_masks", f"{MOST_MASKS} places at most") if len(places) else ("no_mask", "a place")
@@ -44,13 +44,8 @@ def probabilities(network: Network, text: str) -> np.ndarray:
 
 def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
     """Return the `k` likeliest pieces at every masked place, the likeliest first. Raises as `probabilities` does."""
-    return [
-        [
-            Guess(_readable(network.tokenizer, int(piece)), float(row[piece]))
-            for piece in np.argsort(-row, kind="stable")[:k]
-        ]
-        for row in probabilities(network, text)
-    ]
+    rows = [(row, np.argsort(-row, kind="stable")[:k].tolist()) for row in probabilities(network, text)]
+    return [[Guess(_readable(network.tokenizer, one), float(row[one])) for one in best] for row, best in rows]
 
 
 @dataclass(frozen=True)
@@ -104,10 +99,6 @@ def course(sources: Sequence[ModelSource], text: str, on_progress: Callable[[flo
         if on_progress:
             on_progress((place + 1) / len(sources))
     return Course(network.reference, network.tokenizer, np.stack(rows))
-
-
-def _with_own_mask(network: Network, text: str) -> str:
-    return composed(text).replace(MASK, network.tokenizer.mask_token)
 
 
 def _pieces_of(tokenizer: Any, word: str) -> list[int]:

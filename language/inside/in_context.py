@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from language.inside.network import Network, Piece, composed
-from language.text_file import LanguageError
+from language.texts import LanguageError
 
 MOST_SENTENCES = 50
 STATIC = -1  # the number of the layer before all others: the table of pieces
@@ -50,11 +50,11 @@ class WordVectors:
 
     @property
     def numbers(self) -> range:
-        """The numbers of the layers, `STATIC` first."""
+        """Of the layers, `STATIC` first."""
         return range(STATIC, len(self.layers))
 
     def at(self, layer: int) -> np.ndarray:
-        """Return the vectors of a layer, `(n, dimensions)` float32."""
+        """The vectors of a layer, `(n, dimensions)` float32."""
         found: np.ndarray = self.static if layer == STATIC else self.layers[layer]
         return found
 
@@ -90,8 +90,9 @@ def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> W
     for sentence in sentences:
         pieces = network.pieces(sentence)
         table, states = network.static_vectors(sentence), network.hidden_states(sentence)
-        for start in _starts(word, sentence):
-            places = _places(pieces, start, start + len(word))
+        for start in (found.start() for found in re.finditer(re.escape(word), sentence)):
+            end = start + len(word)
+            places = [at for at, one in enumerate(pieces) if not one.special and one.start < end and one.end > start]
             if not places:
                 message = f"{word!r} stands behind the first {network.longest} tokens of {sentence[:80]!r}"
                 raise LanguageError("word_cut", message, word=word, sentence=sentence[:200], most=network.longest)
@@ -132,14 +133,6 @@ def _check(word: str, sentences: Sequence[str]) -> None:
         if word not in sentence:
             message = f"{word!r} is not in the sentence {sentence[:80]!r}"
             raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
-
-
-def _starts(word: str, sentence: str) -> list[int]:
-    return [found.start() for found in re.finditer(re.escape(word), sentence)]
-
-
-def _places(pieces: Sequence[Piece], start: int, end: int) -> list[int]:
-    return [at for at, one in enumerate(pieces) if not one.special and one.start < end and one.end > start]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

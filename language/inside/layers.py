@@ -14,7 +14,7 @@ from data.pairs.records import PairKind, PairSet
 from data.passages import Passages
 from data.records import QuestionSet
 from language.inside.network import Network
-from language.text_file import LanguageError
+from language.texts import LanguageError
 
 
 class Pooling(StrEnum):
@@ -47,6 +47,12 @@ def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
     return mean, state[:, 0], state.masked_fill(~mask, float("-inf")).amax(dim=1)
 
 
+def best_way(figures: np.ndarray) -> tuple[int, Pooling]:
+    """The layer and pooling of the highest figure, `(n_layers + 1, 3)`. Raises `ValueError` where none is a number."""
+    layer, pooling = np.unravel_index(np.nanargmax(figures), figures.shape)
+    return int(layer), list(Pooling)[pooling]
+
+
 _PAIRS_AT_ONCE = 16
 _LEAST_PAIRS = 3  # pairs: of two, every order is perfect
 
@@ -64,9 +70,7 @@ class LayerScores:
 
     @property
     def best(self) -> tuple[int, Pooling]:
-        """The layer and the pooling that follow people best. Raises `ValueError` where none is a number."""
-        layer, pooling = np.unravel_index(np.nanargmax(self.spearman), self.spearman.shape)
-        return int(layer), list(Pooling)[pooling]
+        return best_way(self.spearman)
 
 
 def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float], None] | None = None) -> LayerScores:
@@ -86,25 +90,17 @@ def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float]
     parts = []
     for at in range(0, len(order), _PAIRS_AT_ONCE):
         rows = order[at : at + _PAIRS_AT_ONCE]
-        parts.append(_cosines(network, [first[row] for row in rows], [second[row] for row in rows]))
+        every = points(network, [first[row] for row in rows] + [second[row] for row in rows])
+        parts.append(np.einsum("lpnd,lpnd->lpn", every[:, :, : len(rows)], every[:, :, len(rows) :]))
         if on_progress:
             on_progress((at + len(rows)) / len(order))
     cosines = np.concatenate(parts, axis=2)
     gold = pairs.gold[order]
-    return LayerScores(np.array([[_spearman(one, gold) for one in of_layer] for of_layer in cosines]), len(pairs))
 
+    def spearman(cosines: np.ndarray) -> float:
+        return float(spearmanr(cosines, gold).statistic) if np.ptp(cosines) >= 1e-6 else np.nan  # rounding is no order
 
-def _spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
-    if np.ptp(cosines) < 1e-6:  # rounding is no order
-        return float("nan")
-    return float(spearmanr(cosines, gold).statistic)
-
-
-def _cosines(network: Network, first: list[str], second: list[str]) -> np.ndarray:
-    """Cosines of sentences side by side, `(n_layers + 1, 3, n_pairs)` float64."""
-    every = points(network, first + second)
-    found: np.ndarray = np.einsum("lpnd,lpnd->lpn", every[:, :, : len(first)], every[:, :, len(first) :])
-    return found
+    return LayerScores(np.array([[spearman(one) for one in of_layer] for of_layer in cosines]), len(pairs))
 
 
 K = 10
@@ -133,9 +129,7 @@ class LayerSearch:
 
     @property
     def best(self) -> tuple[int, Pooling]:
-        """The layer and the pooling of the highest mean. Raises `ValueError` where none is a number."""
-        layer, pooling = np.unravel_index(np.nanargmax(self.means), self.means.shape)
-        return int(layer), list(Pooling)[pooling]
+        return best_way(self.means)
 
 
 def drawn(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:
@@ -180,7 +174,15 @@ def layer_search(
     texts += [before_passage + text for text in searched.passages.indexed_texts(title=True)]
     vectors = _encoded(network, texts, on_progress)
     relevant = searched.relevance.toarray()
-    return LayerSearch(np.array([[_figures(pooled, relevant) for pooled in layer] for layer in vectors]), searched)
+
+    def figures(vectors: np.ndarray) -> np.ndarray:
+        asked, found = np.split(vectors, [len(relevant)])
+        cosines = asked @ found.T
+        if np.ptp(cosines) < 1e-6:  # rounding is no order
+            return np.full(len(asked), np.nan)
+        return ndcg(cosines, relevant)
+
+    return LayerSearch(np.array([[figures(pooled) for pooled in layer] for layer in vectors]), searched)
 
 
 def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = K) -> np.ndarray:
@@ -195,15 +197,6 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = K) -> np.ndarray:
     reached = np.take_along_axis(relevant, first, axis=1) @ gains
     found: np.ndarray = reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1]
     return found
-
-
-def _figures(vectors: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """nDCG of vectors of the questions, and of the passages after them."""
-    asked, found = np.split(vectors, [len(relevant)])
-    cosines = asked @ found.T
-    if np.ptp(cosines) < 1e-6:  # rounding is no order
-        return np.full(len(asked), np.nan)
-    return ndcg(cosines, relevant)
 
 
 def _encoded(network: Network, texts: Sequence[str], on_progress: Callable[[float], None] | None) -> np.ndarray:

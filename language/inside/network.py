@@ -10,7 +10,7 @@ import numpy as np
 
 from data.workspace import read_json
 from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from language.train import TRAINED
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, where_of
@@ -36,7 +36,6 @@ class Piece:
 
     @property
     def special(self) -> bool:
-        """Whether the tokenizer added it."""
         return self.word < 0
 
 
@@ -51,7 +50,7 @@ class Network:
 
     @property
     def marks_morphemes(self) -> bool:
-        """Whether its tokenizer was trained here on texts in which morphemes are marked, and expects them so."""
+        """Whether its tokenizer was trained here on texts with these marks, and expects them."""
         trained = self.tokenizer.init_kwargs.get(TRAINED)
         return isinstance(trained, dict) and trained.get("split") == Split.MORPHEMES
 
@@ -69,15 +68,13 @@ class Network:
         encoding = told.encodings[0]
         offsets = unmarked(places, np.array(encoding.offsets, dtype=np.int64)).tolist()
         begins = [match.start() for match in _WORD.finditer(sentence)]
+        called = {self.tokenizer.unk_token_id: str(self.tokenizer.unk_token)}
         return [
-            Piece(name, 0, 0, -1) if added else _piece(sentence, begins, name, span, self._unknown(number))
+            Piece(name, 0, 0, -1) if added else _piece(sentence, begins, name, span, called.get(number, ""))
             for name, span, number, added in zip(
                 encoding.tokens, offsets, encoding.ids, encoding.special_tokens_mask, strict=True
             )
         ]
-
-    def _unknown(self, number: int) -> str:
-        return str(self.tokenizer.unk_token) if number == self.tokenizer.unk_token_id else ""
 
     def hidden_states(self, sentence: str) -> np.ndarray:
         """Return what every layer makes of every piece, `(n_layers + 1, n_pieces, dimensions)` float32.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, key_of
+from data.cache import cached_arrays, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
@@ -35,7 +35,6 @@ class BiEncoder(SourcedModel):
 
     @cached_property
     def model(self) -> "SentenceTransformer":
-        """The loaded model; loading imports torch."""
         return load_bi_encoder(self._source, self._corpus)
 
     def __init__(
@@ -47,8 +46,13 @@ class BiEncoder(SourcedModel):
         batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = _PASSAGES_SHARE,
+        at_hand: "SentenceTransformer | None" = None,
     ) -> None:
+        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept."""
         super().__init__(source, corpus, precision)
+        self._is_at_hand = at_hand is not None
+        if at_hand is not None:
+            self.model = at_hand
         self._passages_share = passages_share  # of the progress of encoding passages and questions
         self._batch_size = batch_size  # of models that choose no batches themselves: starters
         self.meter, self._on_progress = Meter(), on_progress
@@ -70,6 +74,8 @@ class BiEncoder(SourcedModel):
 
         Found out once on this machine, so that the model is loaded only where something must be encoded.
         """
+        if self._is_at_hand:
+            return self.cut(texts, heads, options)
         if is_starter(self._source):
             return Windows.none()
         began = time.perf_counter()
@@ -110,7 +116,6 @@ class BiEncoder(SourcedModel):
         return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
 
     def key_of(self, side: str, texts: Sequence[str]) -> str:
-        """Key of the vectors of texts that are `question`s or `passage`s."""
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
@@ -129,6 +134,15 @@ class BiEncoder(SourcedModel):
         with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
             vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
         return self._finite(np.asarray(vectors, dtype=np.float32))
+
+    def ship(self, side: str, texts: Sequence[str]) -> None:
+        """Encode these texts now, in float32, and have the sample bring their vectors. Raises `OSError`."""
+        exact, began = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32), time.perf_counter()
+        exact.load()
+        loaded = time.perf_counter()
+        vectors = exact.encode(side, texts)
+        seconds = np.array([loaded - began, time.perf_counter() - loaded])
+        save_arrays(shipped("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
 
     @cached_property
     def _fast(self) -> bool:
@@ -152,9 +166,12 @@ class BiEncoder(SourcedModel):
         return kept.vectors
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        if len(texts) <= 1:  # one question typed by a person is not worth a file
+        if self._is_at_hand or len(texts) <= 1:  # one question typed by a person is not worth a file
             return blocks.computed()
-        return blocks.kept(kept_at(self.key_of(side, texts)))
+        key = self.key_of(side, texts)
+        if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
+            return blocks.kept(place)
+        return StoredVectors(brought["vectors"], *brought["seconds"].tolist())
 
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:

@@ -28,7 +28,6 @@ class CrossEncoderScorer(SourcedModel):
 
     @cached_property
     def model(self) -> "CrossEncoder":
-        """The loaded model; loading imports torch."""
         return load_cross_encoder(self._source, self._corpus, self._labels, new_head=self._new_head)
 
     def __init__(

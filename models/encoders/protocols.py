@@ -21,9 +21,7 @@ class Encoder(Protocol):
         """Vectors of questions; a text nothing is known of has a vector of zeros."""
         ...
 
-    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of passages."""
-        ...
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 class TermEncoder(Protocol):
@@ -38,9 +36,7 @@ class TermEncoder(Protocol):
         """Term weights of questions; a text nothing is known of has none."""
         ...
 
-    def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        """Term weights of passages."""
-        ...
+    def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
 
 
 @runtime_checkable

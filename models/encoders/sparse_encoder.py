@@ -4,7 +4,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +36,6 @@ class SparseTextEncoder(SourcedModel):
 
     @cached_property
     def model(self) -> "SparseEncoder":
-        """The loaded model; loading imports torch."""
         return load_sparse_encoder(self._source)
 
     def __init__(
@@ -54,11 +52,9 @@ class SparseTextEncoder(SourcedModel):
         self.meter, self._on_progress = Meter(), on_progress
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        """Term weights of questions, with the model's own question prompt where it has one."""
         return self._weights("question", texts, (_PASSAGES_SHARE, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        """Term weights of passages, with the model's own passage prompt where it has one."""
         return self._weights("passage", texts, (0.0, _PASSAGES_SHARE))
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
@@ -137,11 +133,13 @@ class SparseTextEncoder(SourcedModel):
             return csr_array((0, 0), dtype=np.float32)
         began, (before, after) = time.perf_counter(), shares  # of all encoding done
         rows, load, work = [], 0.0, 0.0
-        for done, block in zip(accumulate(_sizes(len(texts))), in_blocks(texts, BLOCK), strict=True):
+        done = 0
+        for block in in_blocks(texts, BLOCK):
             kept = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
             parts = (kept["weights"], kept["terms"], kept["offsets"])
             rows.append(csr_array(parts, shape=(len(block), int(kept["n_terms"]))))
             load, work = max(load, float(kept["seconds"][0])), work + float(kept["seconds"][1])
+            done += len(block)
             if self._on_progress:
                 self._on_progress(before + (after - before) * done / len(texts))
         self.meter.note(time.perf_counter() - began, load, work)
@@ -159,7 +157,3 @@ class SparseTextEncoder(SourcedModel):
 
         key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)
-
-
-def _sizes(n_texts: int) -> list[int]:
-    return [min(BLOCK, n_texts - start) for start in range(0, n_texts, BLOCK)]

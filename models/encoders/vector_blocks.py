@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,12 @@ class VectorBlocks:
         for number in self._of(share):
             # the parts go when the first process has assembled them
             if not (is_sound(_part(parts, number)) or path.is_file()):
-                self._write(parts, number, self._block(number))
+                vectors, seconds = self._block(number)
+                try:
+                    save_arrays(_part(parts, number), {"vectors": vectors, "seconds": np.array(seconds)})
+                except OSError as error:
+                    logger.warning("part %s of %s cannot be written: %s", number, parts, error)
+                    self._unwritten[number] = vectors, seconds
             self._done = round(self._done + float(self._shares[number]), 9)  # the last one makes it whole
             self._on_progress(min(1.0, self._done))
         if share.rank > 0:
@@ -142,13 +148,6 @@ class VectorBlocks:
                 shutil.rmtree(parts, ignore_errors=True)
             return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
         return self._assembled_as(path, parts)
-
-    def _write(self, parts: Path, number: int, block: Block) -> None:
-        try:
-            save_arrays(_part(parts, number), {"vectors": block[0], "seconds": np.array(block[1])})
-        except OSError as error:
-            logger.warning("part %s of %s cannot be written: %s", number, parts, error)
-            self._unwritten[number] = block
 
     def _read(self, parts: Path, number: int) -> Block:
         if number in self._unwritten:
@@ -182,13 +181,14 @@ class VectorBlocks:
     def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
         try:
             with sealing(path) as new:
-                seconds = self._fill(lambda number: self._read(parts, number), lambda shape: _mapped(new, shape))[1]
+                mapped = partial(np.lib.format.open_memmap, new, "w+", np.float32)
+                seconds = self._fill(partial(self._read, parts), mapped)[1]
                 write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
         except OSError as error:
             if (whole := read_vectors(path)) is not None:  # another process was first, and took the parts away
                 return whole
             logger.warning("vectors %s cannot be written: %s", path, error)
-            vectors, seconds = self._fill(lambda number: self._read(parts, number), _in_memory)
+            vectors, seconds = self._fill(partial(self._read, parts), _in_memory)
             return StoredVectors(vectors, self._load_seconds, seconds)
         shutil.rmtree(parts, ignore_errors=True)
         return read_vectors(path) or self.computed()
@@ -209,10 +209,6 @@ class VectorBlocks:
 
 def _in_memory(shape: tuple[int, int]) -> np.ndarray:
     return np.zeros(shape, dtype=np.float32)
-
-
-def _mapped(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
 
 
 def read_vectors(path: Path) -> StoredVectors | None:

@@ -24,7 +24,7 @@ from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of
 
 if TYPE_CHECKING:
-    from models.readers.span_network import SpanNetwork
+    from models.readers.networks import SpanNetwork
 
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
 
@@ -69,7 +69,6 @@ class SpanWindow:
 
     @property
     def width(self) -> int:
-        """How many tokens are read."""
         return len(self.ids)
 
 
@@ -91,13 +90,14 @@ class SpanTokens:
 
     def remember(self, texts: Iterable[str]) -> None:
         """Tokenize those that are new, together."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        wanted = dict.fromkeys(texts)
+        new = [text for text in wanted if text not in self._known]
         if not new:
             return
         if self._held > _REMEMBERED:
             self._known.clear()
             self._held = 0
-            new = list(dict.fromkeys(texts))
+            new = [*wanted]
         told = self._tokenizer(
             new, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
         )
@@ -248,7 +248,7 @@ class SpanReader(SourcedModel):
         """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
         import torch
 
-        from models.readers.span_network import log_shares
+        from models.readers.networks import log_shares
 
         begins, ends = (log_shares(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]
@@ -277,9 +277,11 @@ class _Best:
         for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
             if np.isneginf(score):
                 break  # a passage of fewer tokens
-            start, stop = _trimmed(passage, int(letters[begin, 0]), int(letters[end, 1]))
-            if start < stop:
-                self._found[row].append((float(score), start, stop))
+            start, stop = int(letters[begin, 0]), int(letters[end, 1])
+            part = passage[start:stop]  # some tokens stand for the space before a word, too
+            if part.strip():
+                edges = start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
+                self._found[row].append((float(score), *edges))
 
     def spans(self, finite: Any) -> Spans:
         shape = (len(self._pairs), self._spans)
@@ -297,12 +299,6 @@ def joined(parts: Sequence[Spans]) -> Spans:
         np.concatenate([getattr(part, name) for part in parts]) for name in ("starts", "ends", "scores", "nothing")
     )
     return Spans(starts, ends, scores, nothing)
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Without white space at either end: some tokens stand for the space before a word, too."""
-    part = text[start:end]
-    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
 
 
 def _apart(found: list[tuple[float, int, int]]) -> Any:
@@ -351,7 +347,7 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    from models.readers.span_network import SpanNetwork
+    from models.readers.networks import SpanNetwork
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)

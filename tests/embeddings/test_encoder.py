@@ -1,4 +1,4 @@
-"""Vectors of sentences: with the prompt of questions, once each, and resumed where they ended."""
+"""Sentences once each, their vectors, kept and resumed, and the models that a person adds to those measured."""
 
 from pathlib import Path
 from typing import Any
@@ -6,18 +6,37 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embeddings.encoder import encode, kept_vectors
+from data.pairs.records import PairKind, PairSet
+from data.workspace import workspace, write_text
+from embeddings.encoder import Distinct, add, added, encode, remove
 from models.encoders import vector_blocks
 from models.encoders.bi_encoder import BiEncoder
+from models.hub import ModelError
 from models.loading import load_bi_encoder
 from models.sources import find_model
 from tests.embeddings.worlds import scored_pairs
 
-pytestmark = pytest.mark.slow
 SENTENCES = scored_pairs().sentences
 
 
-def test_vectors_are_those_of_the_model_asked_as_questions_and_are_read_without_it() -> None:
+def test_sentences_stand_once_and_pairs_that_share_one_are_a_group() -> None:
+    first, second = ["가", "나", "라", "마"], ["나", "다", "라", "바"]
+    found = Distinct.of(PairSet.of("small", PairKind.PARALLEL, [first, second]))
+    assert found.sentences == ["가", "나", "라", "마", "다", "바"]
+    assert found.places.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
+    assert found.groups.tolist() == [0, 0, 1, 2]
+    assert found.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
+
+
+def test_triplets_and_sentences_alone() -> None:
+    triplets = Distinct.of(PairSet.of("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]]))
+    assert triplets.groups.tolist() == [0, 0]
+    alone = Distinct.of(PairSet.of("s", PairKind.SENTENCES, [["가", "나", "가"]]))
+    assert alone.groups.tolist() == [0, 1, 0]
+
+
+@pytest.mark.slow
+def test_vectors_are_those_of_the_model_asked_as_questions() -> None:
     shares: list[float] = []
     found = encode("starter", SENTENCES[:20], SENTENCES, on_progress=shares.append)
     model = load_bi_encoder(find_model("starter"), SENTENCES)
@@ -25,12 +44,9 @@ def test_vectors_are_those_of_the_model_asked_as_questions_and_are_read_without_
     assert found.vectors == pytest.approx(wanted, abs=1e-6)
     assert shares[-1] == 1
     assert shares == sorted(shares)
-    kept = kept_vectors("starter", SENTENCES[:20], SENTENCES)
-    assert kept is not None
-    assert (kept == found.vectors).all()
-    assert kept_vectors("starter", SENTENCES[:19], SENTENCES) is None
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on_after_the_last_whole_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_blocks, "BLOCK", 5)
     asked: list[int] = []
@@ -53,7 +69,21 @@ def test_what_was_interrupted_goes_on_after_the_last_whole_block(monkeypatch: py
 
 
 def test_a_model_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
-    from models.hub import ModelError
-
     with pytest.raises(ModelError, match="no/such/model"):
         encode("no/such/model", SENTENCES, SENTENCES, base=tmp_path)
+
+
+def test_a_model_is_added_once_and_removed_again() -> None:
+    for reference in ("klue/roberta-base", "snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"):
+        add(reference)
+    assert added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"]
+    remove("klue/roberta-base")
+    assert added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
+
+
+def test_what_no_model_can_be_called_is_not_added_and_a_damaged_list_is_an_empty_one() -> None:
+    with pytest.raises(ModelError):
+        add("no such/model of/this name")
+    assert added() == []
+    write_text(workspace() / "embeddings" / "models.json", '{"models": "x"}')
+    assert added() == []

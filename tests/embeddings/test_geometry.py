@@ -1,4 +1,4 @@
-"""Alignment and uniformity against the paper's lines, singular values against numpy, anisotropy pair by pair."""
+"""How vectors lie: alignment and uniformity against the paper, the rest against numpy, scikit-learn and by hand."""
 
 import math
 from collections.abc import Callable
@@ -6,15 +6,24 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
+from sklearn.decomposition import PCA
 
 from data.pairs.records import Label, PairKind, PairSet
+from embeddings import geometry as module
 from embeddings.bootstrap import Figure, mean_figures
 from embeddings.geometry import (
+    MOST,
+    Projection,
     alignment,
     anisotropy_parts,
+    entry_of,
+    neighbours,
     positive_rows,
+    project,
+    similarity,
     singular_values,
     squared_distances,
+    trajectory,
     uniformity,
     uniformity_parts,
 )
@@ -123,3 +132,106 @@ def test_positives_of_each_kind() -> None:
     assert positive_rows(PairSet.of("n", PairKind.LABELLED, [sentences, sentences], labels)).tolist() == [1, 3]
     assert positive_rows(PairSet.of("t", PairKind.TRIPLETS, [sentences] * 3)).tolist() == [0, 1, 2, 3]
     assert positive_rows(PairSet.of("o", PairKind.SENTENCES, [sentences])).tolist() == []
+
+
+def clouds(n: int = 90) -> np.ndarray:
+    """Three clouds in 20 dimensions, of length 1."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3, 20))
+    vectors = centres[np.arange(n) % 3] + rng.normal(0, 0.2, (n, 20))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_principal_components_are_those_of_scikit_learn_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ROWS", 13)
+    vectors = clouds()
+    model = PCA(2).fit(vectors)
+    wanted, found = model.transform(vectors), project(vectors)
+    assert np.abs(found.points) == pytest.approx(np.abs(wanted), abs=1e-4)
+    assert found.explained == pytest.approx(model.explained_variance_ratio_, rel=1e-4)
+    assert found.points.dtype == np.float32
+
+
+def test_a_map_is_the_same_each_time_and_lengths_do_not_count() -> None:
+    vectors = clouds()
+    assert (project(vectors).points == project(vectors.copy()).points).all()
+    assert project(vectors * 3).points == pytest.approx(project(vectors).points, abs=1e-5)
+
+
+@pytest.mark.parametrize("projection", Projection)
+def test_few_points_are_a_map_too(projection: Projection) -> None:
+    for n in (0, 1, 2):
+        assert project(clouds(n), projection).points.shape == (n, 2)
+    assert project(np.ones((3, 1), dtype=np.float32)).points.tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.slow
+def test_umap_keeps_clouds_together() -> None:
+    pytest.importorskip("umap")
+    found = project(clouds(), Projection.UMAP)
+    distances = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    assert (distances.argmin(axis=1) % 3 == np.arange(90) % 3).all()
+    assert not len(found.explained)
+
+
+def scattered(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 12)).astype(np.float32)
+
+
+def every_cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(other, axis=1)
+    return one @ other.T / lengths
+
+
+def test_neighbours_are_those_of_a_search_by_hand() -> None:
+    vectors, asked = scattered(500), scattered(20, 1)
+    cosines, rows = neighbours(vectors, asked, 10)
+    every = every_cosine(asked, vectors)
+    assert rows.tolist() == np.argsort(-every, axis=1)[:, :10].tolist()
+    assert cosines == pytest.approx(np.take_along_axis(every, rows, axis=1), abs=1e-6)
+
+
+def test_a_sentence_is_its_own_nearest_and_of_equal_ones_the_first_row_stands_first() -> None:
+    vectors = scattered(6)
+    vectors[4] = vectors[2]
+    cosines, rows = neighbours(vectors, vectors[[2, 0]], 3)
+    assert rows[0, :2].tolist() == [2, 4]
+    assert rows[1, 0] == 0
+    assert cosines[:, 0] == pytest.approx([1, 1])
+
+
+def test_there_are_no_more_neighbours_than_sentences() -> None:
+    assert neighbours(scattered(3), scattered(2), 10)[1].shape == (2, 3)
+    assert neighbours(scattered(0), scattered(2), 10)[1].shape == (2, 0)
+    assert neighbours(scattered(3), scattered(0), 2)[1].shape == (0, 2)
+
+
+def test_a_matrix_holds_every_cosine() -> None:
+    vectors = scattered(9)
+    assert similarity(vectors) == pytest.approx(every_cosine(vectors, vectors), abs=1e-6)
+    vectors[3] = 0
+    assert not similarity(vectors)[3].any()
+
+
+def test_a_matrix_of_too_many_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"{MOST} sentences at most, these are {MOST + 1}"):
+        similarity(scattered(MOST + 1))
+
+
+def test_a_path_is_read_from_the_lines_that_tell_it() -> None:
+    lines = [
+        {"step": 20, **entry_of(0.2, -1.5)},
+        {"step": 0, **entry_of(0.1, -1)},
+        {"step": 10, "loss": 0.5},
+        {"step": 20, **entry_of(0.3, -2.0)},  # resumed, and measured again
+        {"step": 30, "validation_alignment": 0.1, "validation_uniformity": None},
+        {"validation_alignment": 0.1, "validation_uniformity": -1.0},
+        {"step": 40, "validation_alignment": True, "validation_uniformity": -1.0},
+    ]
+    found = trajectory(lines)
+    assert found.steps.tolist() == [0, 20]
+    assert found.alignment.tolist() == [0.1, 0.3]
+    assert found.uniformity.tolist() == [-1.0, -2.0]
+    nothing = trajectory([])
+    assert [*map(len, (nothing.steps, nothing.alignment, nothing.uniformity))] == [0, 0, 0]

@@ -8,7 +8,7 @@ import pytest
 
 from data.pairs.store import find
 from data.split import Part
-from embeddings.encoder import Distinct, kept_vectors
+from embeddings.encoder import Distinct, encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import uniformity
 
@@ -26,6 +26,16 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def workspace_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(autouse=True)
+def _base_is_written_once(workspace_of_the_module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace_of_the_module))
+
+
 def test_korsts_has_the_correlations_and_the_geometry_measured_elsewhere() -> None:
     pairs = find("korsts_test.tsv", FOLDER)
     found = evaluate(pairs, [MODEL], Part.ALL)
@@ -35,8 +45,7 @@ def test_korsts_has_the_correlations_and_the_geometry_measured_elsewhere() -> No
     assert figures["pearson"].value == pytest.approx(0.7770, abs=0.001)
     assert figures["alignment"].value == pytest.approx(0.0745, abs=0.0005)
     distinct = Distinct.of(pairs)
-    vectors = kept_vectors(MODEL, distinct.sentences, pairs.sentences)
-    assert vectors is not None
+    vectors = encode(MODEL, distinct.sentences, pairs.sentences).vectors
     as_often_as_they_stand = np.concatenate([vectors[distinct.places[:, 0]], vectors[distinct.places[:, 1]]])
     assert uniformity(as_often_as_they_stand) == pytest.approx(-0.71, abs=0.005)
     assert figures["uniformity"].value == pytest.approx(-0.719, abs=0.005)  # each sentence once

@@ -12,7 +12,7 @@ from data.cache import load_arrays
 from data.pairs.store import keep
 from data.split import Part
 from data.workspace import read_json
-from embeddings.__main__ import main
+from embeddings.__main__ import carry, main, sentences_of
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import Projection, neighbours, project, similarity
@@ -26,7 +26,6 @@ from embeddings.job import (
     Request,
     SimilarityRequest,
 )
-from embeddings.tasks import carry, sentences_of
 from jobs.status import State
 from tests.embeddings.worlds import scored_pairs
 

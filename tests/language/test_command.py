@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from language.__main__ import main
 from language.fertility import HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
-from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.train import Sample, TokenizerOptions, train
-from tests.language.test_train import CORPUS, SENTENCES
+from language.prepared import load_tokenizer
+from language.train import Sample
+from tests.language.test_train import CORPUS, SENTENCES, prepared
 
 
 @pytest.fixture
@@ -85,8 +85,7 @@ def test_a_table_tells_shares_in_percent(capsys: pytest.CaptureFixture[str], tex
     assert main(["tokenizers", "--data", str(text), "--vocabulary", "1000", "--kind", "byte-bpe"]) == 0
     head, row = capsys.readouterr().out.splitlines()
     cells = dict(zip(head.split(), row.split()[1:], strict=True))
-    trained = PreparedTokenizer.of(train(CORPUS, TokenizerOptions(TokenizerKind.BYTE_BPE, 1_000)))
-    figures = fertility(trained, HeldOut.from_corpus(CORPUS, Sample()))
+    figures = fertility(prepared(TokenizerKind.BYTE_BPE), HeldOut.from_corpus(CORPUS, Sample()))
     assert float(cells["tokens_per_word"]) == pytest.approx(figures.tokens_per_word, abs=5e-4)
     assert float(cells["whole_words"]) == pytest.approx(100 * figures.whole_words, abs=5e-3)
 
@@ -106,14 +105,6 @@ def test_what_cannot_be_done_is_told(
     out, error = capsys.readouterr()
     assert out == ""
     assert said in error
-
-
-@pytest.mark.slow
-@pytest.mark.packaged
-def test_a_packaged_base_has_a_tokenizer() -> None:
-    pieces = find_tokenizer("packaged:multilingual-e5-small").pieces("세종대왕은 조선의 왕이다. 🦖")
-    assert "".join(piece.letters for piece in pieces) == "세종대왕은조선의왕이다.🦖"
-    assert [piece.name for piece in pieces[:2]] == ["▁세종", "대"]
 
 
 @pytest.mark.slow

@@ -1,23 +1,26 @@
-"""A comparison that grew trains only what is new, and tells why a model has no figures in a way that keeps."""
+"""A comparison that grew trains only what is new, and opens as it was, or is told to be none."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from data.records import Passage, QuestionSet
-from data.workspace import workspace
+from data.workspace import workspace, write_json
 from language import comparison
 from language.comparison import Measured, Refusal, Request, compare
 from language.corpus import PassageCorpus
+from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
-from language.prepared import load_tokenizer
-from language.text_file import LanguageError
+from language.prepared import PreparedTokenizer, load_tokenizer
+from language.texts import LanguageError
 from language.train import Sample, train_on
 from models.hub import ModelError
-from tests.language.test_train import SENTENCES
+from tests.language.test_train import SENTENCES, prepared
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 ONE = Request((TokenizerKind.BPE,), (Split.WORDS,), (1_000,))
@@ -124,3 +127,72 @@ def test_why_a_model_has_no_figures_is_a_code_with_its_details(
     found = one.refusal.failure
     assert (type(found), found.code, found.details) == (kind, code, details)
     assert Refusal.of(found) == one.refusal
+
+
+GONE = ModelError("model_not_found", "there is none", model="../gone")
+
+
+def measured(tokenizer: PreparedTokenizer, figures: Fertility) -> list[Measured]:
+    without_morphemes = Fertility(**{**figures.as_dict(), "precision": None, "recall": None, "f1": None})
+    return [
+        Measured("bpe", tokenizer.trained, figures),
+        Measured("../gone", {}, None, Refusal.of(GONE)),
+        Measured("some/model", {}, without_morphemes),
+    ]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreparedTokenizer:
+    return prepared(TokenizerKind.BPE)
+
+
+@pytest.fixture
+def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
+    found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
+    for place in (0, 2):
+        own = tmp_path / comparison.TOKENIZERS / comparison.folder_of(found[place], place)
+        own.mkdir(parents=True)
+        tokenizer.tokenizer.save(str(own / "tokenizer.json"))
+    comparison.keep_comparison(tmp_path, "documents", found, [np.array([3, 0, 5]), np.array([1])], 7)
+    return tmp_path
+
+
+def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
+    expected = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
+    kept = comparison.load_comparison(folder)
+    assert (kept.corpus, kept.counted, [*kept.failed]) == ("documents", 7, ["../gone"])
+    reason = kept.failed["../gone"]
+    assert (type(reason), reason.code, str(reason)) == (ModelError, "model_not_found", "there is none")
+    assert reason.details == {"model": "../gone"}
+    first, last = kept.tokenizers
+    assert (first.is_trained, last.is_trained) == (True, False)
+    assert asdict(first.measured) == asdict(expected[0]) | {"figures": asdict(first.figures)}
+    changing = {"tokens_per_second": 0.0}
+    for ours, theirs in ((first, expected[0]), (last, expected[2])):
+        assert theirs.figures is not None
+        assert asdict(ours.figures) | changing == asdict(theirs.figures) | changing
+    assert [first.occurrences.tolist(), last.occurrences.tolist()] == [[3, 0, 5], [1]]
+    assert first.load().pieces(SENTENCES[0]) == tokenizer.pieces(SENTENCES[0])
+
+
+def test_the_name_of_a_model_is_no_path(folder: Path) -> None:
+    first, last = comparison.load_comparison(folder).tokenizers
+    assert [first.folder, last.folder] == [folder / "tokenizers" / name for name in ("bpe-words-1000", "model-2")]
+
+
+@pytest.mark.parametrize("name", ["scores.json", "occurrences.npz"])
+def test_a_damaged_or_half_written_folder_is_told_as_such(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b'{"tokenizers": 3')
+    with pytest.raises(ValueError, match=folder.name):
+        comparison.load_comparison(folder)
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=folder.name):
+        comparison.load_comparison(folder)
+
+
+def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
+    told = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    del told["tokenizers"][0]["figures"]["f1"]
+    write_json(folder / "scores.json", told)
+    with pytest.raises(ValueError, match="of this version"):
+        comparison.load_comparison(folder)

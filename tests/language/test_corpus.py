@@ -12,7 +12,7 @@ from data.store import keep
 from data.workspace import acting_as
 from language import texts
 from language.corpus import Corpus, PassageCorpus, find_corpus, held_out
-from language.text_file import LanguageError
+from language.texts import LanguageError
 
 
 def set_of(texts: list[str], title: str = "") -> QuestionSet:

@@ -12,9 +12,9 @@ from language.corpus import held_out
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
-from language.text_file import LanguageError
-from language.train import Sample, TokenizerOptions, train
-from tests.language.test_train import CORPUS, SENTENCES, Documents
+from language.texts import LanguageError
+from language.train import Sample
+from tests.language.test_train import CORPUS, SENTENCES, Documents, prepared
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]
@@ -51,9 +51,8 @@ def test_nothing_to_be_right_about_is_no_figure() -> None:
 
 
 def test_special_pieces_count_as_what_a_model_reads() -> None:
-    prepared = PreparedTokenizer.of(train(CORPUS, TokenizerOptions(TokenizerKind.BPE, 1_000)))
     held = HeldOut.of([" ".join(["학교"] * words) for words in (1, 510, 511)])
-    told = fertility(prepared, held)
+    told = fertility(prepared(TokenizerKind.BPE), held)
     assert told.tokens == 1 + 510 + 511
     assert told.document_tokens["1"] == 513
     assert told.longer_than_512 == pytest.approx(1 / 3)
@@ -75,21 +74,21 @@ def counted(tokenizer: PreparedTokenizer, texts: Sequence[str]) -> dict[str, flo
 
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_figures_are_those_of_words_cut_one_by_one(kind: TokenizerKind) -> None:
-    prepared = PreparedTokenizer.of(train(CORPUS, TokenizerOptions(kind, 1_000)))
+    made = prepared(kind)
     texts = [*SENTENCES[:40], "뷁이 왔다 뷁뷁", " 쀍에서  걸었다 \n", "Café 123456km 🍎🍎"]
-    told = fertility(prepared, HeldOut.of(texts)).as_dict()
-    for name, wanted in counted(prepared, texts).items():
+    told = fertility(made, HeldOut.of(texts)).as_dict()
+    for name, wanted in counted(made, texts).items():
         assert told[name] == pytest.approx(wanted), name
     assert (told["unknown_rate"] > 0) == (told["unknown_words"] > 0) == (kind is not TokenizerKind.BYTE_BPE)
 
 
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.BPE])
 def test_agreement_is_that_of_sets_of_places(kind: TokenizerKind) -> None:
-    prepared = PreparedTokenizer.of(train(CORPUS, TokenizerOptions(kind, 1_000)))
+    tokenizer = prepared(kind)
     held = HeldOut.of(["기차에서를 학교도서관에서 만났다를 보았다", "강아지와 시장바다사과를, 먹었다도"])
     hits = made = morphemes = 0
     for text, places in zip(held.texts, held.morphemes, strict=True):
-        ends = [*accumulate(len(piece.letters) for piece in prepared.pieces(text))]  # in the text without its blanks
+        ends = [*accumulate(len(piece.letters) for piece in tokenizer.pieces(text))]  # in the text without its blanks
         place_of = [place for place, letter in enumerate(text) if letter != " "]
         inside = {
             place
@@ -99,7 +98,7 @@ def test_agreement_is_that_of_sets_of_places(kind: TokenizerKind) -> None:
         hits += len(inside & set(places.tolist()))
         made += len(inside)
         morphemes += len(places)
-    told = fertility(prepared, held)
+    told = fertility(tokenizer, held)
     assert 0 < hits < made
     assert told.precision == pytest.approx(hits / made)
     assert told.recall == pytest.approx(hits / morphemes)
@@ -108,10 +107,7 @@ def test_agreement_is_that_of_sets_of_places(kind: TokenizerKind) -> None:
 
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_who_is_given_morphemes_finds_them_all(kind: TokenizerKind) -> None:
-    marks = Sample(split=Split.MORPHEMES)
-    told = fertility(
-        PreparedTokenizer.of(train(CORPUS, TokenizerOptions(kind, 1_000, marks))), HeldOut.of(SENTENCES[:40])
-    )
+    told = fertility(prepared(kind, Split.MORPHEMES), HeldOut.of(SENTENCES[:40]))
     assert told.recall == 1.0
     assert told.seconds_to_train is not None
     assert told.seconds_to_train > 0
@@ -122,8 +118,7 @@ def test_a_letter_in_bytes_is_cut_nowhere_inside() -> None:
         models.BPE({letter: row for row, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, [])
     )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    prepared = PreparedTokenizer("bytes", tokenizer)
-    told = fertility(prepared, HeldOut.of(["학교 왔다"]))
+    told = fertility(PreparedTokenizer("bytes", tokenizer), HeldOut.of(["학교 왔다"]))
     assert (told.tokens, told.words) == (4 * 3 + 1, 2)  # the blank is a piece, too
     assert (told.precision, told.recall) == (0.5, 1.0)  # 학|교 is no morpheme, 왔|다 are two
     assert told.unknown_rate == 0
@@ -147,8 +142,8 @@ def test_only_what_is_held_out_is_measured_on_and_of_much_of_it_a_part() -> None
 
 
 def test_a_special_piece_that_a_text_holds_is_cut_as_the_tokenizer_does() -> None:
-    prepared = by_hand()
-    prepared.tokenizer.add_special_tokens([AddedToken("[MASK]", special=True)])
-    told = fertility(prepared, HeldOut.of(["배 [MASK]"]))
+    made = by_hand()
+    made.tokenizer.add_special_tokens([AddedToken("[MASK]", special=True)])
+    told = fertility(made, HeldOut.of(["배 [MASK]"]))
     assert isinstance(told, Fertility)
     assert (told.words, told.tokens) == (2, 2)

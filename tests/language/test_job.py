@@ -23,10 +23,9 @@ from language.comparison import Request
 from language.corpus import PassageCorpus, held_out
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from models.hub import ModelError
-from tests.language.test_merges import trained
-from tests.language.test_train import SENTENCES
+from tests.language.test_train import SENTENCES, prepared
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:300]
 SET = QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(TEXTS)], ())
@@ -42,7 +41,7 @@ def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) 
     folder = workspace() / "runs" / name / "model"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    trained(kind).tokenizer.save(str(folder / "tokenizer.json"))
+    prepared(kind).tokenizer.save(str(folder / "tokenizer.json"))
     return name
 
 
@@ -98,7 +97,7 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
 
 def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_command, "COUNTED", len(TEXTS[0]) + 1)
-    tokenizer = trained(TokenizerKind.BPE)
+    tokenizer = prepared(TokenizerKind.BPE)
     documents, (counts,) = run_command.occurrences_of([tokenizer], PassageCorpus(SET))
     assert documents == 2
     expected = np.zeros(len(counts), dtype=np.int64)

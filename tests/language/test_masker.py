@@ -1,5 +1,7 @@
 """What is hidden: how much of it, as what, never a special token, and whole words whole."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -39,14 +41,14 @@ def test_half_a_word_is_seen() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_shares_of_ten_thousand_batches(whole: bool) -> None:
+def test_the_shares_of_seven_million_tokens(whole: bool) -> None:
     rng, hides = np.random.default_rng(0), masker()
-    tokens = batch(rng)
+    tokens = batch(rng, 120)
     text = tokens >= 5
     words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
     numbered = words + np.arange(len(tokens))[:, None] * tokens.shape[1]  # otherwise in every row
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
-    for _ in range(10_000):
+    for _ in range(500):
         shown, labels = hides.masked(tokens, words, rng)
         hidden = labels != IGNORED
         assert not hidden[~text].any(), "a special token"
@@ -98,34 +100,32 @@ def test_words_are_hidden_whole() -> None:
     assert 0.1 < hidden[text].mean() < 0.2
 
 
-def test_words_begin_after_spaces() -> None:
-    text = "학교에서 공부했다."
-    letters = np.array([(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)])  # 학교 에서 ␣공 부 했다 .
-    (starts,) = word_starts([text], [letters], WholeWords.SPACES)
-    assert starts.tolist() == [True, False, True, False, False, False]
-    assert np.array_equal(word_starts([text], [letters], WholeWords.OFF)[0], starts)
-    assert words_of(starts[None]).tolist() == [[0, 0, 1, 1, 1, 1]]
+SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
+LETTERS = [(place, place + 1) for place, letter in enumerate(SENTENCE) if letter != " "]
+PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
 
 
-@pytest.mark.slow
-def test_morphemes_begin_inside_words_and_those_that_share_a_letter_are_one() -> None:
-    text = "학교에서 공부했다."  # 학교 에서 공부 하었 다 .
-    letters = np.array([(place, place + 1) for place, letter in enumerate(text) if letter != " "])
-    (starts,) = word_starts([text], [letters], WholeWords.MORPHEMES)
-    assert starts.tolist() == [True, False, True, False, True, False, True, True, True]
+@pytest.mark.parametrize(
+    ("text", "letters", "whole_words", "starts"),
+    [
+        (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
+        (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
+        # inside words, those that share a letter are one
+        pytest.param(SENTENCE, LETTERS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow),
+        # 학교에 서 공부했 다.: a token of several morphemes makes one word of them
+        pytest.param(
+            *(SENTENCE, [(0, 3), (3, 4), (5, 8), (8, 10)], WholeWords.MORPHEMES, [1, 0, 1, 1]), marks=pytest.mark.slow
+        ),
+        # a ␣␣ three bytes ␣b: bytes of a letter and pieces of space belong to a word
+        ("a  집 b", [(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (4, 6)], WholeWords.SPACES, [1, 1, 0, 0, 0, 1]),
+        ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
+    ],
+)
+def test_where_words_begin(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
+    (found,) = word_starts([text], [np.array(letters)], whole_words)
+    assert found.dtype == bool
+    assert found.tolist() == starts
 
 
-@pytest.mark.slow
-def test_a_token_of_several_morphemes_makes_one_word_of_them() -> None:
-    text = "학교에서 공부했다."
-    letters = np.array([(0, 3), (3, 4), (5, 8), (8, 10)])  # 학교에 서 공부했 다.
-    (starts,) = word_starts([text], [letters], WholeWords.MORPHEMES)
-    assert starts.tolist() == [True, False, True, True]
-
-
-def test_bytes_of_a_letter_and_pieces_of_space_belong_to_a_word() -> None:
-    text = "a  집 b"
-    letters = np.array([(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (4, 6)])  # a ␣␣ three bytes ␣b
-    (starts,) = word_starts([text], [letters], WholeWords.SPACES)
-    assert starts.tolist() == [True, True, False, False, False, True]
-    assert word_starts([""], [np.zeros((0, 2), dtype=np.int64)], WholeWords.SPACES)[0].tolist() == []
+def test_words_are_numbered_by_where_they_start() -> None:
+    assert words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
 
-from language.corpus import held_out
+from language.corpus import Corpus, held_out
 from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, morpheme_cuts
 from language.prepared import PreparedTokenizer, load_tokenizer
-from language.text_file import LONGEST, LanguageError
-from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train, train_on
+from language.texts import LONGEST, LanguageError
+from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
 VERBS = ("갔다", "왔다", "보았다", "먹었다", "걸었다", "불렀다", "만났다", "잤다", "Café", "3.5km")
@@ -42,8 +43,20 @@ class Documents:
 CORPUS = Documents(tuple(SENTENCES))
 
 
+def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
+    with gathered(corpus, options.sample) as material:
+        return train_on(material, options.kind, options.vocabulary)
+
+
+@cache
 def trained(kind: TokenizerKind, split: Split = Split.WORDS) -> TrainedTokenizer:
+    """On `CORPUS`, once."""
     return train(CORPUS, TokenizerOptions(kind, 1_000, Sample(split=split)))
+
+
+@cache
+def prepared(kind: TokenizerKind, split: Split = Split.WORDS) -> PreparedTokenizer:
+    return PreparedTokenizer.of(trained(kind, split))
 
 
 def test_what_is_held_out_is_never_learned_from_and_all_else_is() -> None:
@@ -124,29 +137,28 @@ def test_transformers_reads_it_and_keeps_what_it_is_told(kind: TokenizerKind, tm
     loaded.save_pretrained(str(tmp_path / "model"))  # as it is saved with a model
     again = load_tokenizer(tmp_path / "model")
     assert again.marks_morphemes
-    assert again.pieces(SENTENCES[3]) == PreparedTokenizer.of(made).pieces(SENTENCES[3])
+    assert again.pieces(SENTENCES[3]) == prepared(kind, Split.MORPHEMES).pieces(SENTENCES[3])
 
 
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_words_stay_words_and_letters_stay_letters(kind: TokenizerKind) -> None:
     for split in Split:
-        prepared = PreparedTokenizer.of(trained(kind, split))
+        made = prepared(kind, split)
         for text in SENTENCES[:30]:
-            (given,) = prepared.prepared([text])
+            (given,) = made.prepared([text])
             assert given.replace(BOUNDARY, "") == text
-            decoded = prepared.tokenizer.decode(prepared.tokenizer.encode(given).ids)
+            decoded = made.tokenizer.decode(made.tokenizer.encode(given).ids)
             assert decoded.replace(" ", "") == text.replace(" ", "")
             if kind is not TokenizerKind.WORDPIECE:  # which forgets the blanks around signs
                 assert decoded == text
-            assert "".join(piece.letters for piece in prepared.pieces(text)) == text.replace(" ", "")
+            assert "".join(piece.letters for piece in made.pieces(text)) == text.replace(" ", "")
 
 
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_no_piece_crosses_a_morpheme_where_these_are_marked(kind: TokenizerKind) -> None:
-    prepared = PreparedTokenizer.of(trained(kind, Split.MORPHEMES))
     texts = [*dict.fromkeys(SENTENCES)][:100]
     morphemes = morpheme_cuts(texts)
-    for text, places, cut in zip(texts, morphemes, prepared.cut(texts, morphemes), strict=True):
+    for text, places, cut in zip(texts, morphemes, prepared(kind, Split.MORPHEMES).cut(texts, morphemes), strict=True):
         assert len(places) > 2
         assert set(places.tolist()) <= set(cut.spans[:, 0].tolist())
         assert text.count(" ") >= 3
@@ -160,7 +172,7 @@ def test_morphemes_are_marked_inside_words_alone() -> None:
 
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
 def test_a_training_comes_out_the_same_each_time(kind: TokenizerKind) -> None:
-    assert trained(kind).tokenizer.to_str() == trained(kind).tokenizer.to_str()
+    assert trained(kind).tokenizer.to_str() == trained.__wrapped__(kind).tokenizer.to_str()
 
 
 def test_small_letters_are_asked_for() -> None:
@@ -194,9 +206,8 @@ def test_of_wordpiece_the_longest_piece_goes_first() -> None:
 
 
 def test_a_document_of_the_greatest_length_is_cut() -> None:
-    prepared = PreparedTokenizer.of(trained(TokenizerKind.BPE))
     text = "학교" * (LONGEST // 2)
-    assert "".join(piece.letters for piece in prepared.pieces(text)) == text
+    assert "".join(piece.letters for piece in prepared(TokenizerKind.BPE).pieces(text)) == text
 
 
 @pytest.mark.parametrize("split", Split)

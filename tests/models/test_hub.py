@@ -1,9 +1,12 @@
-"""Models of signed-in users: none by a path of the server, none by the server's token."""
+"""Models of signed-in users: none by a path of the server, none by its token; and models of a hub that may be gone."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from chat.endpoint import Endpoint
@@ -12,9 +15,24 @@ from data.workspace import acting_as, shared_workspace, user_of, workspace
 from models import hub
 from models.hub import ModelError, forget_tokens, hub_revision
 from models.sources import STARTER, find_model
+from tests.hub import (
+    BI_ENCODER,
+    CROSS_ENCODER_BASE,
+    SENTENCES,
+    TOKEN,
+    HubServer,
+    build_bi_encoder,
+    build_cross_encoder_base,
+    build_sparse_encoder,
+    hub_environment,
+    running_server,
+    with_head,
+)
+from tests.models.worlds import Ask, asked, computed
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 RUN = "20261122-014317-bi-0b1c"
+PRIVATE = "maker/private"
 
 
 def a_model(folder: Path) -> Path:
@@ -125,3 +143,75 @@ def test_a_user_has_the_server_call_no_address(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
         assert Endpoint.of("http://127.0.0.1:8/v1").address == "http://127.0.0.1:8/v1"
     assert workspace() == shared_workspace()
+
+
+class Hub(NamedTuple):
+    """A server of models, the environment that leads there, and a process that loads what it is asked for."""
+
+    root: Path
+    server: HubServer
+    environment: dict[str, str]
+    ask: Ask
+
+
+@pytest.fixture(scope="module")
+def of_the_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    root = tmp_path_factory.mktemp("hub")
+    build_bi_encoder(root / BI_ENCODER)
+    with_head(build_cross_encoder_base(root / CROSS_ENCODER_BASE, segment_types=1))  # as the real klue/roberta-base
+    build_sparse_encoder(root / "maker" / "splade")
+    build_cross_encoder_base(root / "maker" / "masked")
+    for name in ("maker/bi", PRIVATE):
+        shutil.copytree(root / BI_ENCODER, root / name)
+    with running_server(root) as server:
+        server.private.add(PRIVATE)
+        environment = hub_environment(server.url, tmp_path_factory.mktemp("home")) | {"HF_TOKEN": TOKEN}
+        with asked(environment) as ask:
+            yield Hub(root, server, environment, ask)
+
+
+@pytest.mark.slow
+def test_the_token_of_the_server_opens_a_private_model_for_the_operator_alone(of_the_hub: Hub, tmp_path: Path) -> None:
+    server = of_the_hub.server
+
+    def loaded(user: str) -> Any:
+        server.tokens.clear()
+        return of_the_hub.ask("nothing", PRIVATE, user=user, workspace=tmp_path)[0]
+
+    # for a user first: what the operator downloaded later could not have helped
+    assert loaded(ALICE) == "hub_unknown"
+    assert server.tokens == {""}
+    assert not any(f"/{PRIVATE}/resolve/" in line for line in server.requests)
+    assert loaded("") == []
+    assert TOKEN in server.tokens
+    assert loaded(ALICE) == "hub_unknown"
+    assert server.tokens == {""}
+
+
+@pytest.mark.slow
+def test_models_from_the_hub_and_again_without_it(of_the_hub: Hub, tmp_path: Path) -> None:
+    names = {"vectors": BI_ENCODER, "scores": CROSS_ENCODER_BASE}
+    online = {kind: of_the_hub.ask(kind, name, workspace=tmp_path / "first") for kind, name in names.items()}
+    assert of_the_hub.server.unknown == []
+    assert any("/resolve/" in line for line in of_the_hub.server.requests)
+    with asked(of_the_hub.environment | {"HF_ENDPOINT": "http://127.0.0.1:9"}) as ask:
+        offline = {kind: ask(kind, name, workspace=tmp_path / "second") for kind, name in names.items()}
+    expected = {kind: computed(kind, str(of_the_hub.root / name)) for kind, name in names.items()}
+    assert expected["vectors"].shape == (len(SENTENCES), 32)
+    assert len(set(expected["scores"].tolist())) == len(SENTENCES)
+    for told in (online, offline):
+        for kind, (found, _) in told.items():
+            np.testing.assert_allclose(found, expected[kind], atol=1e-6)
+        # the libraries alone would ask a hub that is gone for minutes
+        assert sum(seconds for _, seconds in told.values()) < 30
+
+
+@pytest.mark.slow
+def test_sparse_encoders_of_the_hub_and_what_cannot_be_one(of_the_hub: Hub, tmp_path: Path) -> None:
+    for name in ("maker/splade", "maker/masked"):
+        found, _ = of_the_hub.ask("terms", name, workspace=tmp_path)
+        np.testing.assert_allclose(found, computed("terms", str(of_the_hub.root / name)), atol=1e-6)
+    assert of_the_hub.ask("terms", "maker/bi", workspace=tmp_path)[0] == "not_sparse"
+    assert not of_the_hub.server.unknown
+    asked_for = [line for line in of_the_hub.server.requests if line.startswith("GET /maker/bi/")]
+    assert not [line for line in asked_for if "safetensors" in line]

@@ -14,7 +14,6 @@ import pytest
 
 from data.workspace import PROJECT, workspace
 from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.vector_blocks import reading_costs
 from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
@@ -23,21 +22,10 @@ from tests.hub import (
     CROSS_ENCODER_BASE,
     SENTENCES,
     build_bi_encoder,
-    build_cross_encoder_base,
     hub_environment,
     running_server,
-    with_head,
 )
 
-PAIRS = [(SENTENCES[0], text) for text in SENTENCES]
-WORK = """
-import json, sys, time
-import sentence_transformers
-from tests.models.test_sources import results
-start = time.perf_counter()
-vectors, scores = results(*sys.argv[1:])
-print(json.dumps([vectors.tolist(), scores.tolist(), time.perf_counter() - start]))
-"""
 FAILURE = """
 import sys, time
 from models.hub import ModelError, hub_revision
@@ -48,11 +36,6 @@ except ModelError as error:
     print(error.code, error.details["model"], time.perf_counter() - start, "torch" in sys.modules)
     print(error)
 """
-
-
-def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray]:
-    vectors = BiEncoder(find_model(bi_encoder), []).encode_passages(SENTENCES)
-    return vectors, CrossEncoderScorer(find_model(cross_encoder), []).score(PAIRS)
 
 
 def run(script: str, environment: dict[str, str], folder: Path, *arguments: str) -> list[str]:
@@ -73,7 +56,6 @@ def run(script: str, environment: dict[str, str], folder: Path, *arguments: str)
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hub")
     build_bi_encoder(folder / BI_ENCODER)
-    with_head(build_cross_encoder_base(folder / CROSS_ENCODER_BASE, segment_types=1))  # as the real klue/roberta-base
     return folder
 
 
@@ -197,25 +179,6 @@ def test_a_model_the_hub_does_not_have(models: Path, tmp_path: Path) -> None:
         first, second = run(FAILURE, environment, tmp_path, "klue/roberta-basic")
     assert first.split()[:2] == ["hub_unknown", "klue/roberta-basic"]
     assert "check the name" in second
-
-
-@pytest.mark.slow
-def test_models_from_the_hub_and_again_without_it(models: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    with running_server(models) as server:
-        environment = hub_environment(server.url, home)
-        online = run(WORK, environment, tmp_path / "first", BI_ENCODER, CROSS_ENCODER_BASE)
-        assert server.unknown == []
-        assert any("/resolve/" in line for line in server.requests)
-    offline = run(WORK, environment, tmp_path / "second", BI_ENCODER, CROSS_ENCODER_BASE)
-    expected_vectors, expected_scores = results(str(models / BI_ENCODER), str(models / CROSS_ENCODER_BASE))
-    assert expected_vectors.shape == (len(SENTENCES), 32)
-    assert len(set(expected_scores.tolist())) == len(PAIRS)
-    for printed in (online, offline):
-        vectors, scores, seconds = json.loads(printed[-1])
-        np.testing.assert_allclose(vectors, expected_vectors, atol=1e-6)
-        np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
-        assert seconds < 30  # the libraries alone would ask a hub that is gone for minutes
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
@@ -16,6 +15,7 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import Cutter, WindowOptions, Windows
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.models.worlds import telling
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -134,11 +134,7 @@ def bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1))
-    weights = load_file(folder / "model.safetensors")
-    large = {name: 10 * weight if "layer" in name and weight.ndim == 2 else weight for name, weight in weights.items()}
-    save_file(large, folder / "model.safetensors", {"format": "pt"})
-    return folder
+    return telling(with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1)))
 
 
 TEXTS = [long_text(n, n) for n in (3, 20, 200, 31, 400, 12)]  # the third and the fifth are too long for 128 tokens

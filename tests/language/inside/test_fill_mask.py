@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from language.inside.fill_mask import MOST_MASKS, course, fill, probabilities
-from language.inside.network import load_masked
-from language.text_file import LanguageError
+from language.inside.network import Network, load_masked
+from language.texts import LanguageError
 from models.hub import ModelError
-from models.sources import STARTER, find_model
+from models.sources import STARTER, ModelSource, find_model
 from tests.language.tiny_bert import PIECES, SPECIALS, written
 
 pytestmark = pytest.mark.slow
@@ -34,39 +34,49 @@ def theirs(folder: Path, tokens: list[str]) -> np.ndarray:
 TOKENS = ["[CLS]", "항구", "##에서", "[MASK]", "[UNK]", "탔", "##다", "[SEP]"]
 
 
-def test_probabilities_are_those_of_transformers_and_sum_to_1(tmp_path: Path) -> None:
-    network = load_masked(written(tmp_path))
-    found = probabilities(network, TEXT)
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    return written(tmp_path_factory.mktemp("masked"))
+
+
+@pytest.fixture(scope="module")
+def masked(source: ModelSource) -> Network:
+    return load_masked(source)
+
+
+@pytest.fixture(scope="module")
+def wanted(source: ModelSource) -> np.ndarray:
+    return theirs(Path(source.reference), TOKENS)[PLACE]
+
+
+def test_probabilities_are_those_of_transformers_and_sum_to_1(masked: Network, wanted: np.ndarray) -> None:
+    found = probabilities(masked, TEXT)
     assert found.shape == (1, len(SPECIALS + PIECES))
-    assert found[0] == pytest.approx(theirs(tmp_path, TOKENS)[PLACE], abs=1e-6)
+    assert found[0] == pytest.approx(wanted, abs=1e-6)
     assert found.sum(axis=1) == pytest.approx([1.0], abs=1e-12)
 
 
-def test_the_likeliest_pieces_come_first(tmp_path: Path) -> None:
-    network = load_masked(written(tmp_path))
-    wanted = theirs(tmp_path, TOKENS)[PLACE]
-    ((first, second, third),) = fill(network, TEXT, k=3)
+def test_the_likeliest_pieces_come_first(masked: Network, wanted: np.ndarray) -> None:
+    ((first, second, third),) = fill(masked, TEXT, k=3)
     best = np.argsort(-wanted)[:3]
     assert [first.piece, second.piece, third.piece] == [(SPECIALS + PIECES)[place] for place in best]
     assert [first.probability, second.probability] == pytest.approx(wanted[best[:2]], abs=1e-6)
 
 
-def test_every_masked_place_is_told_with_the_others_masked(tmp_path: Path) -> None:
-    network = load_masked(written(tmp_path))
-    wanted = theirs(tmp_path, ["[CLS]", "[MASK]", "[MASK]", "[SEP]"])
-    assert probabilities(network, "[MASK] [MASK]") == pytest.approx(wanted[1:3], abs=1e-6)
+def test_every_masked_place_is_told_with_the_others_masked(masked: Network) -> None:
+    both = theirs(Path(masked.reference), ["[CLS]", "[MASK]", "[MASK]", "[SEP]"])
+    assert probabilities(masked, "[MASK] [MASK]") == pytest.approx(both[1:3], abs=1e-6)
 
 
-def test_a_word_has_the_probability_of_all_pieces_that_read_so(tmp_path: Path) -> None:
+def test_a_word_has_the_probability_of_all_pieces_that_read_so(source: ModelSource, wanted: np.ndarray) -> None:
     """배 begins a word, ##배 goes on with one."""
-    found = course([written(tmp_path)], TEXT)
-    wanted = theirs(tmp_path, TOKENS)[PLACE]
+    found = course([source], TEXT)
     both = [(SPECIALS + PIECES).index(piece) for piece in ("배", "##배")]
     assert found.of(" 배 ") == pytest.approx([wanted[both].sum()], abs=1e-6)
 
 
-def test_a_word_of_several_pieces_is_told_with_its_pieces(tmp_path: Path) -> None:
-    found = course([written(tmp_path)], TEXT)
+def test_a_word_of_several_pieces_is_told_with_its_pieces(source: ModelSource) -> None:
+    found = course([source], TEXT)
     with pytest.raises(LanguageError, match="배 · ##를") as told:
         found.of("배를")
     assert told.value.code == "not_one_piece"
@@ -87,11 +97,10 @@ def test_a_course_has_the_probability_by_one_model_after_the_other(tmp_path: Pat
     assert found.likeliest(3) == [one for one in words if one.isalnum()][:3]
 
 
-def test_a_text_needs_a_masked_place_and_not_many(tmp_path: Path) -> None:
-    network = load_masked(written(tmp_path))
+def test_a_text_needs_a_masked_place_and_not_many(masked: Network) -> None:
     for text, code in (("배를 탔다", "no_mask"), ("[MASK] " * (MOST_MASKS + 1), "many_masks")):
         with pytest.raises(LanguageError) as told:
-            fill(network, text)
+            fill(masked, text)
         assert told.value.code == code
 
 

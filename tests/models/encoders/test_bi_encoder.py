@@ -1,13 +1,11 @@
 """Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from data.workspace import workspace
@@ -18,6 +16,7 @@ from models.loading import load_bi_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder
+from tests.models.worlds import damaged
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -137,11 +136,8 @@ def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.Monke
 def test_weights_that_are_no_numbers_are_a_failure_and_nothing_is_kept(
     number: float, folder: Path, tmp_path: Path
 ) -> None:
-    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
-    weights = load_file(damaged / "model.safetensors")
-    damages = {name: np.full_like(weight, number) for name, weight in weights.items()}
-    save_file(damages, damaged / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=f"the model '{damaged}' answers with what is no number") as told:
-        BiEncoder(find_model(str(damaged)), []).encode_passages(TEXTS)
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})
+    place = str(damaged(folder, tmp_path / "damaged", number))
+    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
+        BiEncoder(find_model(place), []).encode_passages(TEXTS)
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
     assert not list(workspace().rglob("*.np?"))

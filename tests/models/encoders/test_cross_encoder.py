@@ -1,13 +1,11 @@
 """Scoring with tokens joined by ourselves gives what the library's plain `predict` gives."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 
 from models.encoders.cross_encoder import CrossEncoderScorer
@@ -17,6 +15,7 @@ from models.loading import load_cross_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.models.worlds import damaged, telling
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -31,14 +30,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "bert":
         return with_head(telling(build_bi_encoder(place)))
     return with_head(telling(build_cross_encoder_base(place, segment_types=1 if request.param == "roberta" else 2)))
-
-
-def telling(folder: Path) -> Path:
-    """Make the layers' weights ten times as large: else all pairs of random words have nearly the same score."""
-    weights = load_file(folder / "model.safetensors")
-    large = {name: 10 * weight if "layer" in name and weight.ndim == 2 else weight for name, weight in weights.items()}
-    save_file(large, folder / "model.safetensors", {"format": "pt"})
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +115,7 @@ def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
 
 
 def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path) -> None:
-    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
-    weights = load_file(damaged / "model.safetensors")
-    damages = {name: np.full_like(weight, np.nan) for name, weight in weights.items()}
-    save_file(damages, damaged / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=f"the model '{damaged}' answers with what is no number") as told:
-        CrossEncoderScorer(find_model(str(damaged)), []).score(PAIRS[:5])
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})
+    place = str(damaged(folder, tmp_path / "damaged"))
+    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
+        CrossEncoderScorer(find_model(place), []).score(PAIRS[:5])
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})

@@ -1,9 +1,6 @@
 """Sparse encoders: the weights and scores of the library, each text encoded once, and nothing else let in."""
 
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +9,6 @@ import pytest
 from scipy.sparse import csr_array
 from sentence_transformers import SparseEncoder
 
-from data.workspace import PROJECT
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.hub import ModelError
 from models.loading import load_sparse_encoder
@@ -21,27 +17,10 @@ from models.sources import STARTER, find_model
 from tests.hub import (
     SENTENCES,
     build_bi_encoder,
-    build_cross_encoder_base,
     build_sparse_encoder,
-    hub_environment,
-    running_server,
 )
+from tests.models.worlds import damaged
 
-OF_THE_HUB = """
-import json, sys
-from models.hub import ModelError
-from models.precision import Precision
-from models.sources import find_model
-from models.encoders.sparse_encoder import SparseTextEncoder
-from tests.hub import SENTENCES
-
-for name in sys.argv[1:]:
-    try:
-        found = SparseTextEncoder(find_model(name), [], precision=Precision.FLOAT32).encode_passages(SENTENCES)
-        print(json.dumps(found.toarray().tolist()))
-    except ModelError as error:
-        print(json.dumps(error.code))
-"""
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 31)) for n in range(90)]  # of 0 to 30 words
@@ -182,31 +161,6 @@ def test_weights_as_a_pickle_are_not_read(folders: dict[str, Path], tmp_path: Pa
         load_sparse_encoder(find_model(str(tmp_path / "pickled")))
 
 
-def test_models_of_the_hub(tmp_path: Path) -> None:
-    root = tmp_path / "hub"
-    names = ("maker/splade", "maker/masked", "maker/bi")
-    for name, build in zip(names, (build_sparse_encoder, build_cross_encoder_base, build_bi_encoder), strict=True):
-        build(root / name)
-    environment = {"MRC_WORKSPACE": str(tmp_path / "elsewhere")}
-    with running_server(root) as server:
-        done = subprocess.run(
-            [sys.executable, "-c", OF_THE_HUB, *names],
-            cwd=PROJECT,
-            env=hub_environment(server.url, tmp_path / "home") | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stderr
-    *found, refusal = map(json.loads, done.stdout.splitlines())
-    for name, weights in zip(names, found, strict=False):
-        np.testing.assert_allclose(weights, exact(root / name).encode_passages(SENTENCES).toarray(), atol=1e-6)
-    assert refusal == "not_sparse"
-    assert not server.unknown
-    assert not [line for line in server.requests if line.startswith("GET /maker/bi/") and "safetensors" in line]
-
-
 def test_terms_are_read_and_found_in_a_text(folders: dict[str, Path]) -> None:
     encoder = exact(folders["splade"])
     text = "한강은 서울을 지나 한강은"
@@ -220,12 +174,7 @@ def test_terms_are_read_and_found_in_a_text(folders: dict[str, Path]) -> None:
 
 
 def test_weights_that_are_no_numbers_are_a_failure(folders: dict[str, Path], tmp_path: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    damaged = Path(shutil.copytree(next(iter(folders.values())), tmp_path / "damaged"))
-    for path in damaged.rglob("*.safetensors"):
-        nothing = {name: np.full_like(weight, np.nan) for name, weight in load_file(path).items()}
-        save_file(nothing, path, {"format": "pt"})
+    place = str(damaged(folders["splade"], tmp_path / "damaged"))
     with pytest.raises(ModelError) as told:
-        SparseTextEncoder(find_model(str(damaged)), []).encode_passages(SENTENCES)
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})
+        SparseTextEncoder(find_model(place), []).encode_passages(SENTENCES)
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})

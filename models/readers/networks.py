@@ -1,8 +1,13 @@
-"""A transformer that guesses hidden tokens and, of pairs, whether the second text is the one that followed.
+"""Transformers that are trained as models of sentence-transformers are, row by row: one that points, one that guesses.
 
-A base that is a sentence encoder stays one where it learns to guess: the small files that make one of a transformer
-(pooling, prompts, how much is read) are written beside the new weights, so that sentence-transformers pools and prompts
-as before. Plain transformers do not look at them.
+They have their transformer in the first module, so that what is done to those is done to it: precision, frozen layers,
+adapters, passes of like length.
+
+The one that points says of every token how well an answer begins there, and ends there; place 0, the token that stands
+for the whole, means that there is none (Devlin et al. 2019, 4.3). The other guesses hidden tokens and, of pairs,
+whether the second text is the one that followed. A base that is a sentence encoder stays one where it learns to guess:
+the small files that make one of a transformer (pooling, prompts, how much is read) are written beside the new weights,
+so that sentence-transformers pools and prompts as before. Plain transformers do not look at them.
 """
 
 import json
@@ -21,47 +26,100 @@ from data.workspace import write_text
 from jobs.processes import give_back_large_blocks
 from models.hub import ModelError
 from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
-from models.readers.span_network import Features, TrainedNetwork, TransformerModule
 from models.soundness import loading, require_readable, require_trained
-from models.sources import ModelSource, is_starter
+from models.sources import ModelSource, is_starter, own_file
 
-_LIST = "modules.json"
-_PROMPTS, _READING = "config_sentence_transformers.json", "sentence_bert_config.json"
-_WITHOUT_WEIGHTS = ("Pooling", "Normalize")
-_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
+Features = dict[str, Any]
 
 
-def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
-    """Return those files by their names, the transformer's own place being the top; empty where it is no encoder.
+class TransformerModule(torch.nn.Module):
+    """A transformer with its tokenizer."""
 
-    `find` returns a file of the base by its name. A base with other modules, such as layers of their own, has none:
-    what they learned fits the base's vectors alone.
-    """
-    listed = find(_LIST)
-    try:
-        first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []
-        fitting = all(one["type"].startswith("sentence_transformers.") for one in (first, *others))
-        fitting &= all(one["type"].rpartition(".")[2] in _WITHOUT_WEIGHTS for one in others)
-        fitting &= all(_PLACE.fullmatch(one["path"]) for one in others)
-        at = first["path"] if _PLACE.fullmatch(first["path"]) else ""
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-    if not fitting:
-        return {}
-    found = {_LIST: json.dumps([{**first, "path": ""}, *others], indent=2)}
-    for name in (_PROMPTS, *(f"{one['path']}/config.json" for one in others)):
-        if path := find(name):
-            found[name] = path.read_text(encoding="utf-8")
-    if path := find(f"{at}/{_READING}" if at else _READING):
-        found[_READING] = path.read_text(encoding="utf-8")
-    return found
+    def __init__(self, network: Any, tokenizer: Any) -> None:
+        super().__init__()
+        self.model, self.tokenizer = network, tokenizer
+
+    @property
+    def auto_model(self) -> Any:
+        """The transformer, as sentence-transformers calls it."""
+        return self.model
+
+    def preprocess(self, texts: list[str], **_: Any) -> Features:
+        """Tokens of texts that stand alone."""
+        return dict(self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
 
-def write_sentence_modules(folder: Path, files: Mapping[str, str]) -> None:
-    """Write them into a model's folder."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        write_text(folder / name, text)
+class TrainedNetwork(torch.nn.Sequential):
+    """A module that gives a loss for every row; it reads `most` tokens at once."""
+
+    trained_by = "losses"  # what a training step wants of a pass
+
+    def __init__(self, module: TransformerModule, most: int) -> None:
+        super().__init__(module)
+        self.max_seq_length = most
+
+    @property
+    def tokenizer(self) -> Any:
+        return self[0].tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def preprocess(self, texts: list[str], **_: Any) -> Features:
+        return dict(self[0].preprocess(texts))
+
+    def save_pretrained(self, folder: str, **_: Any) -> None:
+        """Save as plain transformers read it: weights as safetensors, and the tokenizer."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self[0].model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+class SpanModule(TransformerModule):
+    """The transformer of `AutoModelForQuestionAnswering` with its tokenizer."""
+
+    def forward(self, features: Features, **_: Any) -> Features:
+        """Logits of `starts` and `ends`, `(n_windows, width)` each."""
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        told = self.model(**{name: features[name] for name in names if name in features})
+        return {"starts": told.start_logits, "ends": told.end_logits}
+
+
+class SpanNetwork(TrainedNetwork):
+    """A reader as it is trained: it gives a loss for every window, whose smallest value is 0."""
+
+    def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
+        super().__init__(SpanModule(network, tokenizer), most)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether it is told which tokens are the question's."""
+        return "token_type_ids" in self.tokenizer.model_input_names
+
+    def forward(self, features: Features, **_: Any) -> Features:
+        """The loss of every window, `losses` `(n_windows,)`.
+
+        It is the mean of both -log P, of a begin and of an end that are marked in `begins` and `finishes`,
+        `(n_windows, width)` bool each; P is a softmax over the places `allowed`. Of several that are marked, any will
+        do: P is their sum (Karpukhin et al. 2020 name it the marginal likelihood).
+        """
+        logits = self[0](features)
+        sides = (("starts", "begins"), ("ends", "finishes"))
+        losses = [_missed(logits[of], features["allowed"], features[right]) for of, right in sides]
+        return {"losses": (losses[0] + losses[1]) / 2}
+
+
+def log_shares(logits: Tensor, allowed: Tensor) -> Tensor:
+    """The logarithm of a softmax over the places allowed; of the others it is minus infinity."""
+    return torch.log_softmax(logits.float().masked_fill(~allowed, float("-inf")), dim=-1)
+
+
+def _missed(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
+    # a finite number instead of infinity: the gradient of what is not allowed must be 0, not undefined
+    kept = logits.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
+    right = logits.float().masked_fill(~(marked & allowed), torch.finfo(torch.float32).min)
+    return torch.logsumexp(kept, dim=-1) - torch.logsumexp(right, dim=-1)
 
 
 _LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
@@ -196,8 +254,14 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         require_readable(source.reference, tokenizer, network)
     name_one_segment(tokenizer, network.config)
     made = _placed(network, tokenizer)
-    made.new_heads = _drawn(network, told["missing_keys"])
-    made.beside = sentence_modules(partial(_file, source, where | {"model_name_or_path": name}))
+    missing, backbone = told["missing_keys"], f"{network.base_model_prefix}."
+    drawn = {
+        GUESSES: any(not name.startswith((backbone, *_FOLLOWS_HEAD)) for name in missing),
+        FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
+    }
+    made.new_heads = tuple(head for head in drawn if drawn[head])
+    own = partial(own_file, source.folder) if source.folder else partial(hub_file, where | {"model_name_or_path": name})
+    made.beside = sentence_modules(own)
     return made
 
 
@@ -219,24 +283,48 @@ def masked_tokenizer(source: ModelSource) -> Any:
     return tokenizer
 
 
-def _drawn(network: Any, missing: Any) -> tuple[str, ...]:
-    """The heads some of whose weights were not in the files."""
-    backbone = f"{network.base_model_prefix}."
-    follows = any(name.startswith(_FOLLOWS_HEAD) for name in missing)
-    guesses = any(not name.startswith((backbone, *_FOLLOWS_HEAD)) for name in missing)
-    return tuple(head for head, drawn in ((GUESSES, guesses), (FOLLOWS, follows)) if drawn)
-
-
-def _file(source: ModelSource, where: dict[str, Any], name: str) -> Path | None:
-    if not source.folder:
-        return hub_file(where, name)
-    path = source.folder / name
-    return path if path.is_file() else None
-
-
 def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
     if network.config.vocab_size > _LARGE_VOCABULARY:
         give_back_large_blocks()
     if torch.cuda.is_available():
         network.to("cuda")
     return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
+
+
+_LIST = "modules.json"
+_PROMPTS, _READING = "config_sentence_transformers.json", "sentence_bert_config.json"
+_WITHOUT_WEIGHTS = ("Pooling", "Normalize")
+_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
+
+
+def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
+    """Return those files by their names, the transformer's own place being the top; empty where it is no encoder.
+
+    `find` returns a file of the base by its name. A base with other modules, such as layers of their own, has none:
+    what they learned fits the base's vectors alone.
+    """
+    listed = find(_LIST)
+    try:
+        first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []
+        fitting = all(one["type"].startswith("sentence_transformers.") for one in (first, *others))
+        fitting &= all(one["type"].rpartition(".")[2] in _WITHOUT_WEIGHTS for one in others)
+        fitting &= all(_PLACE.fullmatch(one["path"]) for one in others)
+        at = first["path"] if _PLACE.fullmatch(first["path"]) else ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    if not fitting:
+        return {}
+    found = {_LIST: json.dumps([{**first, "path": ""}, *others], indent=2)}
+    for name in (_PROMPTS, *(f"{one['path']}/config.json" for one in others)):
+        if path := find(name):
+            found[name] = path.read_text(encoding="utf-8")
+    if path := find(f"{at}/{_READING}" if at else _READING):
+        found[_READING] = path.read_text(encoding="utf-8")
+    return found
+
+
+def write_sentence_modules(folder: Path, files: Mapping[str, str]) -> None:
+    """Write them into a model's folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_text(folder / name, text)

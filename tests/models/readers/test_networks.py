@@ -19,8 +19,8 @@ from transformers import (
 
 from models.hub import ModelError
 from models.inference import passes_of_like_length
-from models.readers import masked_network
-from models.readers.masked_network import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
+from models.readers import networks
+from models.readers.networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from models.sources import STARTER, find_model
 from tests.hub import TINY, build_bi_encoder, build_cross_encoder_base
 
@@ -90,7 +90,7 @@ def test_many_pieces_are_judged_a_few_tokens_at_a_time(monkeypatch: pytest.Monke
     network, ours = made("pairs")
     given = features(pairs=True)
     at_once = ours.judged(given)
-    monkeypatch.setattr(masked_network, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
+    monkeypatch.setattr(networks, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
     with torch.no_grad():
         few_at_a_time = ours.judged(given)
     for name, found in few_at_a_time.items():

@@ -1,0 +1,89 @@
+"""Small models made otherwise, and a program of its own, whose libraries read their environment once."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from data.workspace import PROJECT, USER
+from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
+from models.loading import load_bi_encoder
+from models.precision import Precision
+from models.sources import find_model
+from tests.hub import SENTENCES
+
+Ask = Callable[..., tuple[Any, float]]
+ANSWERS = f"""
+import json, os, sys, time
+import sentence_transformers
+from models.hub import ModelError
+from tests.models.worlds import computed
+for line in sys.stdin:
+    kind, name, os.environ["{USER}"], os.environ["MRC_WORKSPACE"] = json.loads(line)
+    start = time.perf_counter()
+    try:
+        found = computed(kind, name).tolist()
+    except ModelError as error:
+        found = error.code
+    print(json.dumps([found, time.perf_counter() - start]), flush=True)
+"""
+
+
+def telling(folder: Path) -> Path:
+    """Make the layers' weights ten times as large: else all pairs of random words have nearly the same score."""
+    weights = load_file(folder / "model.safetensors")
+    large = {name: 10 * weight if "layer" in name and weight.ndim == 2 else weight for name, weight in weights.items()}
+    save_file(large, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def damaged(folder: Path, place: Path, number: float = np.nan) -> Path:
+    """Copy a model, with this number for every weight."""
+    shutil.copytree(folder, place)
+    for path in place.rglob("*.safetensors"):
+        weights = {name: np.full_like(weight, number) for name, weight in load_file(path).items()}
+        save_file(weights, path, {"format": "pt"})
+    return place
+
+
+def computed(kind: str, name: str) -> np.ndarray:
+    """What a model says of the sentences, or nothing where it is only to be loaded. Raises `ModelError`."""
+    source = find_model(name)
+    match kind:
+        case "vectors":
+            return BiEncoder(source, []).encode_passages(SENTENCES)
+        case "scores":
+            return CrossEncoderScorer(source, []).score([(SENTENCES[0], text) for text in SENTENCES])
+        case "terms":
+            return SparseTextEncoder(source, [], precision=Precision.FLOAT32).encode_passages(SENTENCES).toarray()
+    load_bi_encoder(source, [])
+    return np.zeros(0)
+
+
+@contextmanager
+def asked(environment: dict[str, str]) -> Iterator[Ask]:
+    """Start a process that computes what it is asked for; give what returns that, or an error's code, and seconds."""
+    command = [sys.executable, "-c", ANSWERS]
+    with Popen(command, cwd=PROJECT, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
+
+        def ask(kind: str, name: str, *, user: str = "", workspace: Path) -> tuple[Any, float]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps([kind, name, user, str(workspace)]) + "\n")
+            process.stdin.flush()
+            found, seconds = json.loads(process.stdout.readline())
+            return found, seconds
+
+        try:
+            yield ask
+        finally:
+            process.kill()
