@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run
-from data.store import find
+from data.store import CATALOG, find, read_entry
 from data.terminal import tell, tell_progress
 from jobs.detached import handed_over
 from jobs.folder import GoesOn, carried_out_alone, progress_writer
@@ -162,8 +162,8 @@ def list_command(*, as_json: AsJson = False) -> int:
 
 @commands.command(name="ship")
 def ship_command() -> int:
-    """Make again what comes with the sample: its tokens, after it or its analyzer has changed."""
-    ship()
+    """Make again what comes with the sample: its tokens and vectors, after it, the analyzer or the base has changed."""
+    ship(read_entry(CATALOG["sample"]).question_set)
     return 0
 
 

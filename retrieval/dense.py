@@ -164,11 +164,9 @@ class Dense:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the index."""
         return self._index.memory_bytes
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question."""
         vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
         if not len(vectors):
             return ranked(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)

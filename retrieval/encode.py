@@ -99,7 +99,6 @@ class _Sharing(BiEncoder):
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Names of the files, by what they hold."""
         return {}
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:

@@ -71,17 +71,14 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
     The value is NaN in places where nothing was found.
     """
     found = rankings.indices != NOT_FOUND
-    values, absent = _VALUES[fusion](np.where(found, rankings.scores, np.nan).astype(np.float64))
+    scores = np.where(found, rankings.scores, np.nan).astype(np.float64)
+    if fusion is Fusion.Z_SCORE:
+        values, absent = _z_scores(scores)
+    else:
+        ranks = 1 + np.arange(scores.shape[1])
+        values = 1.0 / (RRF_CONSTANT + ranks) if fusion is Fusion.RRF else min_max(scores)
+        absent = np.zeros(len(scores))
     return np.where(found, values, np.nan), absent
-
-
-def _reciprocal_ranks(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values = 1.0 / (RRF_CONSTANT + 1 + np.arange(scores.shape[1]))
-    return np.broadcast_to(values, scores.shape), np.zeros(len(scores))
-
-
-def _by_range(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return min_max(scores), np.zeros(len(scores))
 
 
 def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,11 +92,8 @@ def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, absent[:, 0]
 
 
-_VALUES = {Fusion.RRF: _reciprocal_ranks, Fusion.MIN_MAX: _by_range, Fusion.Z_SCORE: _z_scores}
-
-
 class Hybrid:
-    """The first `depth` passages of each retriever, all of them fused; see `retrieval.multistage.fusion`.
+    """The first `depth` passages of each retriever, all of them fused; see `fused`.
 
     What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
     found.
@@ -122,6 +116,5 @@ class Hybrid:
         self._fusion, self._weights = fusion, weights
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question."""
         rankings = [part.search(questions, self._depth) for part in self._parts]
         return fused(rankings, self._n_passages, self._fusion, self._weights, k)

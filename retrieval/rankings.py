@@ -37,7 +37,6 @@ class Rankings:
         return cls(np.full(shape, NOT_FOUND, dtype=np.int32), np.full(shape, -np.inf, dtype=np.float32))
 
     def first(self, k: int) -> "Rankings":
-        """Return the first k columns."""
         return Rankings(self.indices[:, :k], self.scores[:, :k])
 
 
@@ -100,13 +99,18 @@ def top_k_sparse(scores: csr_array, k: int) -> Rankings:
     found = np.isfinite(values)
     values, (rows, columns) = values[found], (places[found] for places in entries.coords)
     order = np.lexsort((columns, -values, rows))
-    counts = np.bincount(rows, minlength=scores.shape[0])
-    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = places_within(np.bincount(rows, minlength=scores.shape[0]))
     kept = order[place < k]
     rankings = Rankings.of_nothing(scores.shape[0], k)
     rankings.indices[rows[kept], place[place < k]] = columns[kept]
     rankings.scores[rows[kept], place[place < k]] = values[kept]
     return rankings
+
+
+def places_within(counts: np.ndarray) -> np.ndarray:
+    """Number the members of each group from 0, group after group, where groups have so many `counts`."""
+    places: np.ndarray = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places
 
 
 DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them

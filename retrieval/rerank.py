@@ -42,7 +42,6 @@ class KnownPairs:
 
     @property
     def seconds_a_pair(self) -> float:
-        """What a pair took, on average."""
         return self._seconds / max(1, self._count)
 
     def of(self, indices: np.ndarray) -> np.ndarray:
@@ -69,7 +68,6 @@ class KnownPairs:
             self.write()
 
     def write(self) -> None:
-        """Write what is new."""
         if self._key and self._new:
             codes = np.concatenate([self._codes, *(codes for codes, _ in self._new)])
             scores = np.concatenate([self._scores, *(scores for _, scores in self._new)])
@@ -132,7 +130,6 @@ class PairScores:
         return scores
 
     def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
-        """How many pairs are not known yet."""
         return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
 
     def _known(self, questions: Sequence[str]) -> KnownPairs:
@@ -158,8 +155,6 @@ class PairScores:
 
 
 _FILE = "reranking.json"
-
-
 _UNTRAINED_STARTER = 0.5  # it has learned nothing yet, so it decides half
 
 

@@ -17,7 +17,7 @@ from data.cache import key_of
 from data.problems import Failure
 from data.records import QuestionSet
 from data.workspace import replacing, write_text
-from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rankings import NOT_FOUND, Rankings, places_within
 
 _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")
@@ -93,8 +93,7 @@ def file_names(names: list[str]) -> list[str]:
     return list(stems.values())[1:]
 
 
-_COLUMNS = ["question", "Q0", "passage", "rank", "score", "name"]
-_TOO_MANY = "more"
+_COLUMNS, _TOO_MANY = ["question", "Q0", "passage", "rank", "score", "name"], "more"
 _BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
@@ -171,8 +170,10 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
     passage = _rows(table["passage"], passage_ids)
     known = (question >= 0) & (passage >= 0)
     if not known.any():
-        message = _other_ids(reference, table, question, question_ids, passage_ids)
-        raise RunError("run_other_ids", message, reference)
+        what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
+        theirs = table[what].iloc[int((question >= 0).argmax())]
+        message = f"names no {what} of this data: its ids are like {theirs!r}, ours like {ids[0]!r}"
+        raise RunError("run_other_ids", f"{reference} {message}", reference)
     rankings, repeated = _ranked(
         question[known], passage[known], table["score"].to_numpy()[known], (len(question_ids), passage_ids)
     )
@@ -255,15 +256,6 @@ def _ranked(
     repeated = len(question) - len(best)
     question, passage, score = question[best], passage[best], score[best]
     counts = np.bincount(question, minlength=n_questions)
-    place = np.arange(len(question)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = Rankings.of_nothing(n_questions, int(counts.max()))
+    found, place = Rankings.of_nothing(n_questions, int(counts.max())), places_within(counts)
     found.indices[question, place], found.scores[question, place] = passage, score
     return Rankings(found.indices, without_ties(found.scores)), repeated
-
-
-def _other_ids(
-    reference: str, table: pd.DataFrame, question: np.ndarray, question_ids: list[str], passage_ids: list[str]
-) -> str:
-    what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
-    theirs = table[what].iloc[int((question >= 0).argmax())]
-    return f"{reference} names no {what} of this data: its ids are like {theirs!r}, ours like {ids[0]!r}"

@@ -30,7 +30,6 @@ class Evidence:
 
     @property
     def tests(self) -> tuple[PairTest, ...]:
-        """Every pair."""
         return self.against + self.others
 
     def test(self, name: str, measure: str) -> PairTest | None:
@@ -96,18 +95,26 @@ class Figure:
 
     @property
     def percent(self) -> str:
-        """The mean in percent, two decimals."""
         return f"{self.mean * 100:.2f}"
 
     @property
     def interval(self) -> str:
-        """The interval in percent, one decimal."""
         return f"{self.low * 100:.1f}–{self.high * 100:.1f}"
 
 
 def figures(comparison: Comparison, evidence: Evidence, measures: Sequence[str]) -> dict[str, list[Figure | None]]:
     """Return a row for each retriever in order: None where it has no figure of a measure."""
-    columns = [_column(comparison, evidence, measure) for measure in measures]
+    columns: list[dict[str, Figure]] = []
+    for measure in measures:
+        scored = {name: of for name, of in comparison.scores.items() if measure in of.per_question}
+        means = {name: float(of.per_question[measure].mean()) for name, of in scored.items()}
+        rounded = {round(mean, 4) for mean in means.values()}
+        columns.append({})
+        for name, mean in means.items():
+            test = evidence.test(name, measure)
+            side = 0 if test is None or not test.sure else (1 if test.difference > 0 else -1)
+            best = len(rounded) > 1 and round(mean, 4) == max(rounded)
+            columns[-1][name] = Figure(mean, *evidence.intervals[name][measure], best, side)
     return {result.name: [column.get(result.name) for column in columns] for result in comparison.results}
 
 
@@ -141,22 +148,6 @@ def telling_figure(scores: Mapping[str, Scores], ks: Sequence[int], figure: Meas
         return figure
     finer = (Measure(figure.name, k) for k in sorted(ks) if k < figure.cut)
     return next((one for one in finer if not at_ceiling(scores, one)), figure)
-
-
-def _column(comparison: Comparison, evidence: Evidence, measure: str) -> dict[str, Figure]:
-    means = {
-        name: float(of.per_question[measure].mean())
-        for name, of in comparison.scores.items()
-        if measure in of.per_question
-    }
-    rounded = {round(mean, 4) for mean in means.values()}
-    found = {}
-    for name, mean in means.items():
-        test = evidence.test(name, measure)
-        side = 0 if test is None or not test.sure else (1 if test.difference > 0 else -1)
-        best = len(rounded) > 1 and round(mean, 4) == max(rounded)
-        found[name] = Figure(mean, *evidence.intervals[name][measure], best, side)
-    return found
 
 
 BEFORE, AFTER = "before", "after"

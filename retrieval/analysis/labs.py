@@ -21,7 +21,7 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, TermSpec, Wind
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import IndexKind
-from retrieval.evaluation.measures import Measure, evaluate
+from retrieval.evaluation.measures import Measure, evaluate, hits_of
 from retrieval.evaluation.significance import difference_intervals, share_intervals
 from retrieval.hybrid import Fusion
 from retrieval.rankings import NOT_FOUND, Rankings
@@ -198,7 +198,6 @@ def chosen(experiment: Experiment, name: str) -> Spec:
 
 
 def _options(spec: Spec) -> dict[str, Any]:
-    """Return what a BM25 of any kind has of the further options."""
     return {name: getattr(spec, name) for name in OPTIONS if name in type(spec).model_fields}
 
 
@@ -251,10 +250,7 @@ def best(figures: pd.DataFrame) -> str:
 
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:
     """Mean of `measure` if a reranker put all relevant passages among the first `depth` before the others."""
-    rows = np.arange(len(first.indices))[:, None]
-    hits = np.asarray(lab.question_set.relevance[rows, np.maximum(first.indices, 0)].todense()) & (
-        first.indices != NOT_FOUND
-    )
+    hits = hits_of(first, lab.question_set)
     hits[:, depth:] = False
     order = np.argsort(~hits, axis=1, kind="stable")
     best = Rankings(np.take_along_axis(first.indices, order, 1), first.scores)

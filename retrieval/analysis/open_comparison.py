@@ -87,7 +87,6 @@ class OpenComparison:
 
     @property
     def question_set(self) -> QuestionSet:
-        """The questions asked, and the whole corpus."""
         return self.comparison.question_set
 
     # how sure the figures are
@@ -95,35 +94,29 @@ class OpenComparison:
     @property
     @_last(1)
     def groups(self) -> np.ndarray:
-        """The groups of questions that are about the same passages, `(n_questions,)`."""
         return question_groups(self.question_set)
 
     @property
     @_last(1)
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """The 95% interval of every figure, by retriever and measure."""
         return {name: intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
 
     @property
     @_last(1)
     def evidence(self) -> Evidence:
-        """Every interval and every test, as a report and the exports show them."""
         return evidence(self.comparison)
 
     @_last(16)
     def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:
-        """Test every pair of the retrievers named, or every other one against the baseline, together."""
         scores = {name: of for name, of in self.comparison.scores.items() if name in names}
         return pair_tests(scores, [measure], self.groups, baseline=baseline)
 
     @_last(2)
     def changes_since(self, earlier: "OpenComparison") -> list[Change]:
-        """Test what changed since an earlier comparison of the same questions."""
         return changes(earlier.comparison, self.comparison)
 
     @_last(16)
     def lab_figures(self, measure: str) -> pd.DataFrame:
-        """Return the figures of what a lab tried; see `retrieval.analysis.lab_results.lab_figures`."""
         return lab_figures(self.comparison, measure, self.groups)
 
     # on which questions, and in which step
@@ -131,12 +124,10 @@ class OpenComparison:
     @property
     @_last(1)
     def properties(self) -> list[Property]:
-        """What can tell the questions apart."""
         return properties(self.question_set)
 
     @_last(len(Property))
     def slices(self, by: Property) -> list[Slice]:
-        """Cut the questions into slices."""
         return slices(self.question_set, by)
 
     @_last(16)
@@ -152,54 +143,45 @@ class OpenComparison:
 
     @_last(8)
     def fates(self, k: int) -> dict[str, np.ndarray]:
-        """Tell what became of every question with every retriever, as places in `retrieval.analysis.stages.FATES`."""
         return fates(self.comparison, k)
 
     @_last(4)
     def ceilings(self, depths: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Return the ceiling of every retriever at these depths."""
         return ceilings(self.comparison, depths)
 
     @_last(4)
     def unmatched(self, analyzer: Analyzer) -> UnmatchedQuestions:
-        """Return the questions that share no term with any passage, or with their own."""
         return unmatched(self.question_set, analyzer)
 
     # question by question
 
     @_last(4)
     def ranks(self, names: tuple[str, ...]) -> RankMap:
-        """Return the map of the ranks of the retrievers named, in that order."""
         rankings = self.comparison.rankings
         return rank_map([rankings[name] for name in names if name in rankings], self.question_set)
 
     @_last(4)
     def quadrants(self, pair: tuple[str, str], k: int) -> dict[Quadrant, np.ndarray]:
-        """Return question rows by which of two retrievers finds them among the first k."""
         ranks = self.ranks(pair).ranks
         return quadrants(ranks[:, 0], ranks[:, 1], k)
 
     @_last(2)
     def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
-        """Return the questions with their ranks, the most disputed first; see `question_table`."""
         depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
         return question_table(self.question_set, self.ranks(names).ranks, names, depth)
 
     @_last(2)
     def disputed(self, count: int) -> list[str]:
-        """Return the questions on which the retrievers differ most, at most so many."""
         rows = self.disputed_rows(tuple(self.comparison.rankings), count)
         return [self.question_set.questions[row].text for row in rows]
 
     @_last(4)
     def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:
-        """Return the rows of the questions on which the retrievers named differ most, at most so many."""
         rankings = [self.comparison.rankings[name] for name in names if name in self.comparison.rankings]
         return most_disputed(rankings, self.question_set, count) if rankings else []
 
     @_last(8)
     def rows_with(self, text: str) -> np.ndarray:
-        """Return rows of the questions that hold a text."""
         return rows_with_text(self.question_set, text)
 
     @_last(8)

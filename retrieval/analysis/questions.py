@@ -52,7 +52,6 @@ class RankMap:
     order: np.ndarray
 
     def blocks(self) -> list[Block]:
-        """Return the map as few blocks, by column and then by place."""
         shown = bands_of(self.ranks)[self.order]
         found: list[Block] = []
         for column in range(shown.shape[1]):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from data.questions.audit import word_overlap
-from data.records import QuestionSet
+from data.records import Passage, QuestionSet
 from data.statistics import LEVEL
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
@@ -176,36 +176,25 @@ def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_passages(question_set: QuestionSet) -> list[int]:
-    return [question_set.row_of_passage[question.relevant[0]] for question in question_set.questions]
-
-
-def _articles(question_set: QuestionSet) -> list[str]:
-    return [question_set.passages[row].title for row in _first_passages(question_set)]
-
-
-def _passage_lengths(question_set: QuestionSet) -> np.ndarray:
-    return np.array([len(question_set.passages[row].text) for row in _first_passages(question_set)], dtype=np.float64)
+def _first_passages(asked: QuestionSet) -> list[Passage]:
+    return [asked.passages[asked.row_of_passage[question.relevant[0]]] for question in asked.questions]
 
 
 _LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {
-    Property.KIND: lambda question_set: [question.kind for question in question_set.questions],
-    Property.ARTICLE: _articles,
+    Property.KIND: lambda asked: [question.kind for question in asked.questions],
+    Property.ARTICLE: lambda asked: [passage.title for passage in _first_passages(asked)],
 }
 _NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
-    Property.QUESTION_LENGTH: lambda question_set: np.array([float(len(one.text)) for one in question_set.questions]),
-    Property.PASSAGE_LENGTH: _passage_lengths,
+    Property.QUESTION_LENGTH: lambda asked: np.array([float(len(question.text)) for question in asked.questions]),
+    Property.PASSAGE_LENGTH: lambda asked: np.array([float(len(one.text)) for one in _first_passages(asked)]),
     Property.OVERLAP: word_overlap,
     Property.TERMS_FOUND: terms_found,
 }
 
 
-_DECIMALS = range(4)
-
-
 def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
     """What a person calls each slice: its label, or its range with as many decimals as tell all of them apart."""
-    for decimals in _DECIMALS:
+    for decimals in range(4):
         labels = [part.label or _range(part, by, decimals) for part in parts]
         if len(set(labels)) == len(labels):
             break

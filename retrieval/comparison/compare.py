@@ -1,7 +1,7 @@
 """The comparison: several retrievers, the same questions, every measure side by side; and what is made before it waits.
 
-The sample, which a new workspace opens with, brings the tokens that BM25 searches, so that no analyzer is loaded before
-a person has texts of their own; `make sample` makes them again.
+The sample, which a new workspace opens with, brings the tokens that BM25 searches and the vectors of the packaged base:
+nobody waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
 """
 
 import logging
@@ -16,13 +16,17 @@ from data.cache import forget_shipped
 from data.problems import Failure
 from data.records import QuestionSet
 from data.split import split
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
-from models.packaged import packaged_base
+from models.packaged import DEFAULT, packaged_base
+from models.sources import find_model
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.spec import CachedRetriever, Materials
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.rankings import NOT_FOUND, Rankings
+
+logger = logging.getLogger(__name__)
 
 
 def retrievers_of(
@@ -44,9 +48,6 @@ def retrievers_of(
         except Exception as error:
             materials.made[spec.name] = error
     return materials.made
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def compare(
     `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1; `pace` knows
     then how long the rest takes. Raises `ValueError` where the split has no question with a relevant passage.
     """
-    tell, names = on_progress or _say_nothing, list(experiment.specs)
+    tell, names = on_progress or (lambda *_: None), list(experiment.specs)
     asked = _asked(experiment, question_set)
     results = [
         _result(name, (failed or {}).get(name, made), asked, experiment.ks)
@@ -204,10 +205,6 @@ def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> boo
     return isinstance(made, Exception) or made.remembers(questions, made.depth)
 
 
-def _say_nothing(name: str, share: float) -> None:
-    del name, share
-
-
 def _result(
     name: str, retriever: CachedRetriever | Exception, question_set: QuestionSet, ks: tuple[int, ...]
 ) -> Result:
@@ -249,15 +246,19 @@ def write_bases(experiment: Experiment) -> None:
                 base.write()
 
 
-def ship() -> None:
-    """Analyze the sample for BM25, and write what comes with it. Raises `OSError`."""
-    from data.store import CATALOG, read_entry
+def ship(sample: QuestionSet) -> None:
+    """Analyze the sample for BM25, encode it by the packaged base, and write what comes with it. Raises `OSError`."""
     from retrieval.lexical.bm25 import BM25Options
     from text.tokens import ship
 
-    sample = read_entry(CATALOG["sample"]).question_set
+    questions = [question.text for question in sample.questions]
     texts = sample.passages.indexed_texts(title=BM25Options.title)
     analysis = BM25Options().analysis(texts)
-    forget_shipped("tokens")
-    for asked in ([question.text for question in sample.questions], texts):
+    DEFAULT.write()  # where it cannot be had, what came before stays
+    for kind in ("tokens", "vectors"):
+        forget_shipped(kind)
+    for asked in (questions, texts):
         ship(analysis, asked)
+    encoder = BiEncoder(find_model(DEFAULT.reference), texts)
+    encoder.ship("question", questions)
+    encoder.ship("passage", texts)

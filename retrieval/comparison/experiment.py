@@ -32,6 +32,7 @@ from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from retrieval.trec import read_run
 
+logger = logging.getLogger(__name__)
 E = TypeVar("E", bound=BaseModel)
 # every kind of retriever there is: one more is a file with its `Spec`, and its name here
 KINDS: tuple[type[Spec], ...] = (
@@ -97,12 +98,10 @@ class Experiment(BaseModel):
 
     @property
     def split_options(self) -> SplitOptions:
-        """How the questions are split."""
         return SplitOptions(self.validation_share, self.test_share, self.seed)
 
     @property
     def specs(self) -> dict[str, Spec]:
-        """The retrievers by name, in their order."""
         return {spec.name: spec for spec in self.retriever}
 
     @property
@@ -154,9 +153,6 @@ def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:
     lines = (" ".join("".join(c if c.isprintable() else " " for c in remark).split()) for remark in remarks)
     head = "".join(f"# {line}\n" for line in lines)
     return head + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
-
-
-logger = logging.getLogger(__name__)
 
 
 def added(fingerprint: str) -> list[Spec]:

@@ -18,8 +18,7 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.milvus.connection import place
-from retrieval.milvus.fields import TermField, VectorField
-from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
+from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from retrieval.trec import ImportedRun, find_run, fingerprint
 from text.analysis import Analysis
 from text.analyzers import Analyzer, Compounds
@@ -56,7 +55,6 @@ class TermSpec(Spec):
         return Analysis(self.analyzer, self.compounds, dictionary)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
-        """Return the options, with the dictionary found."""
         options = BM25Options(self.analyzer, self.k1, self.b, self.title, title_weight=self.title_weight)
         return replace(options, compounds=self.compounds, dictionary=dictionary)
 
@@ -103,13 +101,11 @@ class BM25Spec(TermSpec):
         return self
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         dictionary = self.dictionary_of(materials)
         build = partial(BM25, self.name, materials.passages, self.options(dictionary), materials.on_progress)
         return materials.kept(self, build, *self.analysis(dictionary).options_key)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
-        """Return the options, with the dictionary found."""
         return replace(
             super().options(dictionary),
             engine=self.engine,
@@ -129,7 +125,6 @@ class WindowedBM25Spec(TermSpec):
     sentences: Count = 1
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         dictionary, tell = self.dictionary_of(materials), materials.on_progress
         options = self.options(dictionary)
         build = partial(
@@ -149,7 +144,6 @@ class DenseSpec(ReadingSpec):
     precision: Precision = Precision.AUTO
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         encoder = materials.encoder(self.model, self.title, self.precision)
         windows, passages = self.window_options, materials.passages
         build = partial(Dense, self.name, passages, encoder, title=self.title, index=self.index, windows=windows)
@@ -166,7 +160,6 @@ class SparseSpec(Spec):
     precision: Precision = Precision.AUTO
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         encoder = materials.term_encoder(self.model, self.title, self.precision)
         build = partial(LearnedSparse, self.name, materials.passages, encoder, title=self.title)
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
@@ -189,7 +182,6 @@ class RunSpec(Spec):
         return values | {"fingerprint": hashlib.sha256(content).hexdigest()}
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         path, questions = find_run(self.path, materials.base), materials.question_set
         build = partial(ImportedRun, self.name, path, questions, self.path)
         return materials.kept(self, build, fingerprint(path), questions.fingerprint, timed=False)
@@ -238,7 +230,6 @@ class MilvusSpec(Spec):
         return self
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         where, passages = place(), materials.passages
         of_model = None if self.search is Search.BM25 else materials.encoder(self.model, self.title, Precision.AUTO)
 

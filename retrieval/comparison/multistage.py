@@ -14,7 +14,7 @@ from retrieval.rerank import Reranked, recommended_weight
 
 
 class HybridSpec(Spec):
-    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.multistage.fusion`.
+    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.hybrid`.
 
     `weights` are one number of 0 or more for each of them, in the same order; left out, all count the same.
     """
@@ -33,7 +33,6 @@ class HybridSpec(Spec):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the retrievers fused."""
         return self.of
 
     @property
@@ -53,7 +52,6 @@ class HybridSpec(Spec):
         return self.depth
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         parts, n_passages = [materials.part(name) for name in self.of], len(materials.passages)
         build = partial(
             Hybrid, self.name, parts, n_passages=n_passages, depth=self.depth, fusion=self.fusion, weights=self.weights
@@ -79,7 +77,6 @@ class RerankSpec(ReadingSpec):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Name of the retriever reranked."""
         return (self.first,)
 
     def candidates(self, k: int) -> int:
@@ -96,14 +93,12 @@ class RerankSpec(ReadingSpec):
         return recommended_weight(source) if self.weight is None else self.weight
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
-        """Return its values, and the weight where the model can be found."""
         values = super().resolved(materials)
         if "error" not in values["model"]:
             values["weight"] = self.weight_with(materials.source(self.model))
         return values
 
     def make(self, materials: Materials) -> CachedRetriever:
-        """Return the retriever."""
         first, meter = materials.part(self.first), Meter()
         weight = self.weight_with(materials.source(self.model))
         scorer = materials.scorer(self.model, self.title, self.precision)

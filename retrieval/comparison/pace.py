@@ -24,7 +24,7 @@ from retrieval.comparison.spec import Spec
 _GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4
 _WORTH_KEEPING = 0.3  # seconds: what took less tells nothing of a longer one
 _ENOUGH = 0.05  # share of its work after which a retriever at work is judged by itself
-_TO_END = 1.0  # seconds: what was found is tested, written and drawn
+_TO_END = 2.0  # seconds: what was found is tested, written and drawn
 _RISE = 1.1  # times the least that was told: people plan by it
 
 
@@ -39,6 +39,7 @@ class _Task:
     letters: int
     kept: bool  # it is found on disk
     guess: float  # seconds a character
+    tells: bool  # how much it has read, where it reads at all: vectors and tokens may be kept
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Pace:
                 name in kept,
                 # a starter reads words, and a transformer multiplies matrices
                 _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS,
+                not spec.parts,
             )
             for name, spec in specs.items()
         }
@@ -93,7 +95,7 @@ class Pace:
         if not self._name or (task := self._tasks[self._name]).kept or not task.letters:
             return
         seconds, first, last = self._clock() - self._began, self._first, self._last
-        if seconds < _WORTH_KEEPING:
+        if seconds < _WORTH_KEEPING or (task.tells and not first):
             return
         measured = _Measured(each=seconds / task.letters)
         if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_KEEPING:

@@ -81,7 +81,6 @@ class CachedRetriever:
         self._retriever = None
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question."""
         start = time.perf_counter()
         depth, keep = max(k, self.depth), len(questions) > 1
         kept = cached_arrays("rankings", self._key_of(questions, k), lambda: self._search(questions, depth), keep=keep)
@@ -101,6 +100,7 @@ class CachedRetriever:
         rankings = retriever.search(questions, k)
         elapsed = time.perf_counter() - start - sum(part._elapsed for part in self._parts)
         passed, work = self._meter.lap()
+        sizes = [part.memory_bytes for part in self._parts] or [int(getattr(retriever, "memory_bytes", 0))]
         seconds = (
             self._own_build_seconds + self._meter.load + sum(part.build_seconds for part in self._parts),
             elapsed - passed + work + sum(part.query_seconds for part in self._parts),
@@ -110,42 +110,32 @@ class CachedRetriever:
             "indices": rankings.indices,
             "scores": rankings.scores,
             "seconds": np.array(seconds) if self._timed else np.zeros(3),
-            "memory_bytes": np.array(self._memory_of(retriever)),
+            "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps(getattr(retriever, "notes", {}))),
         }
 
     def _make_ready(self, questions: Sequence[str]) -> Retriever:
         """Return the retriever, built and with all loaded that these questions take."""
-        retriever = self._built()
+        with self._building:
+            if (retriever := self._retriever) is None:
+                self._meter.lap()
+                start = time.perf_counter()
+                self._retriever = retriever = self._build()
+                elapsed = time.perf_counter() - start
+                passed, work = self._meter.lap()
+                self._own_build_seconds = elapsed - passed + work
         if make_ready := getattr(retriever, "make_ready", None):
             make_ready(questions)
         return retriever
 
-    def _built(self) -> Retriever:
-        with self._building:
-            if self._retriever is None:
-                self._meter.lap()
-                start = time.perf_counter()
-                self._retriever = self._build()
-                elapsed = time.perf_counter() - start
-                passed, work = self._meter.lap()
-                self._own_build_seconds = elapsed - passed + work
-            return self._retriever
-
-    def _memory_of(self, retriever: Retriever) -> int:
-        parts = [part.memory_bytes for part in self._parts]
-        if not parts:
-            return int(getattr(retriever, "memory_bytes", 0))
-        return sum(parts) if all(parts) else 0
-
 
 VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
-# values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
-# content, a precision by the model's fingerprint, where it makes a difference
 _MOST_WEIGHT = 1e6  # that a score is multiplied by, and yet a number in float32
 Count = Annotated[PositiveInt, Field(le=MOST)]  # of passages, or of anything in them
 CountOrNone = Annotated[NonNegativeInt, Field(le=MOST)]
 Weight = Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]
+# values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
+# content, a precision by the model's fingerprint, where it makes a difference
 _NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
 
 
@@ -249,7 +239,6 @@ class ReadingSpec(Spec):
 
     @property
     def window_options(self) -> WindowOptions | None:
-        """How passages are cut; None where they are not."""
         return WindowOptions(self.window_tokens, self.stride) if self.windows else None
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
-from data.artifact import SCORES, Artifact
-from data.cache import Arrays
+from data.cache import SCORES, Arrays, Artifact
 from data.records import QuestionSet
 from data.split import Part, split
 from data.statistics import LEVEL, RESAMPLES
@@ -42,15 +41,12 @@ class ComparisonJob(RequestJob[Experiment]):
 
     @classmethod
     def written(cls, request: Experiment) -> str:
-        """As TOML."""
         return write_experiment(request)
 
     def request(self) -> Experiment:
-        """Read what was asked. Raises `ExperimentError`."""
         return read_experiment(self.folder / self.file)
 
     def begin(self) -> None:
-        """Start `python -m retrieval compare`."""
         Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
         self.launch("retrieval", "compare", self.folder / self.file, "--out", self.folder, "--tell", light=True)
 
@@ -242,7 +238,6 @@ def delete(key: str) -> None:
 
 
 def _finished() -> list[Path]:
-    """Folders of all that ran to their end."""
     paths = sorted(_comparisons().glob(f"*/{SCORES}"))
     return [path.parent for path in paths if _KEY.fullmatch(path.parent.name)]
 

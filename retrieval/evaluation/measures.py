@@ -79,29 +79,24 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     """Score rankings of the set's questions, row by row.
 
     A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0; of the whole
-    corpus nothing lies below. Raises
-    `ValueError` where the rankings are not as many as the questions, or a question has no relevant passage (such a
-    question cannot be scored: leave it out before).
+    corpus nothing lies below. Raises `ValueError` where the rankings are not as many as the questions, or a question
+    has no relevant passage (such a question cannot be scored: leave it out before).
     """
-    indices = rankings.indices
-    if len(indices) != len(question_set.questions) or not len(indices):
-        raise ValueError(f"{len(indices)} rankings for {len(question_set.questions)} questions; at least 1 is needed")
-    relevance = question_set.relevance
-    relevant_counts = np.diff(relevance.indptr)
+    n_rankings, depth = rankings.indices.shape
+    if n_rankings != len(question_set.questions) or not n_rankings:
+        raise ValueError(f"{n_rankings} rankings for {len(question_set.questions)} questions; at least 1 is needed")
+    relevant_counts = np.diff(question_set.relevance.indptr)
     if not relevant_counts.all():
         raise ValueError("a question without a relevant passage cannot be scored")
-    rows = np.arange(len(indices))[:, None]
-    hits = np.asarray(relevance[rows, np.maximum(indices, 0)].todense()) & (indices != NOT_FOUND)
-    found = hits.cumsum(axis=1)
-    depth = indices.shape[1]
+    hits = hits_of(rankings, question_set)
+    found, first = hits.cumsum(axis=1), _first(hits)
     is_whole = depth >= len(question_set.passages)
     known = tuple(k for k in ks if k <= depth or is_whole)
     reached = {k: found[:, min(k, depth) - 1] for k in known}
     per_question = {f"recall@{k}": reached[k] / relevant_counts for k in known}
     per_question |= {f"hit@{k}": (reached[k] > 0).astype(np.float64) for k in known}
     cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
-    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf) if hits.size else np.full(len(hits), np.inf)
-    per_question |= {f"mrr@{k}": np.where(first <= k, 1 / first, 0.0) for k in cuts}
+    per_question |= {f"mrr@{k}": np.where((first > 0) & (first <= k), 1 / np.maximum(first, 1), 0.0) for k in cuts}
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
     return Scores(known, per_question)
 
@@ -114,7 +109,16 @@ def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
 
 def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
     """Rank (1 is best) of each question's first relevant passage, `(n_questions,)` int64; 0 where none was found."""
+    return _first(hits_of(rankings, question_set))
+
+
+def hits_of(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+    """Whether each passage of rankings of the set's questions is relevant, `(n_questions, k)` bool."""
     rows = np.arange(len(rankings.indices))[:, None]
     hits = np.asarray(question_set.relevance[rows, np.maximum(rankings.indices, 0)].todense())
     hits &= rankings.indices != NOT_FOUND
-    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
+    return hits
+
+
+def _first(hits: np.ndarray) -> np.ndarray:
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0) if hits.size else np.zeros(len(hits), np.int64)

@@ -137,14 +137,12 @@ def pair_tests(
 
     A retriever without a score of a measure (it failed, or was not deep enough) is in no test of it.
     """
-    return paired_tests(
-        [
-            Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
-            for measure in measures
-            for a, b in _pairs([name for name, of in scores.items() if measure in of.per_question], baseline)
-        ],
-        groups,
-    )
+    pairs = []
+    for measure in measures:
+        values = {name: of.per_question[measure] for name, of in scores.items() if measure in of.per_question}
+        named = combinations(values, 2) if baseline is None else ((name, baseline) for name in values)
+        pairs += [Pair(a, b, measure, values[a], values[b]) for a, b in named if a != b and b in values]
+    return paired_tests(pairs, groups)
 
 
 def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> list[PairTest]:
@@ -171,12 +169,6 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
         )
         for place, pair in enumerate(pairs)
     ]
-
-
-def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    if baseline is None:
-        return [*combinations(names, 2)]
-    return [(name, baseline) for name in names if name != baseline] if baseline in names else []
 
 
 def holm(p: np.ndarray) -> np.ndarray:

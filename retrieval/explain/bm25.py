@@ -36,21 +36,16 @@ class LocatedTerm(Protocol):
     """A term, what it adds to the score, and the letters of the composed texts where it stands."""
 
     @property
-    def value(self) -> float:
-        """What it adds."""
+    def value(self) -> float: ...
 
     @property
-    def question_spans(self) -> tuple[Span, ...]:
-        """Where it stands in the question."""
+    def question_spans(self) -> tuple[Span, ...]: ...
 
     @property
-    def passage_spans(self) -> tuple[Span, ...]:
-        """Where it stands in the passage as it is indexed."""
+    def passage_spans(self) -> tuple[Span, ...]: ...
 
 
 T = TypeVar("T", bound=LocatedTerm)
-
-
 Weights = list[tuple[Span, float]]
 
 
@@ -67,15 +62,12 @@ class Explanation(ABC):
         """What spans of the question add, and spans of the passage as it is indexed."""
 
     def question_pieces(self) -> list[Piece]:
-        """Cut the question."""
         return weighted_pieces(self.question, self.weights[0], 0, len(self.question))
 
     def title_pieces(self) -> list[Piece]:
-        """Cut the title."""
         return self.passage.title_pieces(self.weights[1])
 
     def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text."""
         return self.passage.text_pieces(self.weights[1])
 
 
@@ -92,7 +84,6 @@ class TermExplanation(Explanation, Generic[T]):
 
     @property
     def weights(self) -> tuple[Weights, Weights]:
-        """What each term adds, wherever it stands."""
         return (
             [(span, term.value) for term in self.terms for span in term.question_spans],
             [(span, term.value) for term in self.terms for span in term.passage_spans],
@@ -175,11 +166,11 @@ class BM25Explainer:
         self._passages = Passages.of(passages)
         texts = self._passages.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        self._read = read or _Located(self.analysis)
-        self._asked_again = None
-        if options_again := self.options.feedback:
-            feedback = Feedback(options_again, self.analysis, texts, term_statistics(self.analysis, texts))
-            self._asked_again = _AskedAgain(self._passages, self.options, feedback)
+        self._read = read or _located(self.analysis)
+        self._feedback = None
+        if again := self.options.feedback:
+            self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
+            self._first = BM25("first", self._passages, replace(self.options, feedback_passages=0))
         if self.options.title_weight:
             of_fields = field_statistics(self.analysis, self._passages)
             self._corpus, self._mean_lengths = of_fields.terms, [of_fields.mean_text, of_fields.mean_title]
@@ -191,13 +182,12 @@ class BM25Explainer:
         self._factor = self.options.k1 + 1 if okapi else 1.0
 
     def explain(self, question: str, row: int) -> BM25Explanation:
-        """Explain the score of the passage in a row of the corpus for a question."""
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
         standing = self._read(question)
         asked = (
-            self._asked_again.of(question, standing)
-            if self._asked_again
+            self._asked_again(self._feedback, question, standing)
+            if self._feedback
             else {token: _Asked(float(of.times), of) for token, of in standing.items()}
         )
         fields = self._fields(passage)
@@ -211,13 +201,31 @@ class BM25Explainer:
         of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
         return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *of_title)
 
+    def _asked_again(self, feedback: Feedback, question: str, standing: Standings) -> dict[str, "_Asked"]:
+        """Return the question's terms and those that feedback added."""
+        first = self._first.search([question], feedback.options.passages)
+        again = feedback.asked_again(analyze(self.analysis, [question]), first)
+        weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
+        rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
+        held = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
+        own = {token: _Asked(weights.get(token, 0.0), one) for token, one in standing.items()}
+        added = {
+            token: _Asked(weight, Standing(), tuple(row for row, tokens in held if token in tokens))
+            for token, weight in weights.items()
+            if token not in standing
+        }
+        return own | added
+
     def _fields(self, passage: IndexedText) -> list["_Field"]:
         """Return the whole text as one field, or the passage's own text and its title."""
         if not self.options.title_weight:
             return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
         text, title = self._read(passage.text[start:]), self._read(passage.text[: max(0, start - 1)])
-        moved = {token: _moved(standing, start) for token, standing in text.items()}
+        moved = {
+            token: Standing(one.times, tuple((begin + start, end + start) for begin, end in one.spans))
+            for token, one in text.items()
+        }
         weights = (1.0, self.options.title_weight)
         return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
 
@@ -250,48 +258,36 @@ def counting_explainer(
     """Return one that knows the tokens of these questions and all passages from the disk, and not where they stand.
 
     It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None where they are not
-    kept, or where the options ask for more than these tokens.
+    kept, or where the options ask for more than these tokens. Any other question is a `KeyError`.
     """
     texts = Passages.of(passages).indexed_texts(title=options.title)
     analysis = options.analysis(texts)
     if options.title_weight or options.feedback or not all(are_kept(analysis, some) for some in (texts, questions)):
         return None
-    return BM25Explainer(passages, options, _Kept(analysis, [texts, questions]))
+    places = {
+        unicodedata.normalize("NFC", text): (tokens, row)
+        for some, tokens in ((some, tokens_of(analysis, some)) for some in (texts, questions))
+        for row, text in enumerate(some)
+    }
 
-
-class _Located:
-    """Tokens of any text, with their places."""
-
-    def __init__(self, analysis: Analysis) -> None:
-        self._analysis = analysis
-        spans_by_token(analysis, [""])  # loads what it needs now, not with the first question
-
-    def __call__(self, text: str) -> Standings:
-        (found,) = spans_by_token(self._analysis, [text])
-        return {token: Standing(len(spans), spans) for token, spans in found.items()}
-
-
-class _Kept:
-    """Tokens of texts that were analyzed before; raises `KeyError` for any other text."""
-
-    def __init__(self, analysis: Analysis, lists: Sequence[Sequence[str]]) -> None:
-        self._tokens = [tokens_of(analysis, texts) for texts in lists]
-        self._places = {
-            unicodedata.normalize("NFC", text): (which, row)
-            for which, texts in enumerate(lists)
-            for row, text in enumerate(texts)
-        }
-
-    def __call__(self, text: str) -> Standings:
-        which, row = self._places[text]
-        tokens = self._tokens[which]
+    def read(text: str) -> Standings:
+        tokens, row = places[text]
         start, end = tokens.offsets[row : row + 2]
         held = Counter(tokens.vocabulary[number] for number in tokens.ids[start:end].tolist())
         return {token: Standing(count) for token, count in held.items()}
 
+    return BM25Explainer(passages, options, read)
 
-def _moved(standing: Standing, by: int) -> Standing:
-    return Standing(standing.times, tuple((start + by, end + by) for start, end in standing.spans))
+
+def _located(analysis: Analysis) -> Callable[[str], Standings]:
+    """Return what reads any text, and tells where its tokens stand."""
+    spans_by_token(analysis, [""])  # loads what it needs now, not with the first question
+
+    def read(text: str) -> Standings:
+        (found,) = spans_by_token(analysis, [text])
+        return {token: Standing(len(spans), spans) for token, spans in found.items()}
+
+    return read
 
 
 class _Asked(NamedTuple):
@@ -316,31 +312,6 @@ class _Field(NamedTuple):
     def counted(self, times: int, b: float) -> float:
         """Return a count, held back by the length."""
         return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
-
-
-class _AskedAgain:
-    """What a question weighs after feedback."""
-
-    def __init__(self, passages: Passages, options: BM25Options, feedback: Feedback) -> None:
-        self._first = BM25("first", passages, replace(options, feedback_passages=0))
-        self._feedback = feedback
-
-    def of(self, question: str, standing: Standings) -> dict[str, _Asked]:
-        """Return the question's terms and the added ones."""
-        first = self._first.search([question], self._feedback.options.passages)
-        again = self._feedback.asked_again(analyze(self._first.analysis, [question]), first)
-        weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
-        rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
-        held = [set(tokens) for tokens in self._feedback.tokens(rows)]
-        own = {token: _Asked(weights.get(token, 0.0), one) for token, one in standing.items()}
-        added = {
-            token: _Asked(
-                weight, Standing(), tuple(row for row, tokens in zip(rows, held, strict=True) if token in tokens)
-            )
-            for token, weight in weights.items()
-            if token not in standing
-        }
-        return own | added
 
 
 def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

@@ -57,7 +57,6 @@ class StaticExplanation(Explanation):
 
     @property
     def weights(self) -> tuple[Weights, Weights]:
-        """What each token adds, wherever it stands."""
         question, passage = (
             [(span, token.value) for token in tokens for span in token.spans]
             for tokens in (self.question_tokens, self.passage_tokens)
@@ -89,7 +88,6 @@ class StaticExplainer:
         spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
 
     def explain(self, question: str, row: int) -> StaticExplanation:
-        """Explain the cosine of a question and the passage in a row of the corpus."""
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self._title)
         asked, held = spans_by_token(self.analyzer, [question, passage.text])
@@ -247,7 +245,6 @@ class WindowExplanation:
 
     @property
     def score(self) -> float:
-        """The passage's score."""
         return self.windows[self.best].score
 
 

@@ -33,7 +33,6 @@ class FusionExplanation:
 
     @property
     def score(self) -> float:
-        """The fused score."""
         return math.fsum(part.value for part in self.parts.values())
 
     @property
@@ -75,9 +74,9 @@ def fusion_contributions(
     for (name, rankings), weight in zip(lists.items(), weights or [1.0] * len(lists), strict=True):
         one = _of_question(rankings, question).first(depth)
         values, absent = normalised(one, fusion)
-        place = _place(one, passage)
-        value = float(absent[0] if place is None else values[0, place])
-        parts[name] = PartContribution(_rank(place), _score(one, place), value, weight, weight * value)
+        rank, score = _standing(one, passage)
+        value = float(values[0, rank - 1] if rank else absent[0])
+        parts[name] = PartContribution(rank, score, value, weight, weight * value)
     return FusionExplanation(parts)
 
 
@@ -90,18 +89,17 @@ def rerank_contributions(
     passages read, so the two lists also tell r, the reranker's. `before` must be at least `depth` deep.
     """
     before, after = _of_question(before, question), _of_question(after, question)
-    candidates = before.first(depth)
-    place, new_place, read_place = _place(before, passage), _place(after, passage), _place(candidates, passage)
-    ranks, score = (_rank(place), _rank(new_place)), _score(after, new_place)
-    if read_place is None or score is None:
-        return RerankExplanation(*ranks, score)
-    normal = float(min_max(candidates.scores)[0, read_place])
+    (rank, first_score), (new_rank, score) = (_standing(one, passage) for one in (before, after))
+    if rank is None or rank > depth or score is None:
+        return RerankExplanation(rank, new_rank, score)
+    normal = float(min_max(before.first(depth).scores)[0, rank - 1])
     first_value = (1 - weight) * normal
     value = score - first_value if weight else 0.0
     return RerankExplanation(
-        *ranks,
+        rank,
+        new_rank,
         score,
-        PartContribution(_rank(place), _score(before, place), normal, 1 - weight, first_value),
+        PartContribution(rank, first_score, normal, 1 - weight, first_value),
         PartContribution(None, None, value / weight if weight else None, weight, value),
     )
 
@@ -110,14 +108,7 @@ def _of_question(rankings: Rankings, question: int) -> Rankings:
     return Rankings(rankings.indices[[question]], rankings.scores[[question]])
 
 
-def _place(rankings: Rankings, passage: int) -> int | None:
+def _standing(rankings: Rankings, passage: int) -> tuple[int | None, float | None]:
+    """Rank (1 is best) and score of a passage in the rankings of one question."""
     places = np.flatnonzero(rankings.indices[0] == passage)
-    return int(places[0]) if len(places) else None
-
-
-def _rank(place: int | None) -> int | None:
-    return None if place is None else place + 1
-
-
-def _score(rankings: Rankings, place: int | None) -> float | None:
-    return None if place is None else float(rankings.scores[0, place])
+    return (int(places[0]) + 1, float(rankings.scores[0, places[0]])) if len(places) else (None, None)

@@ -19,9 +19,15 @@ from data.cache import key_of
 from data.passages import Passage, Passages
 from retrieval.lexical.engines import Engine, Index, InOneSegment, InPostings, NothingFound, RankBM25, best_of_blocks
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
-from retrieval.lexical.postings.counting import FEW
 from retrieval.lexical.postings.segment import Segment
-from retrieval.lexical.weights import TermStatistics, bm25_segments, bm25f_segments, field_statistics, term_statistics
+from retrieval.lexical.weights import (
+    FEW,
+    TermStatistics,
+    bm25_segments,
+    bm25f_segments,
+    field_statistics,
+    term_statistics,
+)
 from retrieval.rankings import Rankings, joined
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer, Compounds
@@ -38,17 +44,14 @@ def text_index(
 ) -> Index:
     """Return the index of passages as one text each, `on_progress` told the share of the work that is done."""
     texts = passages.indexed_texts(title=title)
-    parts = token_parts(analysis, texts, _analysis_told(on_progress))
-    if len(texts) <= PART:
-        tokens = [next(parts)]
-        statistics = term_statistics(analysis, texts, tokens)
-        return _in_memory(bm25_segments(tokens, statistics, k1, b), statistics)
-    statistics = term_statistics(analysis, texts, parts)
+    analyzed = token_parts(analysis, texts, _analysis_told(on_progress))
+    held = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
+    statistics = term_statistics(analysis, texts, held or analyzed)
 
     def segments() -> Iterator[Segment]:
-        return _told(bm25_segments(token_parts(analysis, texts), statistics, k1, b), len(texts), on_progress)
+        return bm25_segments(held or token_parts(analysis, texts), statistics, k1, b)
 
-    return _mapped(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics)
+    return _index(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics, on_progress)
 
 
 def field_index(
@@ -65,41 +68,37 @@ def field_index(
 
     def segments() -> Iterator[Segment]:
         both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
-        return _told(bm25f_segments(both, statistics, k1, b, title_weight), len(passages), on_progress)
+        return bm25f_segments(both, statistics, k1, b, title_weight)
 
-    if len(passages) <= PART:
-        return _in_memory(segments(), statistics.terms)
     told_by = passages.titles.fingerprint, passages.texts.fingerprint
-    return _mapped(key_of("bm25f", *analysis.key, *told_by, k1, b, title_weight), segments, statistics.terms)
+    key = key_of("bm25f", *analysis.key, *told_by, k1, b, title_weight)
+    return _index(key, segments, statistics.terms, on_progress)
 
 
-def _in_memory(segments: Iterator[Segment], statistics: TermStatistics) -> Index:
+def _index(
+    key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics, on_progress: Told | None
+) -> Index:
+    """Return the index that the collection's size asks for; one of more than `PART` passages is kept under the key."""
+    n_passages = statistics.n_passages
     if not statistics.mean_length:
-        return NothingFound(statistics.n_passages)
-    if statistics.n_tokens <= FEW:
-        return InOneSegment(next(segments), statistics.n_passages)
-    from retrieval.lexical.postings.index import Postings  # imports a compiler
+        return NothingFound(n_passages)
+    if n_passages <= PART and statistics.n_tokens <= FEW:
+        return InOneSegment(next(segments()), n_passages)
+    from retrieval.lexical.postings.index import Postings, mapped_postings  # imports a compiler
 
-    return InPostings(Postings.of(segments, statistics.n_passages, PART))
+    def told() -> Iterator[Segment]:
+        for number, segment in enumerate(segments(), start=1):
+            yield segment
+            if on_progress:
+                on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
 
-
-def _mapped(key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics) -> Index:
-    if not statistics.mean_length:
-        return NothingFound(statistics.n_passages)
-    from retrieval.lexical.postings.index import mapped_postings  # imports a compiler
-
-    return InPostings(mapped_postings(key, statistics.n_passages, segments, PART))
+    if n_passages <= PART:
+        return InPostings(Postings.of(told(), n_passages, PART))
+    return InPostings(mapped_postings(key, n_passages, told, PART))
 
 
 def _analysis_told(on_progress: Told | None) -> Told | None:
     return on_progress and (lambda share: on_progress(_ANALYSIS * share))
-
-
-def _told(segments: Iterator[Segment], n_passages: int, on_progress: Told | None) -> Iterator[Segment]:
-    for number, segment in enumerate(segments, start=1):
-        yield segment
-        if on_progress:
-            on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
 
 
 _MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
@@ -166,22 +165,18 @@ class BM25:
         corpus = Passages.of(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        self._index = self._indexed(corpus, on_progress)
+        title, title_weight, k1, b = self.options.title, self.options.title_weight, self.options.k1, self.options.b
+        if self.options.engine is Engine.RANK_BM25:
+            tokens = tokens_of(self.analysis, texts, on_progress)
+            self._index: Index = RankBM25(tokens, k1, b) if len(tokens.ids) else NothingFound(len(tokens))
+        elif title_weight:
+            self._index = field_index(corpus, self.analysis, k1, b, title_weight=title_weight, on_progress=on_progress)
+        else:
+            self._index = text_index(corpus, self.analysis, k1, b, title=title, on_progress=on_progress)
         self.memory_bytes = self._index.memory_bytes
-        feedback = self.options.feedback
-        self._feedback = (
-            Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts)) if feedback else None
-        )
-
-    def _indexed(self, passages: Passages, on_progress: Callable[[float], None] | None) -> Index:
-        options = self.options
-        if options.engine is Engine.RANK_BM25:
-            tokens = tokens_of(self.analysis, passages.indexed_texts(title=options.title), on_progress)
-            return RankBM25(tokens, options.k1, options.b) if len(tokens.ids) else NothingFound(len(tokens))
-        corpus, weights = (passages, self.analysis), (options.k1, options.b)
-        if options.title_weight:
-            return field_index(*corpus, *weights, title_weight=options.title_weight, on_progress=on_progress)
-        return text_index(*corpus, *weights, title=options.title, on_progress=on_progress)
+        self._feedback = None
+        if again := self.options.feedback:
+            self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
 
     def make_ready(self, questions: Sequence[str]) -> None:
         """Load what analyzes these questions, unless their tokens are kept: it is no part of a search's time."""
@@ -189,7 +184,6 @@ class BM25:
             analyze(self.analysis, [""])
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question; scores are BM25, higher is better."""
         return joined([self._index.search(tokens, k, factors) for tokens, factors in self._asked(questions)])
 
     def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
@@ -233,7 +227,6 @@ class WindowedBM25:
         self.memory_bytes = self._index.memory_bytes
 
     def make_ready(self, questions: Sequence[str]) -> None:
-        """Load what analyzes these questions; see `BM25.make_ready`."""
         self._index.make_ready(questions)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:

@@ -64,11 +64,9 @@ class InPostings:
         self.memory_bytes = postings.memory_bytes
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
-        """Return the best k passages of each analyzed question."""
         return self._postings.search(_terms(questions), questions.offsets, k, factors)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Score every passage for some questions at a time."""
         block = _block(self._postings.n_passages)
         return self._postings.scores(_terms(questions), questions.offsets, block, factors)
 
@@ -109,7 +107,6 @@ class InOneSegment(_Scored):
         self.memory_bytes = sum(array.nbytes for array in arrays)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Score every passage for some questions at a time."""
         terms, offsets = _terms(questions), questions.offsets
         weighed = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
         for scores, start in zip(super().score_blocks(questions), range(0, len(questions), self._block), strict=True):
@@ -147,7 +144,6 @@ class RankBM25(_Scored):
         self._index = BM25Okapi(tokens.texts(), k1=k1, b=b)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Score every passage for one question at a time."""
         del factors
         for words in questions.texts():
             scores = self._index.get_scores(words)[None, :]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, diags_array
 
-from retrieval.lexical.weights import TermStatistics
+from retrieval.lexical.weights import TermStatistics, counts_by_term
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.analysis import Analysis, TokenKind, analyze, reading
 from text.analyzers import Analyzer
@@ -72,11 +72,17 @@ class Feedback:
 
     def asked_again(self, questions: Sequence[Sequence[str]], first: Rankings) -> Weighed:
         """Return analyzed questions with their new weights, no term twice in one; `first` is what they find first."""
-        rows, places = np.unique(first.indices[first.indices != NOT_FOUND], return_inverse=True)
-        counts, terms = _counted([*questions, *self.tokens(rows.tolist())])
+        is_found = first.indices != NOT_FOUND
+        rows, places = np.unique(first.indices[is_found], return_inverse=True)
+        documents = [*questions, *self.tokens(rows.tolist())]
+        numbers, terms = pd.factorize(np.array([token for tokens in documents for token in tokens], dtype=object))
+        offsets = np.cumsum([0, *map(len, documents)])
+        counts = counts_by_term(numbers, offsets, len(terms))
         own, held = counts[: len(questions)], counts[len(questions) :]
         allowed = _distributions(held @ diags_array(self._may_be_added(terms.tolist())))
-        relevance = csr_array(_passage_weights(first, places, len(rows)) @ allowed)
+        by_question = first.scores[is_found].astype(np.float64), places, np.cumsum([0, *is_found.sum(axis=1)])
+        of_passages = _distributions(csr_array(by_question, shape=(len(questions), len(rows))))
+        relevance = csr_array(of_passages @ allowed)
         model = _distributions(_best(relevance, np.argsort(np.argsort(terms)), self.options.terms))
         shares = np.where(np.diff(model.indptr) > 0, self.options.share, 0.0)
         mixed = csr_array(diags_array(1 - shares) @ own + diags_array(shares * own.sum(axis=1)) @ model)
@@ -85,7 +91,6 @@ class Feedback:
         return Weighed(tokens, mixed.data.astype(np.float32))
 
     def tokens(self, rows: Sequence[int]) -> list[list[str]]:
-        """Return the tokens of passages by their rows."""
         return analyze(self._analysis, [self._texts[row] for row in rows])
 
     def _may_be_added(self, terms: Sequence[str]) -> np.ndarray:
@@ -97,23 +102,6 @@ class Feedback:
         if self._analysis.analyzer is Analyzer.KIWI_BIGRAM:
             rare &= [reading(self._analysis, term)[1] is not TokenKind.LETTERS for term in terms]
         return rare.astype(np.float64)
-
-
-def _counted(documents: Sequence[Sequence[str]]) -> tuple[csr_array, np.ndarray]:
-    """Return the counts of all terms, `(n_documents, n_terms)`, and the terms."""
-    numbers, terms = pd.factorize(np.array([token for tokens in documents for token in tokens], dtype=object))
-    offsets = np.cumsum([0, *map(len, documents)])
-    counts = csr_array((np.ones(len(numbers)), numbers, offsets), shape=(len(documents), len(terms)))
-    counts.sum_duplicates()
-    return counts, terms
-
-
-def _passage_weights(first: Rankings, places: np.ndarray, n_passages: int) -> csr_array:
-    """Return the weight of every passage for each question, `(n_questions, n_passages)`; those of one sum to 1."""
-    found = first.indices != NOT_FOUND
-    offsets = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-    scores = first.scores[found].astype(np.float64)
-    return _distributions(csr_array((scores, places, offsets), shape=(len(found), n_passages)))
 
 
 def _distributions(counts: csr_array) -> csr_array:

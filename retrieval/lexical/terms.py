@@ -10,15 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import regex
-from scipy.sparse import csr_array
 
 from data.records import QuestionSet
 from data.texts import in_blocks
-from retrieval.lexical.weights import term_statistics
+from retrieval.lexical.weights import counts_by_term, term_statistics
 from text.analysis import Analysis, analyze
 from text.analyzers import CONTENT_TAGS, Analyzer, Reader, reader_of
 from text.dictionary import Dictionary
@@ -45,10 +44,8 @@ def readings(text: str) -> dict[Analyzer, list[str]]:
 
 def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True) -> UnmatchedQuestions:
     """Find the questions that share no term with any passage, or with their own."""
-    corpus, questions = (
-        term_statistics(analysis, question_set.passages.indexed_texts(title=title)),
-        _questions(question_set, analysis),
-    )
+    corpus = term_statistics(analysis, question_set.passages.indexed_texts(title=title))
+    questions = _questions(question_set, analysis)
     known = corpus.places_of(questions.vocabulary) >= 0
     offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
     rows, counts = shared_terms(question_set, analysis, title=title)
@@ -69,22 +66,14 @@ def shared_terms(
     texts = question_set.passages.indexed_texts(title=title)
     passages = tokens_of(analysis, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
     number = {token: place for place, token in enumerate(passages.vocabulary)}
-    asks = _holds(*_questions(question_set, analysis).flat_ids_in(number), len(number))
-    holds = _holds(passages.ids, passages.offsets, len(number))
+    asked = _questions(question_set, analysis).flat_ids_in(number)
+    asks, holds = (counts_by_term(*some, len(number)) > 0 for some in (asked, (passages.ids, passages.offsets)))
     counts: np.ndarray = asks[rows].multiply(holds[place]).sum(axis=1)
     return rows, counts
 
 
 def _questions(question_set: QuestionSet, analysis: Analyzer | Analysis) -> Tokens:
     return tokens_of(analysis, [question.text for question in question_set.questions])
-
-
-def _holds(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
-    """Return whether each text holds each term, `(n_texts, n_terms)` int32."""
-    found = csr_array((np.ones(len(ids), dtype=np.int32), ids, offsets), shape=(len(offsets) - 1, n_terms))
-    found.sum_duplicates()
-    found.data[:] = 1
-    return found
 
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -110,6 +99,9 @@ class Evidence(StrEnum):
     PIECES = "pieces"
     EXTRACTED = "extracted"
     UNKNOWN = "unknown"
+
+
+_ORDER = list(Evidence)
 
 
 @dataclass(frozen=True)
@@ -142,6 +134,12 @@ class _Read(NamedTuple):
     cut: tuple[_Morpheme, ...]
     nouns: int
 
+    @property
+    def tail(self) -> str:
+        """What follows its nouns where that is particles and endings alone."""
+        after = [one for one in self.cut if one.start >= self.nouns]
+        return self.word[self.nouns :] if after and all(one.tag.startswith(_TAIL_TAGS) for one in after) else ""
+
     def tokens(self, end: int) -> tuple[str, ...]:
         """The content morphemes that its first letters have a part in."""
         return tuple(one.form for one in self.cut if one.start < end and one.tag.startswith(CONTENT_TAGS))
@@ -165,7 +163,7 @@ def cut_words(
     read with their passages, of which only those are read that answer a question. `on_progress` is told the share of
     the work done.
     """
-    tell = on_progress or _say_nothing
+    tell = on_progress or (lambda _: None)
     rows, columns = question_set.relevance.tocoo().coords
     relevant = sorted(set(columns.tolist()))
     indexed = question_set.passages.indexed_texts(title=True)
@@ -187,18 +185,12 @@ def cut_words(
         for finding in evidence.suspicious(words, extracted):
             found[evidence.shortened(finding.word, differing)].setdefault(row, finding)
     tell(1.0)
-    order = list(Evidence)
     told = [_told(word, findings) for word, findings in found.items()]
-    return sorted(told, key=lambda one: (order.index(one.evidence), -len(one.questions), one.word))
-
-
-def _say_nothing(share: float) -> None:
-    del share
+    return sorted(told, key=lambda one: (_ORDER.index(one.evidence), -len(one.questions), one.word))
 
 
 def _told(word: str, findings: dict[int, _Finding]) -> CutWord:
-    order = list(Evidence)
-    evidence = min((finding.evidence for finding in findings.values()), key=order.index)
+    evidence = min((finding.evidence for finding in findings.values()), key=_ORDER.index)
     surest = [finding for finding in findings.values() if finding.evidence is evidence]
     (in_question, in_passage), _ = Counter((one.in_question, one.in_passage) for one in surest).most_common(1)[0]
     return CutWord(word, evidence, in_question, in_passage, tuple(sorted(findings)))
@@ -209,7 +201,7 @@ class _Evidence:
 
     def __init__(self, texts: Sequence[Sequence[_Read]]) -> None:
         words = [word for text in texts for word in text]
-        tails = Counter(tail for word in words if (tail := _tail_of(word)))
+        tails = Counter(word.tail for word in words)
         self._tails = {"", *(tail for tail, count in tails.items() if count >= _FEWEST_TAILS)}
         self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
 
@@ -263,26 +255,19 @@ def _is_proposable(word: str) -> bool:
     return _SHORTEST <= len(word) <= _LONGEST and bool(_HANGUL.match(word))
 
 
-def _tail_of(read: _Read) -> str:
-    """What follows the nouns of a word where that is particles and endings alone."""
-    after = [one for one in read.cut if one.start >= read.nouns]
-    return read.word[read.nouns :] if after and all(one.tag.startswith(_TAIL_TAGS) for one in after) else ""
-
-
 def _read(texts: Sequence[str], reader: Reader, tell: Callable[[float], None]) -> Iterator[tuple[_Read, ...]]:
     done = 0
     for block in in_blocks(texts, _BLOCK):
         composed = [unicodedata.normalize("NFC", text) for text in block]
         for text, tokens in zip(composed, reader.tokens(composed), strict=True):
-            yield tuple(_words(text, [one for token in tokens for one in _morphemes(reader, text, token)]))
+            morphemes = [
+                _Morpheme(form, token.tag, start, end, not token.oov)
+                for token in tokens
+                for form, (start, end) in reader.units(text, token)  # a name of several words is several
+            ]
+            yield tuple(_words(text, morphemes))
         done += len(block)
         tell(done / len(texts))
-
-
-def _morphemes(reader: Reader, text: str, token: Any) -> Iterator[_Morpheme]:
-    """A token as the analyzer reads it: a name of several words is several."""
-    for form, (start, end) in reader.units(text, token):
-        yield _Morpheme(form, token.tag, start, end, not token.oov)
 
 
 def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Read]:

@@ -8,6 +8,9 @@ k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean l
 lengths are of the field, and the text weighs 1. So it is saturated once, however its counts are parted. Its idf is that
 of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
 multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
+
+Few tokens are counted by numpy, many by what is compiled in `postings.build`, to the same last bit: reading and
+compiling the loops takes longer than a small corpus, and it is the first thing that a new user waits for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,15 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from data.cache import cached_arrays, key_of
 from data.passages import Passages
 from data.texts import fingerprint_of
-from retrieval.lexical.postings.counting import holders, segment_of
-from retrieval.lexical.postings.segment import Segment, WeighedTokens, first_places, in_one
+from retrieval.lexical.postings.segment import Segment, first_places, in_one
 from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 from text.tokens import Tokens, token_parts
+
+FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,6 @@ class TermStatistics:
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens all passages have."""
         return round(self.mean_length * self.n_passages)
 
     def places_of(self, terms: Sequence[str]) -> np.ndarray:
@@ -85,6 +89,14 @@ def hashes_of(terms: Sequence[str]) -> np.ndarray:
     """Return what terms are told apart by, `(len(terms),)` uint64."""
     hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
     return hashes
+
+
+def counts_by_term(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
+    """Return how often each text holds each term, `(n_texts, n_terms)` float64, terms in order."""
+    given = np.ones(len(ids)), ids, offsets
+    counts = csr_array(given, shape=(len(offsets) - 1, n_terms), copy=True)  # to add up changes its arrays
+    counts.sum_duplicates()
+    return counts
 
 
 def idf_of(holders: np.ndarray, n_passages: int) -> np.ndarray:
@@ -148,15 +160,11 @@ def bm25_segments(parts: Iterable[Tokens], statistics: TermStatistics, k1: float
 def bm25f_segments(
     parts: Iterable[tuple[Tokens, Tokens]], statistics: FieldStatistics, k1: float, b: float, title_weight: float
 ) -> Iterator[Segment]:
-    """Yield the lists of passages, given as titles and texts, weighed as `retrieval.lexical.fields` says."""
+    """Yield the lists of passages, given as titles and texts, weighed as said above."""
     for titles, texts in parts:
         heads, lengths = np.diff(titles.offsets), np.diff(texts.offsets)
-        gains = np.stack(
-            [
-                _gains(heads, statistics.mean_title, b) * title_weight,
-                _gains(lengths, statistics.mean_text, b),
-            ]
-        )
+        of_title = _gains(heads, statistics.mean_title, b) * title_weight
+        gains = np.stack([of_title, _gains(lengths, statistics.mean_text, b)])
         both = one_after_the_other(titles, texts)
         yield _weighed(both, statistics.terms, np.full(len(texts), k1), heads, gains)
 
@@ -169,6 +177,47 @@ def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
 def _weighed(
     tokens: Tokens, statistics: TermStatistics, held_back: np.ndarray, heads: np.ndarray, gains: np.ndarray
 ) -> Segment:
+    """Return the lists of passages, a term of count c weighing `idf * c / (c + held_back)`.
+
+    A token counts 1; in BM25F one of the first `heads[i]` of passage i counts `gains[0, i]`, another `gains[1, i]`.
+    """
     idf = idf_of(statistics.holders[statistics.places_of(tokens.vocabulary)], statistics.n_passages)
-    terms = hashes_of(tokens.vocabulary)
-    return segment_of(WeighedTokens(terms, tokens.ids, tokens.offsets, idf, held_back, heads, gains))
+    lengths = holders(tokens.ids, tokens.offsets, len(tokens.vocabulary))
+    rows, counts = counted(tokens.ids, tokens.offsets, lengths, heads, gains)
+    weights = np.repeat(idf, lengths) * counts / (counts + held_back[rows])
+    held = lengths > 0
+    return Segment(hashes_of(tokens.vocabulary)[held], lengths[held].astype(np.int32), rows, weights.astype(np.float32))
+
+
+def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
+    """Return how many passages hold each term, `(n_terms,)` int64."""
+    if len(ids) > FEW:
+        from retrieval.lexical.postings import build
+
+        return build.holders(ids, offsets, n_terms)
+    pairs = np.unique(_pairs(ids, offsets))
+    return np.bincount(pairs // max(1, len(offsets) - 1), minlength=n_terms).astype(np.int64)
+
+
+def counted(
+    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, heads: np.ndarray, gains: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the passages of all terms' lists, uint16, and what the term counts in each, float64.
+
+    The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
+    """
+    if len(ids) > FEW:
+        from retrieval.lexical.postings import build
+
+        return build.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
+    passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_head = np.arange(len(ids)) - offsets[passages] < heads[passages]
+    pairs, place = np.unique(_pairs(ids, offsets), return_inverse=True)
+    gained = gains[np.where(is_head, 0, 1), passages]
+    return (pairs % max(1, len(heads))).astype(np.uint16), np.bincount(place, gained, len(pairs))
+
+
+def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return a number for each token's term and passage, by term and then by passage."""
+    n_passages = len(offsets) - 1
+    return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))

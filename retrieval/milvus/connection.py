@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
+
+import numpy as np
 
 from data.problems import Failure
 from data.workspace import workspace
-from retrieval.milvus.fields import Field
 
 FILES = "Milvus Lite"
 
@@ -165,6 +166,30 @@ def _told(error: Any, place: Place) -> MilvusError:
     return MilvusError("milvus_failed", f"Milvus at {place.shown} failed: {said}", milvus=place.shown)
 
 
+MOST = 16_384  # hits that Milvus gives for a question
+
+Vectors = list[dict[int, float]] | list[list[float]]
+
+
+class Field(Protocol):
+    """A vector of every passage, compared with a question's by inner product: higher is better."""
+
+    name: str
+    key: str  # changes whenever a vector of a passage would, or its index
+    most: int  # passages that a search ever finds
+    search: dict[str, Any]  # what a search in this index asks for
+
+    def schema(self) -> dict[str, Any]: ...  # what `create_schema().add_field` is told
+
+    def index(self) -> dict[str, Any]: ...  # what `prepare_index_params().add_index` is told
+
+    def of_passages(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
+
+    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
+        """Return the rows of the questions that something is known of, and their vectors."""
+        ...
+
+
 ROW = "row"  # the id of a passage: its row in the corpus
 _BATCH = 256  # passages a request
 _SECONDS_TO_INDEX = 600.0
@@ -191,11 +216,20 @@ def load(
 
 
 def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None]) -> None:
+    from pymilvus import DataType
+
     if not client.has_collection(name, **PATIENCE):
-        _create(client, name, fields)
+        schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
+        schema.add_field(ROW, DataType.INT64, is_primary=True)
+        for field in fields:
+            schema.add_field(**field.schema())
+            indexes.add_index(**field.index())
+        # strong: a search sees all that was written before it
+        client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
     client.load_collection(name, **PATIENCE)
+    (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
     # rows are written in order, so those there are the first
-    for start in range(_count(client, name), n_passages, _BATCH):
+    for start in range(int(told["count(*)"]), n_passages, _BATCH):
         stop = min(start + _BATCH, n_passages)
         columns = [field.of_passages(start, stop) for field in fields]
         names = (ROW, *(field.name for field in fields))
@@ -207,23 +241,6 @@ def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell
     until = time.monotonic() + _SECONDS_TO_INDEX
     while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
         time.sleep(0.5)
-
-
-def _create(client: Any, name: str, fields: Sequence[Field]) -> None:
-    from pymilvus import DataType
-
-    schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
-    schema.add_field(ROW, DataType.INT64, is_primary=True)
-    for field in fields:
-        schema.add_field(**field.schema())
-        indexes.add_index(**field.index())
-    # strong: a search sees all that was written before it
-    client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
-
-
-def _count(client: Any, name: str) -> int:
-    (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
-    return int(told["count(*)"])
 
 
 def _pending(client: Any, name: str, field: Field) -> int:

@@ -1,17 +1,31 @@
-"""Search in Milvus: one field alone, or several fused by Milvus itself."""
+"""Milvus as a retriever: one vector field alone, or several fused by Milvus itself.
 
+A field is a vector of every passage, and what asks for it: terms with BM25 weights, or an encoder's vectors.
+"""
+
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data.cache import key_of
+from data.passages import Passages
+from data.records import Passage
+from data.texts import fingerprint_of
+from models.encoders.protocols import Encoder
+from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 from retrieval.hybrid import RRF_CONSTANT
-from retrieval.milvus.connection import PATIENCE, ROW, Place, connected, load
-from retrieval.milvus.fields import MOST, Field, Vectors
+from retrieval.lexical.bm25 import BM25Options
+from retrieval.lexical.weights import counts_by_term, idf_of
+from retrieval.milvus.connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from text.analysis import analyze
+from text.tokens import Tokens, tokens_of
 
 
 class Search(StrEnum):
@@ -69,7 +83,6 @@ class Milvus:
                 load(client, self.collection, fields, n_passages, on_progress)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question."""
         k = min(k, self._n_passages)
         rankings = Rankings.of_nothing(len(questions), k)
         if not len(questions) or not self._n_passages:
@@ -145,3 +158,115 @@ def _arrays(hits: Sequence[Any], depth: int) -> tuple[np.ndarray, np.ndarray]:
     for row, found in enumerate(hits):
         indices[row, : len(found.ids)], scores[row, : len(found.ids)] = found.ids, found.distances
     return indices, scores
+
+
+class TermField:
+    """BM25 weights by term; a question's vector is its term counts. The scores are those of `BM25`."""
+
+    name = "terms"
+
+    def __init__(self, passages: Sequence[Passage], options: BM25Options) -> None:
+        texts = Passages.of(passages).indexed_texts(title=options.title)
+        self._analysis = options.analysis(texts)
+        analyze(self._analysis, [""])  # loads what it needs now: with tokens from disk it would wait for a question
+        tokens = tokens_of(self._analysis, texts)
+        self._weights = cache(partial(term_weights, tokens, options.k1, options.b))  # once they are asked for
+        self._number = {term: number for number, term in enumerate(tokens.vocabulary)}
+        # the numbers of the terms are part of the key: a vector's dimensions mean nothing without them
+        digest = hashlib.sha256("\n".join(tokens.vocabulary).encode())
+        for array in (tokens.ids, tokens.offsets):
+            digest.update(array.astype(np.int64).tobytes())
+        self.key, self.most = key_of("bm25", digest.hexdigest(), options.k1, options.b), MOST
+        self.search: dict[str, Any] = {"metric_type": "IP", "params": {}}
+
+    def schema(self) -> dict[str, Any]:
+        from pymilvus import DataType
+
+        return {"field_name": self.name, "datatype": DataType.SPARSE_FLOAT_VECTOR}
+
+    def index(self) -> dict[str, Any]:
+        return {"field_name": self.name, "index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}
+
+    def of_passages(self, start: int, stop: int) -> Vectors:
+        """Return weights by term. A passage without any, which Milvus does not take, holds a term nobody asks for."""
+        return [vector or {len(self._number): 1.0} for vector in _by_term(self._weights()[start:stop])]
+
+    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
+        ids, offsets = tokens_of(self._analysis, questions).flat_ids_in(self._number)
+        known = np.flatnonzero(np.diff(offsets))
+        return known, _by_term(counts_by_term(ids, np.append(offsets[known], len(ids)), len(self._number)))
+
+
+def term_weights(tokens: Tokens, k1: float, b: float) -> csr_array:
+    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0."""
+    weights = counts_by_term(tokens.ids, tokens.offsets, len(tokens.vocabulary))
+    holders = np.bincount(weights.indices, minlength=weights.shape[1])
+    lengths = np.diff(tokens.offsets)
+    mean_length = len(tokens.ids) / max(1, len(lengths))
+    held_back = k1 * (1 - b + b * lengths / (mean_length or 1))
+    idf = idf_of(holders, len(lengths))[weights.indices]
+    weights.data = idf * weights.data / (weights.data + np.repeat(held_back, np.diff(weights.indptr)))
+    return weights.astype(np.float32)
+
+
+class VectorField:
+    """An encoder's vectors in an index of some kind; the scores are those of `Dense`, to the index's exactness."""
+
+    name = "vector"
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        encoder: Encoder,
+        *,
+        title: bool = True,
+        index: IndexKind = IndexKind.EXACT,
+    ) -> None:
+        self._texts, self._encoder = Passages.of(passages).indexed_texts(title=title), encoder
+        self._type, self._build, self.search = _index(index, len(passages))
+        self.most = HNSW_CANDIDATES if index is IndexKind.HNSW else MOST
+        self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        return self._encoder.encode_passages(self._texts)
+
+    def schema(self) -> dict[str, Any]:
+        from pymilvus import DataType
+
+        return {"field_name": self.name, "datatype": DataType.FLOAT_VECTOR, "dim": self._vectors.shape[1]}
+
+    def index(self) -> dict[str, Any]:
+        # within `params` once more: the client takes them out of one, and Lite looks for the other; a server takes both
+        build = {"params": self._build}
+        return {"field_name": self.name, "index_type": self._type, "metric_type": "IP", "params": build}
+
+    def of_passages(self, start: int, stop: int) -> Vectors:
+        return list(self._vectors[start:stop])
+
+    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
+        vectors = self._encoder.encode_questions(questions)
+        known = np.flatnonzero(np.any(vectors != 0, axis=1)) if len(vectors) else np.zeros(0, dtype=np.int64)
+        return known, list(vectors[known])
+
+
+def _by_term(vectors: csr_array) -> list[dict[int, float]]:
+    bounds = list(zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True))
+    return [dict(zip(vectors.indices[a:z].tolist(), vectors.data[a:z].tolist(), strict=True)) for a, z in bounds]
+
+
+def _index(kind: IndexKind, n_passages: int) -> tuple[str, dict[str, int], dict[str, Any]]:
+    """Return Milvus's name of the index, how it is built and how it is searched: as the local one of that kind."""
+    count, looked_into = cells(n_passages)
+    built: dict[IndexKind, tuple[str, dict[str, int], dict[str, int]]] = {
+        IndexKind.EXACT: ("FLAT", {}, {}),
+        IndexKind.HNSW: (
+            "HNSW",
+            {"M": HNSW_NEIGHBOURS, "efConstruction": HNSW_CANDIDATES_TO_BUILD},
+            {"ef": HNSW_CANDIDATES},
+        ),
+        IndexKind.IVF: ("IVF_FLAT", {"nlist": count}, {"nprobe": looked_into}),
+        IndexKind.INT8: ("IVF_SQ8", {"nlist": 1}, {"nprobe": 1}),  # one cell: every vector is compared
+    }
+    name, build, search = built[kind]
+    return name, build, {"metric_type": "IP", "params": search}

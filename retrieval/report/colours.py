@@ -8,7 +8,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8
 LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
 SHAPES = tuple(LETTERS)
 READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
-# of what became of a question (`retrieval.analysis.stages.Fate`), not the colours of retrievers in their order
+# of what became of a question (`retrieval.analysis.questions.Fate`), not the colours of retrievers in their order
 FATE_COLOURS = {
     "below": "#E69F00",
     "not_found": "#7A8290",

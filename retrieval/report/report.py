@@ -1,6 +1,6 @@
 """One comparison as one HTML file: no script, nothing from elsewhere, for the screen and for paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,6 @@ from retrieval.analysis.evidence import Evidence, evidence, figures, label, show
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, depth_of
-from retrieval.evaluation.significance import PairTest
 from retrieval.report.charts import pictures
 from retrieval.report.colours import colour_of, letter_of
 from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
@@ -39,6 +38,8 @@ def report(
     measure = headline(comparison)
     names = list(comparison.experiment.specs)
     scored = list(comparison.scores)
+    all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS
+    pairs, told = found.tests if all_pairs else found.against, dict.fromkeys((measure, f"ndcg@{CUT}"))
     shown = shown_measures(comparison)
     by_k, parts, losses = curves(comparison, found, names), slices(comparison, measure, say), lost(comparison, say)
     charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
@@ -56,13 +57,13 @@ def report(
         measure=measure,
         depth=depth_of(comparison.experiment.ks),
         first=found.baseline,
-        answers=dict.fromkeys(_answer(comparison, found, one, say) for one in (measure, f"ndcg@{CUT}")),
+        answers=dict.fromkeys(_answer(comparison, found, one, say) for one in told),
         notices=_notices(comparison, say),
         tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
         curves=[(title, next(drawn)) for title, _ in by_k],
-        pairs=_pairs(comparison, found, measure),
-        all_pairs=len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS,
+        pairs=[(one, tests) for one in told if (tests := [test for test in pairs if test.measure == one])],
+        all_pairs=all_pairs,
         points=points,
         p_figure=p_figure,
         slices=[(part, next(drawn)) for part in parts],
@@ -156,11 +157,3 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
         if spec.tuned_on(comparison.experiment.split):
             told.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))
     return told
-
-
-def _pairs(comparison: Comparison, found: Evidence, measure: str) -> list[tuple[str, Sequence[PairTest]]]:
-    """Tests by measure: the measure of the sentence, and nDCG@10."""
-    count = len(comparison.scores)
-    tests = found.tests if count * (count - 1) // 2 <= _MOST_PAIRS else found.against
-    by_measure = {one: [test for test in tests if test.measure == one] for one in (measure, f"ndcg@{CUT}")}
-    return [(one, of_measure) for one, of_measure in by_measure.items() if of_measure]

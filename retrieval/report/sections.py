@@ -149,12 +149,11 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
         legend=list(zip(texts, colours, strict=True)),
         rows=rows,
         depths=tuple(DEPTHS[place] for place in known),
-        ceilings=[(name, [_percent(shares[place]) for place in known]) for name, shares in limits.items()],
+        ceilings=[
+            (name, ["" if np.isnan(share) else f"{share * 100:.1f}" for share in shares[known]])
+            for name, shares in limits.items()
+        ],
     )
-
-
-def _percent(share: float) -> str:
-    return "" if np.isnan(share) else f"{share * 100:.1f}"
 
 
 def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:

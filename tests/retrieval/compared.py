@@ -12,6 +12,23 @@ from retrieval.rankings import Rankings
 from tests.doubles import small_set
 
 LOST = ValueError("it is <lost>")
+BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+LOST_MODEL = {"name": "lost", "kind": "dense", "model": "no such model!"}
+
+
+def experiment_of(*specs: Mapping[str, object], **more: object) -> Experiment:
+    return Experiment.model_validate({"data": "small", "ks": (1, 3), "retriever": specs} | more)
+
+
+def passages(*texts: str) -> list[Passage]:
+    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+
+
+def rankings(*rows: list[int]) -> Rankings:
+    indices = np.array(rows, dtype=np.int32)
+    scores = np.where(indices >= 0, 10.0 - np.arange(indices.shape[1]), -np.inf)
+    return Rankings(indices, scores.astype(np.float32))
 
 
 def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
@@ -32,7 +49,7 @@ def comparison_of(
     """Rows of the corpus by retriever and question; a retriever without any failed."""
     question_set = question_set or small_set()
     specs = [{"name": name, "kind": "bm25", "analyzer": "word"} for name in found]
-    experiment = Experiment.model_validate({"data": "small", "ks": ks, "retriever": specs})
+    experiment = experiment_of(*specs, ks=ks)
     results = []
     for name, rows in found.items():
         if rows is None:

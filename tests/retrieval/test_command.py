@@ -208,9 +208,13 @@ def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
 
 
 @pytest.mark.slow
-def test_words_alone_need_no_torch(tmp_path: Path) -> None:
+def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
+        "from data.records import Passage\n"
+        "from retrieval.explain.bm25 import BM25Explainer\n"
+        "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
+        "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
         "from retrieval.__main__ import main\n"
         "import retrieval.comparison.compare\n"
         "assert main(sys.argv[1:]) == 0\n"
@@ -219,7 +223,7 @@ def test_words_alone_need_no_torch(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(WORDS, encoding="utf-8")
     command = [sys.executable, "-c", program, "compare", tmp_path / "experiment.toml", "--out", tmp_path / "out"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert (done.stdout.splitlines()[0], done.stdout.splitlines()[-1]) == ("[]", "[]")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`python -m retrieval encode`: by one process, by two under torchrun, by two machines, and by what is left of two."""
+"""`python -m retrieval encode`: by one process, by two machines under torchrun, and by what is left of two."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,6 @@ from retrieval.__main__ import main
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.two_machines import torchrun_on, two_machines
 
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
 pytestmark = pytest.mark.slow
 
 
@@ -64,39 +64,40 @@ def assert_same(out: Path, expected: dict[str, np.ndarray]) -> None:
     }
 
 
-def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
-    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as second:
-        second.setenv("RANK", "1")
-        second.setenv("WORLD_SIZE", "2")
-        assert main([*arguments, "--out", str(tmp_path)]) == 0
-    assert [path.name for path in tmp_path.glob("passages-*.parts/*")] == ["00000001.npz"]
-    assert not (tmp_path / "encoding.json").exists()
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, "retrieval", *arguments, "--out", str(tmp_path)],
-        cwd=PROJECT,
-        env=os.environ,  # the same number of threads
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert_same(tmp_path, expected)
+@pytest.fixture
+def second_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
+    """Run the command as the second of two processes."""
+
+    def run(words: list[str]) -> int:
+        with monkeypatch.context() as second:
+            second.setenv("RANK", "1")
+            second.setenv("WORLD_SIZE", "2")
+            return main(words)
+
+    return run
 
 
-def test_two_machines_write_what_one_writes(
-    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path
+def test_two_machines_go_on_where_one_process_was_and_write_what_one_writes(
+    arguments: list[str],
+    expected: dict[str, np.ndarray],
+    tmp_path: Path,
+    second_of_two: Callable[[list[str]], int],
 ) -> None:
     out = tmp_path / "out"
+    words = [*arguments, "--out", str(out)]
+    assert second_of_two(words) == 0
+    assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
+    assert not (out / "encoding.json").exists()
     with two_machines() as machines:
-        torchrun_on(machines, ["retrieval", *arguments, "--out", str(out)], tmp_path)
+        torchrun_on(machines, ["retrieval", *words], tmp_path)
     assert_same(out, expected)
 
 
 def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
-    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    expected: dict[str, np.ndarray],
+    tmp_path: Path,
+    second_of_two: Callable[[list[str]], int],
 ) -> None:
     words = [*arguments, "--out", str(tmp_path)]
     first = subprocess.Popen(
@@ -108,10 +109,7 @@ def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
         time.sleep(0.005)
     first.kill()
     assert first.wait() == -signal.SIGKILL
-    with monkeypatch.context() as second:
-        second.setenv("RANK", "1")
-        second.setenv("WORLD_SIZE", "2")
-        assert main(words) == 0
+    assert second_of_two(words) == 0
     assert not (tmp_path / "encoding.json").exists()
     assert main(words) == 0
     assert_same(tmp_path, expected)

@@ -20,7 +20,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SEGMENT = 1 << 16  # passages: their rows take 2 bytes, and their sums stay in the processor's cache
 WORD = 64  # passages a word of a map
 
-
 # where a term's list in a segment is; as one record, so that a term costs one wait for memory
 LIST = np.dtype(
     [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
@@ -127,7 +126,7 @@ def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:
 
 @compiled
 def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
-    """Return how many passages hold each term, `(n_terms,)` int64. As `counting.holders`, which compiles nothing."""
+    """Return how many passages hold each term, `(n_terms,)` int64. As `weights.holders`, which compiles nothing."""
     held = np.zeros(n_terms, dtype=np.int64)
     last = np.full(n_terms, -1, dtype=np.int32)
     for row in range(len(offsets) - 1):
@@ -143,7 +142,7 @@ def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
 def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
     """Fill the lists of all terms with their passages, and what the term counts in each.
 
-    The list of a term begins at its place of `begins`. As `counting.counted`, which compiles nothing.
+    The list of a term begins at its place of `begins`. As `weights.counted`, which compiles nothing.
     """
     rows = np.empty(begins[-1], dtype=np.uint16)
     counts = np.empty(begins[-1], dtype=np.float64)

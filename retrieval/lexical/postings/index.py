@@ -34,6 +34,8 @@ from retrieval.lexical.postings.search import all_scores, search
 from retrieval.lexical.postings.segment import Segment
 from retrieval.rankings import Rankings
 
+logger = logging.getLogger(__name__)
+
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others
 
 
@@ -55,12 +57,10 @@ class Postings:
 
     @classmethod
     def of(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        """Put segments together in memory."""
         return cls(in_memory(segments, segment), n_passages, segment)
 
     @property
     def memory_bytes(self) -> int:
-        """Size of all arrays."""
         return sum(array.nbytes for array in self.lists)
 
     def search(
@@ -113,8 +113,6 @@ class Postings:
         return arrays
 
 
-logger = logging.getLogger(__name__)
-
 _VERSION = 1  # raise when the arrays of the same passages would be others
 _KEPT = 4  # indexes: those of a million passages take 2 GB each
 _ABOUT = "about.json"
@@ -131,7 +129,7 @@ def mapped_postings(
     another takes for an index. Of those that were not used for longest, all but a few are removed. On a disk that
     cannot be written or is full, it is made in memory.
     """
-    folder = _place() / key_of(_VERSION, key, n_passages, size)
+    folder = workspace() / "cache" / "postings" / key_of(_VERSION, key, n_passages, size)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
@@ -145,10 +143,6 @@ def mapped_postings(
         logger.warning("the index %s cannot be kept: %s", folder, error)
         return Postings.of(segments(), n_passages, size)
     return opened
-
-
-def _place() -> Path:
-    return workspace() / "cache" / "postings"
 
 
 def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from data.records import QuestionSet
 from data.split import Part
-from data.store import CATALOG, read_entry
 from retrieval.analysis.labs import (
     MOST_CHANGES,
     UNCHANGED,
@@ -37,8 +36,8 @@ from retrieval.dense import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups
 from retrieval.hybrid import Fusion
-from retrieval.rankings import Rankings
 from tests.doubles import small_set
+from tests.retrieval.compared import rankings
 from text.analyzers import Analyzer
 
 SPECS: tuple[Spec, ...] = (
@@ -48,11 +47,6 @@ SPECS: tuple[Spec, ...] = (
     RerankSpec(name="Reranked", first="Hybrid"),
 )
 COMPARED = Experiment(data="sample", split=Part.TEST, seed=3, test_share=0.25, ks=(1, 10), retriever=SPECS)
-
-
-@pytest.fixture(scope="module")
-def sample() -> QuestionSet:
-    return read_entry(CATALOG["sample"]).question_set
 
 
 def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
@@ -285,6 +279,7 @@ def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: Questio
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kept_work")
 def test_the_ends_of_a_weight_curve_are_the_two_alone(sample: QuestionSet) -> None:
     lab = hybrid_lab(COMPARED, "BM25", "Dense", [Fusion.RRF, Fusion.Z_SCORE], [0.001, 0.5, 0.999])
     compared, figures = found(lab, sample)
@@ -311,6 +306,7 @@ def test_of_settings_that_are_equally_good_the_plainest_is_best() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kept_work")
 def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: QuestionSet) -> None:
     compared, figures = found(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
     assert (figures["value"] <= figures["ceiling"] + 1e-12).all()
@@ -332,11 +328,6 @@ def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: Quest
         for rows, question in zip(first.indices, compared.question_set.questions, strict=True)
     ]
     assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
-
-
-def rankings(*rows: list[int]) -> Rankings:
-    indices = np.array(rows, dtype=np.int32)
-    return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32))
 
 
 def test_a_ceiling_counted_by_hand() -> None:
@@ -362,6 +353,7 @@ def test_overlap_counted_by_hand() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kept_work")
 def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
     compared, figures = found(index_lab(COMPARED, "Dense"), sample)
     by = figures.set_index("name")
@@ -377,6 +369,7 @@ def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kept_work")
 def test_what_has_no_figure_is_in_no_table(sample: QuestionSet) -> None:
     lab = index_lab(COMPARED, "Dense")
     compared = compare(lab, sample)

@@ -1,6 +1,6 @@
 """Single questions: their ranks, which to look at, and where they are lost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +44,7 @@ from retrieval.hybrid import Fusion, fused
 from retrieval.rankings import Findings, Rankings
 from retrieval.rerank import Reranked
 from tests.doubles import QUESTIONS, small_set
+from tests.retrieval.compared import rankings
 
 
 def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
@@ -191,12 +192,6 @@ def test_the_spread_counts_what_was_not_found_as_one_past_the_last() -> None:
     np.testing.assert_allclose(spread(RANKS, 10), np.log([4, 6, 11 / 3, 1, 11, 11]))
 
 
-def rankings(*rows: list[int]) -> Rankings:
-    indices = np.array(rows, dtype=np.int32)
-    scores = np.where(indices >= 0, 10.0 - np.arange(indices.shape[1]), -np.inf)
-    return Rankings(indices, scores.astype(np.float32))
-
-
 def test_the_most_disputed_question_leads_the_table() -> None:
     asked = small_set()
     ranks = np.array([[1, 1], [2, 0], [1, 3], [0, 0], [5, 1], [1, 1]])
@@ -284,83 +279,53 @@ def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
     return compared(small_set().with_questions(range(5)), rankings, *specs)
 
 
-def in_words(found: np.ndarray) -> list[Fate]:
-    return [FATES[place] for place in found]
-
-
 # by hand
 
-
-def test_of_a_retriever_that_wraps_none() -> None:
-    found = fates(by_hand(BM25, bm25=[1, 3, 4, 5, 0]), 3)["bm25"]
-    assert in_words(found) == [Fate.FOUND, Fate.FOUND, Fate.BELOW, Fate.BELOW, Fate.NOT_FOUND]
+FOUND, BELOW, NOT_FOUND, NOT_A_CANDIDATE, LOST_IN_FUSION, LOST_IN_RERANKING = Fate
+READS_TWO_OF_THE_HYBRID = RERANKED | {"first": "hybrid", "depth": 2}
 
 
-def test_of_a_hybrid() -> None:
-    comparison = by_hand(BM25, DENSE, HYBRID, bm25=[1, 3, 4, 0, 4], dense=[1, 5, 3, 0, 5], hybrid=[1, 2, 2, 0, 4])
-    assert in_words(fates(comparison, 1)["hybrid"]) == [
-        Fate.FOUND,
-        Fate.LOST_IN_FUSION,  # BM25 brought it, third
-        Fate.LOST_IN_FUSION,  # dense brought it, third
-        Fate.NOT_A_CANDIDATE,
-        Fate.NOT_A_CANDIDATE,  # below the depth of both
-    ]
-
-
-def test_a_part_that_weighs_nothing_brings_no_candidate() -> None:
-    weighed = HYBRID | {"weights": (1.0, 0.0)}
-    comparison = by_hand(BM25, DENSE, weighed, bm25=[1, 0, 0, 2, 4], dense=[1, 1, 2, 0, 1], hybrid=[1, 0, 0, 2, 0])
-    assert in_words(fates(comparison, 1)["hybrid"]) == [
-        Fate.FOUND,
-        Fate.NOT_A_CANDIDATE,
-        Fate.NOT_A_CANDIDATE,
-        Fate.LOST_IN_FUSION,
-        Fate.NOT_A_CANDIDATE,
-    ]
-    assert ceilings(comparison, (1, 2, 5))["hybrid"].tolist() == [0.2, 0.4, 0.6]
-
-
-def test_of_a_reranker() -> None:
-    comparison = by_hand(BM25, RERANKED, bm25=[2, 1, 4, 0, 3], reranked=[1, 2, 4, 0, 3])
-    assert in_words(fates(comparison, 1)["reranked"]) == [
-        Fate.FOUND,
-        Fate.LOST_IN_RERANKING,
-        Fate.NOT_A_CANDIDATE,  # the reranker reads three
-        Fate.NOT_A_CANDIDATE,
-        Fate.LOST_IN_RERANKING,
-    ]
-
-
-def test_a_reranker_loses_nothing_where_k_is_as_deep_as_it_reads() -> None:
-    comparison = by_hand(BM25, RERANKED, bm25=[3, 4, 5, 0, 1], reranked=[1, 4, 5, 0, 3])
-    assert in_words(fates(comparison, 4)["reranked"]) == [
-        Fate.FOUND,
-        Fate.FOUND,
-        Fate.NOT_A_CANDIDATE,
-        Fate.NOT_A_CANDIDATE,
-        Fate.FOUND,
-    ]
-
-
-def test_a_reranker_of_a_hybrid_tells_the_first_step_that_lost_the_question() -> None:
-    first = RERANKED | {"first": "hybrid", "depth": 2}
-    comparison = by_hand(
-        BM25,
-        DENSE,
-        HYBRID,
-        first,
-        bm25=[1, 2, 3, 0, 1],
-        dense=[1, 0, 0, 0, 2],
-        hybrid=[1, 2, 4, 0, 2],
-        reranked=[1, 2, 4, 0, 1],
-    )
-    assert in_words(fates(comparison, 1)["reranked"]) == [
-        Fate.FOUND,
-        Fate.LOST_IN_RERANKING,
-        Fate.LOST_IN_FUSION,  # BM25's third is the hybrid's fourth, and two are read
-        Fate.NOT_A_CANDIDATE,
-        Fate.FOUND,
-    ]
+@pytest.mark.parametrize(
+    ("specs", "ranks", "k", "expected"),
+    [
+        ((BM25,), {"bm25": [1, 3, 4, 5, 0]}, 3, [FOUND, FOUND, BELOW, BELOW, NOT_FOUND]),
+        (
+            (BM25, DENSE, HYBRID),  # BM25 brought the second, third, and dense the third, third; the last is too deep
+            {"bm25": [1, 3, 4, 0, 4], "dense": [1, 5, 3, 0, 5], "hybrid": [1, 2, 2, 0, 4]},
+            1,
+            [FOUND, LOST_IN_FUSION, LOST_IN_FUSION, NOT_A_CANDIDATE, NOT_A_CANDIDATE],
+        ),
+        (
+            (BM25, DENSE, HYBRID | {"weights": (1.0, 0.0)}),  # a part that weighs nothing brings no candidate
+            {"bm25": [1, 0, 0, 2, 4], "dense": [1, 1, 2, 0, 1], "hybrid": [1, 0, 0, 2, 0]},
+            1,
+            [FOUND, NOT_A_CANDIDATE, NOT_A_CANDIDATE, LOST_IN_FUSION, NOT_A_CANDIDATE],
+        ),
+        (
+            (BM25, RERANKED),  # which reads three
+            {"bm25": [2, 1, 4, 0, 3], "reranked": [1, 2, 4, 0, 3]},
+            1,
+            [FOUND, LOST_IN_RERANKING, NOT_A_CANDIDATE, NOT_A_CANDIDATE, LOST_IN_RERANKING],
+        ),
+        (
+            (BM25, RERANKED),  # it loses nothing where k is as deep as it reads
+            {"bm25": [3, 4, 5, 0, 1], "reranked": [1, 4, 5, 0, 3]},
+            4,
+            [FOUND, FOUND, NOT_A_CANDIDATE, NOT_A_CANDIDATE, FOUND],
+        ),
+        (
+            (BM25, DENSE, HYBRID, READS_TWO_OF_THE_HYBRID),  # BM25's third is the hybrid's fourth
+            {"bm25": [1, 2, 3, 0, 1], "dense": [1, 0, 0, 0, 2], "hybrid": [1, 2, 4, 0, 2], "reranked": [1, 2, 4, 0, 1]},
+            1,
+            [FOUND, LOST_IN_RERANKING, LOST_IN_FUSION, NOT_A_CANDIDATE, FOUND],
+        ),
+    ],
+)
+def test_the_first_step_that_lost_a_question(
+    specs: Sequence[Mapping[str, Any]], ranks: dict[str, list[int] | None], k: int, expected: list[Fate]
+) -> None:
+    found = fates(by_hand(*specs, **ranks), k)[specs[-1]["name"]]
+    assert [FATES[place] for place in found] == expected
 
 
 def test_counts_of_fates() -> None:
@@ -406,6 +371,12 @@ def test_k_is_at_least_one() -> None:
 
 
 # ceilings
+
+
+def test_a_part_that_weighs_nothing_is_not_in_the_ceiling() -> None:
+    weighed = HYBRID | {"weights": (1.0, 0.0)}
+    comparison = by_hand(BM25, DENSE, weighed, bm25=[1, 0, 0, 2, 4], dense=[1, 1, 2, 0, 1], hybrid=[1, 0, 0, 2, 0])
+    assert ceilings(comparison, (1, 2, 5))["hybrid"].tolist() == [0.2, 0.4, 0.6]
 
 
 def test_ceilings_by_hand() -> None:
@@ -475,13 +446,13 @@ def any_world(seed: int) -> tuple[QuestionSet, Rankings, Rankings]:
     relevant = [rng.choice(25, rng.integers(1, 3), replace=False) for _ in range(30)]
     questions = [Question(f"q{row}", f"q {row}", (), tuple(f"p{p}" for p in ps)) for row, ps in enumerate(relevant)]
 
-    def rankings() -> Rankings:
+    def any_rankings() -> Rankings:
         indices = np.stack([rng.permutation(25)[:20] for _ in questions]).astype(np.int32)
         scores = -np.sort(-rng.random((30, 20)).astype(np.float32), axis=1)
         cut = np.arange(20) >= rng.integers(3, 21, 30)[:, None]
         return Rankings(np.where(cut, -1, indices), np.where(cut, -np.inf, scores).astype(np.float32))
 
-    return QuestionSet("any", passages, tuple(questions)), rankings(), rankings()
+    return QuestionSet("any", passages, tuple(questions)), any_rankings(), any_rankings()
 
 
 @settings(max_examples=25, deadline=None)

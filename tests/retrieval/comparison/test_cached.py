@@ -1,18 +1,28 @@
+"""Rankings that are kept, and what their making took, by a clock of the test's own."""
+
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter
+from retrieval.comparison import spec
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Rankings, Retriever
 from tests.retrieval.test_hybrid import Fixed
 
 ASKED = ["a", "b"]
-BUILD, QUERY = 0.05, 0.1
+BUILD, QUERY = pytest.approx(0.5), pytest.approx(0.125)
+CLOCK = SimpleNamespace(now=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spec, "time", SimpleNamespace(perf_counter=lambda: CLOCK.now))
 
 
 def no_build() -> Retriever:
@@ -20,19 +30,29 @@ def no_build() -> Retriever:
 
 
 class Slow:
-    """Takes a known time to build and to search, and searches its parts first."""
+    """Takes half a second to build and an eighth to search, and searches its parts first."""
 
     name = "slow"
 
     def __init__(self, parts: Sequence[Retriever] = ()) -> None:
-        time.sleep(BUILD)
+        CLOCK.now += 0.5
         self._parts = parts
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         for part in self._parts:
             part.search(questions, k)
-        time.sleep(QUERY)
+        CLOCK.now += 0.125
         return Fixed([1], [0]).search(questions, k)
+
+
+class Builder:
+    """Builds a retriever of two questions, and counts how often."""
+
+    times = 0
+
+    def __call__(self) -> Retriever:
+        self.times += 1
+        return Fixed([1], [2])
 
 
 def test_nothing_is_built_before_something_is_asked() -> None:
@@ -57,16 +77,11 @@ def test_anything_else_is_searched_anew(key: str, asked: list[str], k: int) -> N
 
 
 def test_built_once_for_several_searches() -> None:
-    built: list[str] = []
-
-    def build() -> Retriever:
-        built.append("once")
-        return Fixed([1], [2])
-
+    build = Builder()
     kept = CachedRetriever("kept", "key", build)
     kept.search(ASKED, 1)
     kept.search(ASKED, 2)
-    assert built == ["once"]
+    assert build.times == 1
 
 
 def test_a_failed_search_leaves_nothing_behind() -> None:
@@ -84,8 +99,7 @@ def test_times_are_those_of_the_making() -> None:
     first, second = CachedRetriever("kept", "key", Slow), CachedRetriever("kept", "key", no_build)
     first.search(ASKED, 1)
     second.search(ASKED, 1)
-    assert BUILD <= first.build_seconds < BUILD + QUERY
-    assert QUERY <= first.query_seconds < QUERY + BUILD
+    assert (first.build_seconds, first.query_seconds) == (BUILD, QUERY)
     assert (second.build_seconds, second.query_seconds) == (first.build_seconds, first.query_seconds)
 
 
@@ -93,8 +107,7 @@ def test_a_second_depth_needs_no_second_building_but_costs_it() -> None:
     kept = CachedRetriever("kept", "key", Slow)
     kept.search(ASKED, 1)
     kept.search(ASKED, 2)
-    assert BUILD <= kept.build_seconds < BUILD + QUERY
-    assert QUERY <= kept.query_seconds < QUERY + BUILD
+    assert (kept.build_seconds, kept.query_seconds) == (BUILD, QUERY)
 
 
 @pytest.mark.parametrize("parts_are_on_disk", [False, True])
@@ -106,8 +119,7 @@ def test_a_wrapper_costs_what_its_parts_cost(parts_are_on_disk: bool) -> None:
     parts = [CachedRetriever(key, key, build) for key in ("one", "two")]
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow(parts), parts)
     wrapper.search(ASKED, 1)
-    assert 3 * BUILD <= wrapper.build_seconds < 3 * BUILD + 2 * QUERY
-    assert 3 * QUERY <= wrapper.query_seconds < 5 * QUERY  # 5 where the parts were counted twice
+    assert (wrapper.build_seconds / 3, wrapper.query_seconds / 3) == (BUILD, QUERY)  # no part is counted twice
 
 
 def test_a_search_goes_as_deep_as_any_that_follows_needs() -> None:
@@ -121,20 +133,15 @@ def test_a_search_goes_as_deep_as_any_that_follows_needs() -> None:
 
 
 def test_what_was_released_is_built_again_where_it_is_needed() -> None:
-    built: list[str] = []
-
-    def build() -> Retriever:
-        built.append("again")
-        return Fixed([1], [2])
-
+    build = Builder()
     kept = CachedRetriever("kept", "key", build)
     kept.search(ASKED, 1)
     kept.release()
     assert not kept.ready
     kept.search(ASKED, 1)
-    assert len(built) == 1
+    assert build.times == 1
     kept.search(ASKED, 2)
-    assert (len(built), kept.ready) == (2, True)
+    assert (build.times, kept.ready) == (2, True)
 
 
 def test_what_was_prepared_with_its_parts_answers_without_building() -> None:
@@ -154,17 +161,16 @@ def test_what_was_prepared_with_its_parts_answers_without_building() -> None:
 
 
 def test_sessions_that_ask_at_once_wait_for_one_to_build() -> None:
-    built: list[str] = []
+    build = Builder()
 
-    def build() -> Retriever:
-        time.sleep(BUILD)
-        built.append("once")
-        return Fixed([1], [2])
+    def slowly() -> Retriever:
+        time.sleep(0.05)
+        return build()
 
-    kept = CachedRetriever("kept", "key", build)
+    kept = CachedRetriever("kept", "key", slowly)
     with ThreadPoolExecutor(4) as sessions:
         list(sessions.map(lambda _: kept.prepare(), range(4)))
-    assert built == ["once"]
+    assert build.times == 1
 
 
 def test_rankings_made_elsewhere_have_no_seconds_and_the_wrapper_has_only_its_own() -> None:
@@ -172,8 +178,7 @@ def test_rankings_made_elsewhere_have_no_seconds_and_the_wrapper_has_only_its_ow
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow([run]), [run])
     wrapper.search(ASKED, 1)
     assert (run.build_seconds, run.query_seconds, run.model_seconds) == (0, 0, 0)
-    assert BUILD <= wrapper.build_seconds < 2 * BUILD
-    assert QUERY <= wrapper.query_seconds < 2 * QUERY
+    assert (wrapper.build_seconds, wrapper.query_seconds) == (BUILD, QUERY)
 
 
 class Modelled(Slow):
@@ -194,12 +199,11 @@ def test_the_work_of_a_model_costs_what_it_took_also_where_it_comes_from_disk() 
     meter.note(passed=100.0, load=0.0, work=100.0)  # what another retriever with this model did is its own
     kept = CachedRetriever("kept", "key", lambda: Modelled(meter), meter=meter)
     kept.search(ASKED, 1)
-    assert 57 + BUILD <= kept.build_seconds < 58
-    assert 3 + QUERY <= kept.query_seconds < 4
+    assert (kept.build_seconds - 57, kept.query_seconds - 3) == (BUILD, QUERY)
     assert kept.model_seconds == 3
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow([kept]), [kept])
     wrapper.search(ASKED, 1)
-    assert 57 + 2 * BUILD <= wrapper.build_seconds < 58
+    assert (wrapper.build_seconds - 57) / 2 == BUILD
     assert wrapper.model_seconds == 3
 
 

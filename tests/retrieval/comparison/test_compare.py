@@ -1,14 +1,19 @@
 """The comparison, and what is made before somebody waits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data import cache
+from data.records import QuestionSet
 from data.store import CATALOG, read_entry
 from data.workspace import workspace
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
+from models.packaged import DEFAULT
+from models.sources import find_model
 from retrieval.comparison import first_stage as making
 from retrieval.comparison.compare import compare, failures, is_kept, ship, write_bases
 from retrieval.comparison.experiment import Experiment
@@ -18,18 +23,12 @@ from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Rankings
 from retrieval.trec import RunError, write_run
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
 from text import analysis as analysis_module
 from text.analyzers import Analyzer
 from text.tokens import tokens_of
 
-BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
-WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
-LOST = {"name": "lost", "kind": "dense", "model": "no such model!"}
 KS = (1, 3)
-
-
-def experiment_of(*specs: dict[str, object], **more: object) -> Experiment:
-    return Experiment.model_validate({"data": "small", "ks": KS, "retriever": specs} | more)
 
 
 def test_results_are_the_scores_of_the_rankings_in_order() -> None:
@@ -69,7 +68,7 @@ def test_an_empty_part_is_told() -> None:
 
 def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
-    comparison = compare(experiment_of(LOST, BIGRAMS, hybrid), small_set())
+    comparison = compare(experiment_of(LOST_MODEL, BIGRAMS, hybrid), small_set())
     lost, bigrams, both = comparison.results
     for failed in (lost, both):
         assert "no such model!" in str(failed.error)
@@ -108,7 +107,7 @@ def test_what_scores_json_holds() -> None:
 def test_progress_only_grows_and_ends_at_1() -> None:
     told: list[tuple[str, float]] = []
     rerank = {"name": "lost too", "kind": "rerank", "first": "lost"}
-    compare(experiment_of(BIGRAMS, LOST, rerank, WORDS), small_set(), on_progress=lambda *word: told.append(word))
+    compare(experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS), small_set(), on_progress=lambda *word: told.append(word))
     assert list(dict.fromkeys(name for name, _ in told)) == ["bigrams", "lost", "lost too", "words", ""]
     shares = [share for _, share in told]
     assert shares == sorted(shares)
@@ -123,7 +122,7 @@ def test_unanswerable_questions_are_not_asked() -> None:
 
 
 def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again() -> None:
-    question_set, experiment = small_set(), experiment_of(WORDS, LOST)
+    question_set, experiment = small_set(), experiment_of(WORDS, LOST_MODEL)
     assert not is_kept(experiment, question_set)
     first = compare(experiment, question_set)
     assert is_kept(experiment, question_set)
@@ -287,7 +286,6 @@ def test_the_first_comparison_of_the_sample_analyzes_nothing(unread: None) -> No
 def test_what_comes_with_the_sample_is_what_its_analyzer_says_today(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {path.name for path in cache.shipped("tokens", "").parent.glob("*.npz")}
     shipped = [tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS_OF_SAMPLE, TEXTS)]
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("workspace")))
@@ -296,8 +294,35 @@ def test_what_comes_with_the_sample_is_what_its_analyzer_says_today(
         assert today.vocabulary == before.vocabulary
         np.testing.assert_array_equal(today.ids, before.ids)
         np.testing.assert_array_equal(today.offsets, before.offsets)
-    ship()
-    assert {path.name for path in cache.shipped("tokens", "").parent.glob("*.npz")} == names
+
+
+@pytest.mark.slow
+@pytest.mark.packaged
+def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not DEFAULT.path:
+        pytest.skip("the package of the base is not for this machine")
+
+    def files() -> list[str]:
+        return [kind for kind in ("tokens", "vectors") for _ in cache.shipped(kind, "").parent.glob("*.npz")]
+
+    kinds, encoder = files(), BiEncoder(find_model(DEFAULT.reference), TEXTS)
+    shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)
+    assert "model" not in vars(encoder)  # nobody waited for it
+    assert not (workspace() / "cache" / "vectors").exists()
+    some = slice(None, None, 10)  # shipped anew: all take a minute
+    monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
+    questions = tuple(replace(question, relevant=()) for question in SAMPLE.questions[some])
+    ship(QuestionSet("part", [*SAMPLE.passages][some], questions))
+    assert files() == kinds
+    texts = QUESTIONS_OF_SAMPLE[some], [*TEXTS][some]
+    anew = encoder.encode_questions(texts[0]), encoder.encode_passages(texts[1])
+    assert "model" not in vars(encoder)
+    for side, of, before, now in zip(("question", "passage"), texts, shipped, anew, strict=True):
+        np.testing.assert_allclose(now, before[some], atol=1e-5)  # in float32, on any machine
+        few = encoder.encode(side, of[:8])  # as this machine encodes what a person brings
+        assert (few * before[some][:8]).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.slow

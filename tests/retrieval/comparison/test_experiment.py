@@ -18,6 +18,7 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.trec import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
 from text.analyzers import Analyzer
 
 EXAMPLE = """
@@ -141,41 +142,12 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
     assert (hybrid.fusion, hybrid.weights) == (Fusion.RRF, None)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
-        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank' or 'index'"),
-        ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
-        ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
-        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
-        ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
-        ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
-        ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
-        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be less than or equal to 1000000"),
-        ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
-        (
-            'chosen_on = "validation"',
-            'chosen_on = "dev"',
-            "retriever.2.hybrid.chosen_on: Input should be 'all'",
-        ),
-        ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
-        ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
-    ],
-)
-def test_mistakes_in_what_is_tuned_are_told(old: str, new: str, place: str, tmp_path: Path) -> None:
-    assert old in TUNED
-    with pytest.raises(ExperimentError) as caught:
-        read(TUNED.replace(old, new, 1), tmp_path)
-    assert place in str(caught.value)
-
-
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     assert read("\ufeff" + EXAMPLE, tmp_path).data == "questions.json"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
+MISTAKES = {
+    EXAMPLE: [
         ('data = "questions.json"', "", "data: Field required"),
         ('data = "questions.json"', "data = 7", "data: Input should be a valid string"),
         ('split = "test"', 'split = "half"', "split: Input should be 'all', 'train', 'validation' or 'test'"),
@@ -209,11 +181,34 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ("weight = 0.25", "weight = 1.01", "retriever.3.rerank.weight: Input should be less than or equal to 1"),
         ("data =", "data", "cannot be read as an experiment file (TOML)"),
     ],
+    TUNED: [
+        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank' or 'index'"),
+        ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
+        ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
+        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
+        ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
+        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be less than or equal to 1000000"),
+        ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
+        (
+            'chosen_on = "validation"',
+            'chosen_on = "dev"',
+            "retriever.2.hybrid.chosen_on: Input should be 'all'",
+        ),
+        ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
+        ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "place"), [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes]
 )
-def test_every_mistake_is_told_with_its_place(old: str, new: str, place: str, tmp_path: Path) -> None:
-    assert old in EXAMPLE
+def test_every_mistake_is_told_with_its_place(text: str, old: str, new: str, place: str, tmp_path: Path) -> None:
+    assert old in text
     with pytest.raises(ExperimentError) as caught:
-        read(EXAMPLE.replace(old, new, 1), tmp_path)
+        read(text.replace(old, new, 1), tmp_path)
     assert str(caught.value).startswith("experiment.toml")
     assert place in str(caught.value)
 
@@ -240,14 +235,6 @@ def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="cannot be read"):
         read_experiment(tmp_path / name)
-
-
-def experiment_of(*specs: dict[str, object]) -> Experiment:
-    return Experiment.model_validate({"data": "small", "retriever": specs})
-
-
-BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
-WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 
 
 def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
@@ -299,10 +286,9 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
 
 
 def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> None:
-    lost = {"name": "lost", "kind": "dense", "model": "no such model!"}
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
-    made = [*retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set()).values()]
+    made = [*retrievers_of(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).values()]
     assert [isinstance(retriever, CachedRetriever) for retriever in made] == [False, True, False, False, True]
     assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
 
@@ -312,11 +298,9 @@ def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
     near = {"name": "near", "kind": "rerank", "first": "hybrid", "depth": 5}
     far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
     over = {"name": "over", "kind": "rerank", "first": "far", "depth": 300}
-    experiment = Experiment.model_validate({"data": "s", "ks": [1, 20], "retriever": [BIGRAMS, WORDS, hybrid, near]})
+    experiment = experiment_of(BIGRAMS, WORDS, hybrid, near, ks=[1, 20])
     assert experiment.depths == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
-    specs = [BIGRAMS, WORDS, hybrid, near, far, over]
-    deeper = Experiment.model_validate({"data": "s", "ks": [1], "retriever": specs})
-    assert deeper.depths == {
+    assert experiment_of(BIGRAMS, WORDS, hybrid, near, far, over, ks=[1]).depths == {
         "bigrams": 30,  # a hybrid reads no more, whatever it is asked for
         "words": 30,
         "hybrid": 300,  # below the first 200 `far` hands on what it was given
@@ -355,6 +339,7 @@ def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_ano
 
 
 BM25_ALONE = 'data = "d"\n{top}\n[[retriever]]\nname = "a"\nkind = "bm25"\n{own}\n'
+OTHER = '[[retriever]]\nname = "b"\n'
 
 
 @pytest.mark.parametrize(
@@ -383,31 +368,20 @@ def test_values_that_cannot_be_are_told_by_their_place(top: str, place: str, tmp
         *("k1 = 1e308", "k1 = inf", "k1 = nan", "b = nan", "b = inf"),
         *("feedback_passages = 2147483648", f"feedback_passages = {2**64}", "feedback_passages = -1"),
         *("feedback_passages = 3\nfeedback_share = nan", f"feedback_passages = 3\nfeedback_terms = {2**63}"),
+        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\nweights = [1e308, 1e308]',
+        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\nweights = [nan, 1]',
+        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\ndepth = 2147483648',
+        OTHER + 'kind = "rerank"\nfirst = "a"\nweight = nan',
+        OTHER + 'kind = "rerank"\nfirst = "a"\ndepth = 9223372036854775808',
+        OTHER + 'kind = "milvus"\nk1 = inf',
+        OTHER + 'kind = "bm25-windows"\nsentences = 2147483648',
+        OTHER + 'kind = "dense"\nwindows = true\nwindow_tokens = 2147483648',
     ],
 )
 def test_options_that_no_score_can_hold_are_refused(own: str, tmp_path: Path) -> None:
     name = own.splitlines()[-1].split()[0]
     with pytest.raises(ExperimentError, match=rf"retriever.*{name}"):
         read(BM25_ALONE.format(top="", own=own), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        'kind = "hybrid"\nof = ["a", "a"]\nweights = [1e308, 1e308]',
-        'kind = "hybrid"\nof = ["a", "a"]\nweights = [nan, 1]',
-        'kind = "hybrid"\nof = ["a", "a"]\ndepth = 2147483648',
-        'kind = "rerank"\nfirst = "a"\nweight = nan',
-        'kind = "rerank"\nfirst = "a"\ndepth = 9223372036854775808',
-        'kind = "milvus"\nk1 = inf',
-        'kind = "bm25-windows"\nsentences = 2147483648',
-        'kind = "dense"\nwindows = true\nwindow_tokens = 2147483648',
-    ],
-)
-def test_so_are_those_of_other_kinds(own: str, tmp_path: Path) -> None:
-    text = BM25_ALONE.format(top="", own="") + f'[[retriever]]\nname = "b"\n{own}\n'
-    with pytest.raises(ExperimentError):
-        read(text, tmp_path)
 
 
 @pytest.mark.parametrize("own", ["title_weight = 1e6", "title_weight = 1e-300", "k1 = 1e6", "k1 = 0.0"])

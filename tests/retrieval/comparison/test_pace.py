@@ -78,6 +78,7 @@ def test_what_was_measured_is_known_the_next_time() -> None:
     pace = begun(clock, "BM25", "Dense")
     pace.at("BM25", 0.0)
     clock.now = 2.0
+    pace.at("BM25", 1.0)
     pace.at("Dense", 0.0)
     for second in range(1, 11):  # three seconds to load, one for a tenth
         clock.now = 5.0 + second
@@ -114,6 +115,17 @@ def test_what_is_kept_takes_no_time_and_what_it_took_is_not_taken_for_work() -> 
     pace.at("Dense", 0.0)
     pace.end()
     assert json.loads((workspace() / "cache" / "pace.json").read_text())[BM25.reader]["each"] == 2.0 / LETTERS
+
+
+def test_a_retriever_that_reads_nothing_is_not_taken_for_a_quick_reader() -> None:
+    """Vectors or tokens may be kept, or come with the sample, where rankings are not."""
+    clock = Clock()
+    pace = begun(clock, "Dense", "Reranked")
+    for name in SPECS["Dense"].name, SPECS["Reranked"].name:
+        pace.at(name, 0.0)
+        clock.now += 5.0
+    pace.end()
+    assert [*json.loads((workspace() / "cache" / "pace.json").read_text())] == [RERANKED.reader]
 
 
 def test_the_time_left_never_rises_by_more_than_a_tenth() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -34,20 +33,15 @@ from retrieval.evaluation.significance import PERMUTATIONS
 from retrieval.report.exports import save
 from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server
+from tests.retrieval.compared import BIGRAMS, LOST_MODEL, experiment_of
 from text.analyzers import VERSION
 
-BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
 WORDS = {"name": "../words", "kind": "bm25", "analyzer": "word"}
-LOST = {"name": "lost", "kind": "dense", "model": "no such model!"}
 BOTH = {"name": "both", "kind": "hybrid", "of": ["bigrams", "../words"]}
 
 
-def experiment_of(*specs: Mapping[str, object], **more: object) -> Experiment:
-    return Experiment.model_validate({"data": "small", "ks": (1, 3), "retriever": specs} | more)
-
-
 def compared(**more: object) -> Comparison:
-    return compare(experiment_of(BIGRAMS, LOST, WORDS, BOTH, **more), small_set())
+    return compare(experiment_of(BIGRAMS, LOST_MODEL, WORDS, BOTH, **more), small_set())
 
 
 def kept(**more: object) -> tuple[Comparison, Path]:
@@ -129,7 +123,7 @@ def test_other_data_is_told() -> None:
 
 def test_a_run_cut_off_while_it_writes_leaves_no_scores_that_are_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, folder = kept()
-    monkeypatch.setattr("data.artifact.write_json", lambda *_: 1 / 0)
+    monkeypatch.setattr("data.cache.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keep(comparison, folder)
     assert not (folder / "scores.json").exists()
@@ -222,18 +216,13 @@ SPECS: list[dict[str, Any]] = [
     {"name": "starter", "kind": "dense"},
     {"name": "both", "kind": "hybrid", "of": ["auto", "starter"]},
     {"name": "reranked", "kind": "rerank", "first": "auto"},
-    {"name": "lost", "kind": "dense", "model": "no such model!"},
+    LOST_MODEL,
 ]
 
 
 def made_of(*specs: dict[str, Any], base: Path | None = None, **more: object) -> dict[str, Any]:
-    experiment = Experiment.model_validate({"data": "small", "ks": (1,), "retriever": specs} | more)
-    words = Experiment.model_validate(
-        {"data": "small", "ks": (1,), "retriever": [{"name": "w", "kind": "bm25", "analyzer": "word"}]} | more
-    )
-    compared = compare(words, small_set())  # what is noted needs no search
-    compared = type(compared)(experiment, compared.question_set, ())
-    return provenance(compared, small_set(), base)
+    asked = compare(experiment_of(WORDS, **more), small_set()).question_set  # what is noted needs no search
+    return provenance(Comparison(experiment_of(*specs, **more), asked, ()), small_set(), base)
 
 
 def test_it_survives_json_and_holds_the_experiment() -> None:

@@ -1,10 +1,9 @@
 """Why BM25 ranks so, whole passages and windows."""
 
 import math
-import subprocess
-import sys
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,14 +12,13 @@ from hypothesis import strategies as st
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
-from data.store import CATALOG, read_entry
-from data.workspace import PROJECT
 from retrieval.explain import bm25 as explain_bm25
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from retrieval.lexical import weights as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
+from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
 from text.analysis import TokenKind, analyze
 from text.analyzers import Analyzer
@@ -35,20 +33,11 @@ FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0
 TITLED = st.lists(st.tuples(st.text("abd ", max_size=12), st.text("abd ", max_size=6)), min_size=1, max_size=6)
 
 
-@pytest.fixture(scope="module")
-def sample() -> QuestionSet:
-    return read_entry(CATALOG["sample"]).question_set
-
-
-def passages(*texts: str) -> list[Passage]:
-    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
-
-
 def explained(
-    passages: list[Passage] | tuple[Passage, ...], options: BM25Options, questions: list[str], k: int
+    held: Sequence[Passage], options: BM25Options, questions: list[str], k: int
 ) -> list[tuple[BM25Explanation, float]]:
     """Explanations of everything an index finds, and the score the index gave."""
-    rankings, explainer = BM25("bm25", passages, options).search(questions, k), BM25Explainer(passages, options)
+    rankings, explainer = BM25("bm25", held, options).search(questions, k), BM25Explainer(held, options)
     return [
         (explainer.explain(question, row), score)
         for question, rows, scores in zip(questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
@@ -57,6 +46,7 @@ def explained(
     ]
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("engine", list(Engine))
 @pytest.mark.parametrize(
     "analyzer", [pytest.param(one, marks=[pytest.mark.slow] if "kiwi" in one else []) for one in NAMED]
@@ -85,6 +75,7 @@ def test_values_sum_to_the_score_on_any_tokens(
         assert explanation.score == pytest.approx(score, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_every_part_is_the_written_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
@@ -267,17 +258,6 @@ def test_loose_letters_are_composed() -> None:
     assert explanation.score > 0
 
 
-@pytest.mark.slow
-def test_neither_torch_nor_an_index_is_loaded() -> None:
-    program = (
-        "import sys; from data.records import Passage; from retrieval.explain.bm25 import BM25Explainer; "
-        "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0; "
-        "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain_bm25, "term_statistics", lambda *_: pytest.fail("all texts would be analyzed again"))
     options = BM25Options(Analyzer.WORD, title_weight=2.0)
@@ -286,6 +266,7 @@ def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pyt
     assert explained.score == pytest.approx(scores[0, 0], rel=1e-5)
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
 def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, sample: QuestionSet) -> None:
     options, questions = BM25Options(analyzer, 1.2, 0.75), [question.text for question in sample.questions]
@@ -307,7 +288,7 @@ def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, samp
         counting.explain("nobody asked this", 0)
 
 
-def test_without_kept_tokens_or_with_fields_nothing_is_counted_from_the_disk() -> None:
+def test_without_kept_work_or_with_fields_nothing_is_counted_from_the_disk() -> None:
     held, asked = passages("a b b", "a c"), ["a", "b c"]
     assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is None
     tokens_of(Analyzer.WORD, asked)

@@ -13,7 +13,6 @@ from sentence_transformers import SparseEncoder
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
-from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
@@ -49,11 +48,6 @@ ENGLISH = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sample() -> QuestionSet:
-    return read_entry(CATALOG["sample"]).question_set
-
-
 def as_vectors(explanation: StaticExplanation) -> tuple[float, float]:
     return (
         sum(token.value for token in explanation.question_tokens),
@@ -73,6 +67,7 @@ def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("trained", [False, True])
 def test_values_sum_to_the_cosine_of_the_retriever(sample: QuestionSet, tmp_path: Path, trained: bool) -> None:
     model = str(trained_copy(tmp_path / "model", sample.passages)) if trained else STARTER
@@ -155,6 +150,7 @@ def test_a_question_of_which_nothing_is_known_has_no_score(
     assert {token.value for token in explanation.passage_tokens} == {0}
 
 
+@pytest.mark.usefixtures("kept_work")
 def test_loose_letters_are_composed(sample: QuestionSet) -> None:
     BiEncoder(find_model(STARTER), sample.passages.indexed_texts(title=True)).load()
     explainer = static_explainer(STARTER, sample.passages)

@@ -12,11 +12,11 @@ from rank_bm25 import BM25Okapi
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
-from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
+from tests.retrieval.compared import passages
 from text.analysis import analyze
 from text.analyzers import Analyzer
 
@@ -25,11 +25,6 @@ PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 ASKED = slice(None, None, 16)  # thirty questions, of every kind
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=4)
-
-
-@pytest.fixture(scope="module")
-def sample() -> QuestionSet:
-    return read_entry(CATALOG["sample"]).question_set
 
 
 def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float) -> list[float]:
@@ -54,15 +49,12 @@ def found(rankings: Rankings) -> list[dict[int, float]]:
     ]
 
 
-def passages(*texts: str) -> list[Passage]:
-    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
-
-
 def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list[str]], list[list[str]]]:
     documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
     return documents, analyze(analyzer, texts_of(sample.questions[ASKED]))
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_scores_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents, questions = tokens_of_sample(sample, analyzer)
@@ -203,9 +195,9 @@ def test_parameters_outside_their_range_are_refused(k1: float, b: float) -> None
 
 
 def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage_and_of_the_lists() -> None:
-    passages = [Passage("p1", "a b a"), Passage("p2", "b c")]
-    known = BM25("", passages, BM25Options(Analyzer.WHITESPACE)).memory_bytes
+    held = passages("a b a", "b c")
+    known = BM25("", held, BM25Options(Analyzer.WHITESPACE)).memory_bytes
     of_a_term, of_a_list = 8, 2 * 8 + 8
     assert known == 4 * (2 + 4) + 3 * (of_a_term + of_a_list)  # ab, bc; a, b, c
-    assert BM25("", passages, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
+    assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
     assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0

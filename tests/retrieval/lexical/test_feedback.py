@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
-from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed
@@ -21,6 +20,7 @@ from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.weights import field_statistics, one_after_the_other, term_statistics
 from retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
+from tests.retrieval.compared import passages
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
 from text.tokens import tokens_of
@@ -28,15 +28,6 @@ from text.tokens import tokens_of
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
-
-
-@pytest.fixture(scope="module")
-def sample() -> QuestionSet:
-    return read_entry(CATALOG["sample"]).question_set
-
-
-def passages(*texts: str) -> list[Passage]:
-    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
 
 
 def rm3(
@@ -107,6 +98,7 @@ def test_weights_are_the_written_formula_on_any_tokens(
         assert one == pytest.approx(other, rel=1e-5, abs=1e-30)
 
 
+@pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
 def test_weights_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions[::16])
@@ -306,9 +298,9 @@ class Given:
         return self._passages
 
 
-def searched(questions: np.ndarray, passages: np.ndarray) -> LearnedSparse:
-    corpus = [Passage(str(row), str(row)) for row in range(len(passages))]
-    return LearnedSparse("sparse", corpus, Given(questions, passages))
+def searched(questions: np.ndarray, weights: np.ndarray) -> LearnedSparse:
+    corpus = passages(*map(str, range(len(weights))))
+    return LearnedSparse("sparse", corpus, Given(questions, weights))
 
 
 def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:

@@ -91,36 +91,27 @@ def test_it_is_told_without_its_passage_by_its_pieces() -> None:
     assert told["방시혁"] == CutWord("방시혁", Evidence.PIECES, ("방", "시", "혁"), (), (0,))
 
 
-def test_what_a_dictionary_mends_is_not_proposed_again() -> None:
-    asked = of(("방시혁은 어느 학교를 다녔는가?", "p1"))
-    dictionary = with_words(Dictionary(), [Word(one.word) for one in cut_words(asked)])
-    assert "방시혁" not in found(asked, dictionary)
-
-
-def test_an_unknown_word_and_the_order() -> None:
-    told = cut_words(
-        of(
-            ("콩도르세는 누구인가?", "p2"),
-            ("콩도르세의 책은?", "p2"),
-            ("방시혁은 어느 학교를 다녔는가?", "p1"),
-        )
+def test_an_unknown_word_and_the_order_and_what_a_dictionary_mends_is_not_proposed_again() -> None:
+    asked = of(
+        ("콩도르세는 누구인가?", "p2"),
+        ("콩도르세의 책은?", "p2"),
+        ("방시혁은 어느 학교를 다녔는가?", "p1"),
     )
+    told = cut_words(asked)
     assert [(one.word, one.evidence, one.questions) for one in told] == [
         ("방시혁", Evidence.DIFFERS, (2,)),
         ("콩도르세", Evidence.UNKNOWN, (0, 1)),
     ]
+    assert "방시혁" not in found(asked, with_words(Dictionary(), [Word(one.word) for one in told]))
 
 
-def test_the_work_is_told_and_nothing_gives_nothing() -> None:
+def test_the_work_is_told_and_other_scripts_and_empty_texts_are_passed_over() -> None:
     shares: list[float] = []
-    assert cut_words(of(("서울은?", "p1")), on_progress=shares.append) == []
+    others = ["?!", "東京タワーは高い。", "What is it?"]
+    passages = (PASSAGE, *(Passage(f"o{row}", text) for row, text in enumerate(others)), Passage("x", "x"))
+    asked = [("서울은?", "p1"), *((text, f"o{row}") for row, text in enumerate(others)), ("?", "x")]
+    questions = tuple(Question(f"q{row}", text, (), (passage,)) for row, (text, passage) in enumerate(asked))
+    assert cut_words(QuestionSet("x", passages, questions), on_progress=shares.append) == []
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert cut_words(QuestionSet("none", (PASSAGE,), ())) == []
-
-
-@pytest.mark.parametrize("text", ["", "?!", "東京タワーは高い。", "What is it?"])
-def test_other_scripts_and_empty_texts_are_passed_over(text: str) -> None:
-    assert (
-        cut_words(QuestionSet("x", (Passage("p1", text or "x", ""),), (Question("q", text or "?", (), ("p1",)),))) == []
-    )

@@ -23,8 +23,7 @@ from retrieval.comparison.store import provenance
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus import connection
 from retrieval.milvus.connection import FILES, MilvusError, Place, place
-from retrieval.milvus.fields import TermField
-from retrieval.milvus.retriever import Milvus
+from retrieval.milvus.retriever import Milvus, TermField
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.milvus_server import serving
 from tests.programs import free_port

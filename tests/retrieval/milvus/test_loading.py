@@ -11,8 +11,7 @@ from data.records import Passage
 from data.workspace import PROJECT, workspace
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.milvus.connection import Place, connected
-from retrieval.milvus.fields import TermField
-from retrieval.milvus.retriever import Milvus
+from retrieval.milvus.retriever import Milvus, TermField
 from tests.doubles import PASSAGES
 
 pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own

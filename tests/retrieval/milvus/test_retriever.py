@@ -16,9 +16,9 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.milvus.connection import Place
-from retrieval.milvus.fields import Field, TermField, TermWeights, VectorField, counts
-from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
+from retrieval.lexical.weights import counts_by_term
+from retrieval.milvus.connection import Field, Place
+from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField, term_weights
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from text.analyzers import Analyzer
@@ -50,11 +50,9 @@ def test_the_weights_of_a_passage_times_the_counts_of_a_question_are_its_score(k
     texts, asked = Passages.of(passages).indexed_texts(title=True), [*ASKED, "한강 한강은 한강"]
     tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, asked)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
-    known = counts(ids, offsets, len(tokens.vocabulary))
+    known = counts_by_term(ids, offsets, len(tokens.vocabulary))
     assert offsets[-1] == len(ids)  # what was given is as it was
-    weights = TermWeights(tokens, k1, b)
-    in_parts = [weights.of(start, start + 3) for start in range(0, len(passages), 3)]
-    scores = np.hstack([(known @ part.T).toarray() for part in in_parts])
+    scores = (known @ term_weights(tokens, k1, b).T).toarray()
     local = np.vstack(list(BM25("bm25", passages, BM25Options("bigram", k1, b)).score_blocks(asked)))
     np.testing.assert_allclose(scores, np.where(np.isfinite(local), local, 0), rtol=1e-6)
     assert scores[:, 5].tolist() == [0] * len(asked)

@@ -5,6 +5,7 @@ import string
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,18 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without pictures, which take a process: for what is not told by them."""
+    monkeypatch.setattr("retrieval.report.charts.draw", lambda specifications: [None] * len(specifications))
+
+
+@cache
+def shown(language: str) -> str:
+    """The report of many questions."""
+    return report(many_questions()[1], language)
+
+
 def hostile() -> Comparison:
     passages = (Passage("p1", HOSTILE, HOSTILE), Passage("p2", "둘째 지문", HOSTILE + "2"))
     questions = tuple(
@@ -86,7 +99,7 @@ def test_what_people_wrote_is_text(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
-    html = report(many_questions()[1], language)
+    html = shown(language)
     page = Page(html)
     for tag, attributes in page.tags:
         assert not {"src", "href", "srcset", "data", "action", "poster"} & set(attributes), tag
@@ -102,9 +115,8 @@ def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_it_shows_the_figures(language: str) -> None:
-    _, compared = many_questions()
-    found = evidence(compared)
-    page = Page(report(compared, language, found=found))
+    found = evidence(many_questions()[1])
+    page = Page(shown(language))
     figures, hits, pairs, *_ = page.tables
     assert figures[0][1:] == ["R@1 ", "R@3 ", "MRR@10 ", "nDCG@10 "]
     rows = {row[0].strip(): row[1:] for row in figures[1:]}
@@ -114,15 +126,15 @@ def test_it_shows_the_figures(language: str) -> None:
     assert hits[0][1:] == ["Hit@1 ", "Hit@3 "]  # some questions have two relevant passages
     test = found.test("late", "ndcg@10")
     assert test is not None
-    shown = [cell.strip() for cell in pairs[1]]
-    assert shown[:2] == ["late", "right"]
-    assert shown[2:5] == [points(test.difference), f"{points(test.low)} ~ {points(test.high)}", "< 0.001"]
-    assert shown[5] == f"{test.wins} / {test.ties} / {test.losses}"
+    cells = [cell.strip() for cell in pairs[1]]
+    assert cells[:2] == ["late", "right"]
+    assert cells[2:5] == [points(test.difference), f"{points(test.low)} ~ {points(test.high)}", "< 0.001"]
+    assert cells[5] == f"{test.wins} / {test.ties} / {test.losses}"
     assert "lost" not in {cell.strip() for row in pairs for cell in row}
 
 
 def test_charts_are_drawn_in_the_reader_s_ink() -> None:
-    html = report(many_questions()[1], "ko")
+    html = shown("ko")
     assert html.count("<svg") >= 3
     assert 'fill="currentColor"' in html
     assert 'fill="white"' not in html
@@ -130,6 +142,7 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
     assert "질문 길이(글자)" in Page(html).text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("found", "told"),
     [
@@ -165,6 +178,7 @@ def test_the_measure_of_the_sentence_is_one_that_all_have() -> None:
     assert headline(comparison_of({"right": RIGHT}, ks=(1, 3))) == "ndcg@10"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_a_reader_must_know_is_told() -> None:
     compared = comparison_of({"right": RIGHT, "lost": None, "late": LATE})
     results = list(compared.results)
@@ -179,20 +193,19 @@ def test_what_a_reader_must_know_is_told() -> None:
     assert "The settings of late were chosen on questions that are measured here (validation part)" in text
 
 
-def made_set() -> QuestionSet:
-    small = small_set()
-    first, *others = small.questions
-    return replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
-
-
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_made_questions_are_no_test_set(language: str) -> None:
-    made, asked = (report(comparison_of({"A": RIGHT}, one), language) for one in (made_set(), small_set()))
+    small = small_set()
+    first, *others = small.questions
+    some_made = replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
+    made, asked = (report(comparison_of({"A": RIGHT}, one), language) for one in (some_made, small))
     words = catalog(language)["notice.made"].split("<b>")[1].split("</b>")[0]
     assert words in made
     assert words not in asked
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_hardest_questions_come_first() -> None:
     compared = comparison_of({"right": RIGHT, "none": NONE, "late": LATE})
     *_, hardest, _ = Page(report(compared, "en")).tables
@@ -202,6 +215,7 @@ def test_the_hardest_questions_come_first() -> None:
     assert hardest[6][0].strip() == small_set().questions[5].text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_many_retrievers_are_held_against_the_first() -> None:
     compared = comparison_of({f"r{number}": RIGHT if number % 2 else LATE for number in range(9)})
     page = Page(report(compared, "en"))
@@ -243,8 +257,8 @@ def test_every_key_is_used() -> None:
     assert all(f'"{prefix}' in written for prefix in computed)
 
 
-def test_a_chart_that_cannot_be_drawn_costs_the_report_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retrieval.report.charts.draw", lambda specifications: [None] * len(specifications))
+@pytest.mark.usefixtures("undrawn")
+def test_a_chart_that_cannot_be_drawn_costs_the_report_nothing_else() -> None:
     html = report(hostile(), "en")
     assert html.count("This chart could not be drawn.") >= 3
     assert "<svg" not in html
@@ -259,11 +273,13 @@ def bars(text: str) -> dict[str, Any]:
     }
 
 
-def test_no_text_ends_it() -> None:
+def test_no_text_ends_it_and_what_is_no_chart_is_no_picture() -> None:
     texts = ["\x01\x08\x0b\x0c\x1b[2J\x1f\ufffe\uffff", "\ud800", "\x00", "after"]
-    drawn = [one or "" for one in draw([bars(text) for text in texts])]
+    *drawn, nothing = [one or "" for one in draw([*map(bars, texts), {"mark": "none"}])]
     assert ["�" in one for one in drawn] == [True, True, True, False]
     assert ">after</text>" in drawn[3]
+    assert nothing == ""
+    assert draw([]) == []
 
 
 def test_the_process_ends_at_one_and_another_draws_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,11 +287,6 @@ def test_the_process_ends_at_one_and_another_draws_the_rest(monkeypatch: pytest.
     monkeypatch.setattr(drawing, "_mended", lambda value: value)
     drawn = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
     assert [one is not None for one in drawn] == [True, False, True, True]
-
-
-def test_what_is_no_chart_is_no_picture() -> None:
-    assert draw([{"mark": "none"}]) == [None]
-    assert draw([]) == []
 
 
 def test_a_renderer_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

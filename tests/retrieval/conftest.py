@@ -1,0 +1,17 @@
+"""What the tests of this room share."""
+
+import pytest
+
+from data.records import QuestionSet
+from data.store import CATALOG, read_entry
+
+
+@pytest.fixture(scope="session")
+def sample() -> QuestionSet:
+    return read_entry(CATALOG["sample"]).question_set
+
+
+@pytest.fixture
+def kept_work(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workspace of the session, in which nothing is analyzed, encoded or searched twice."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.getbasetemp() / "kept work"))
