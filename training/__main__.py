@@ -17,8 +17,10 @@ from data.formats.delimited import csv_bytes
 from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State
-from training.command_line import (
+from training.commands import (
     PlanWords,
+    ablate,
+    find_settings_commands,
     followed,
     followed_rounds,
     known_job,
@@ -30,7 +32,6 @@ from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
 from training.runs.sweeps import QUEUE, Ablation, Search, all_jobs, job_at
-from training.sweep_commands import ablate, find_settings_commands
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from data.split import SplitOptions
 from models.sources import ModelSource
@@ -15,18 +15,6 @@ from training.options.common import TrainingOptions
 
 Options = TypeVar("Options", bound=TrainingOptions)
 Learned = TypeVar("Learned")  # what a family makes of its data
-
-
-class DataSet(Protocol):
-    """What a training learns from."""
-
-    @property
-    def name(self) -> str:
-        """As people call it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of its content."""
 
 
 class Family(ABC):
@@ -47,7 +35,7 @@ class Family(ABC):
 
     @abstractmethod
     def find(self, reference: str) -> Any:
-        """Return the data, a `DataSet`, that a person names. Raises `DataError`."""
+        """Return the data that a person names, with `name` and `fingerprint` of its content. Raises `DataError`."""
 
     def check(self, data: Any, options: Any) -> None:  # noqa: B027 - most families take any data
         """Raise `OptionError` where the options do not fit the data."""

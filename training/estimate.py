@@ -164,8 +164,7 @@ def take(task: Task, options: TrainingOptions, batches: list[Batch], read: np.nd
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from training.engine.passes import short_passes
-    from training.engine.trainers import make_trainer
+    from training.engine.trainers import make_trainer, short_passes
 
     seconds: list[float] = []
 

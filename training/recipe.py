@@ -8,13 +8,10 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BI_ENCODER
 from training.options.sentences import SENTENCES
-from training.rankers.bi_encoder import BiEncoderRecipe
-from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.material import RANKERS
-from training.rankers.sparse_encoder import SparseEncoderRecipe
+from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, SparseEncoderRecipe
 from training.readers.recipe import ReaderRecipe
-from training.sentences.cross_encoder import SentenceCrossEncoderRecipe
-from training.sentences.encoder import SentenceRecipe
+from training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
 
 # in the order in which they are offered
 RECIPES: dict[str, type[Recipe[Any, Any]]] = {

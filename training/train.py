@@ -210,8 +210,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 
     The model of the task is the best measured afterwards, that of the step returned.
     """
-    from training.engine.passes import short_passes, tokenized_once
-    from training.engine.trainers import make_trainer
+    from training.engine.trainers import make_trainer, short_passes, tokenized_once
     from training.runs.progress import RunFolderCallback
 
     options = in_precision_begun(run.plan().options, run.provenance())

@@ -21,6 +21,23 @@ def _libraries_are_no_garbage() -> None:
         gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _nobody_pulls_the_plug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written may reach the disk when it likes: trainings are killed here, and the machine goes on."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def workspace_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("module")
+
+
+@pytest.fixture
+def one_workspace(workspace_of_the_module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all tests of a module that asks for it: texts are cut, and starters made, once."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace_of_the_module))
+
+
 @pytest.fixture(scope="session")
 def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("trainings")

@@ -14,7 +14,7 @@ from tests.programs import run_module
 from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
-from training.command_line import PlanWords, planned
+from training.commands import PlanWords, planned
 from training.estimate import SHARE_TO_USE, Tried
 from training.options.questions import READER, ReaderOptions
 from training.options.rankers import (

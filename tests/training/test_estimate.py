@@ -17,6 +17,7 @@ from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, bui
 from tests.programs import run_module
 from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
+from training.__main__ import main
 from training.engine.task import Task
 from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, evenly, rehearse
 from training.options.common import Report
@@ -216,10 +217,9 @@ def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
     assert (stopped.done, stopped.failed) == (False, False)
 
 
-def test_the_negatives_in_a_file(tmp_path: Path) -> None:
+def test_the_negatives_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("cross-encoder", "--data", "sample", "--negatives", "2")
-    told = run_module("training", *words, "--negatives-file", str(tmp_path / "negatives.jsonl"))
-    assert told.returncode == 0, told.stderr
+    assert main([*words, "--negatives-file", str(tmp_path / "negatives.jsonl")]) == 0
     lines = [json.loads(line) for line in (tmp_path / "negatives.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert told.stdout.startswith(f"{len(lines)} negatives of ")
+    assert capsys.readouterr().out.startswith(f"{len(lines)} negatives of ")
     assert {tuple(line) for line in lines} == {COLUMNS}

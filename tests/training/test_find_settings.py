@@ -9,7 +9,7 @@ import pytest
 from data.store import CATALOG
 from jobs.status import State, Status
 from tests.training.worlds import all_searches
-from training import sweep_commands as command
+from training import commands as command
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, all_runs

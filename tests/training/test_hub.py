@@ -1,11 +1,9 @@
-"""Every objective of both trainings from the hub ids that are the defaults, served by the stand-in hub.
+"""Every objective of rankers, and a reader, trained from the hub ids that are the defaults, served by the stand-in hub.
 
-What comes out is a plain model of sentence-transformers, changed as was asked and no more.
+What comes out is a plain model of its library, changed as was asked and no more.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,12 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
-from data.workspace import PROJECT
 from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
+from models.readers.reader import SpanOptions, SpanReader, options_of
+from models.sources import DEFAULT_READER, find_model
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,
@@ -30,13 +29,15 @@ from tests.hub import (
     hub_environment,
     hub_server,
 )
-from tests.training.worlds import logged, shuffled, source_of
+from tests.training.worlds import logged, python, shuffled, source_of
+from training.options.questions import READER
 from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.runs.runs import Run
 from training.train import load_material
 
 pytestmark = pytest.mark.slow
+WORDS = " ".join(SENTENCES).split()
 
 BI_ENCODERS: dict[str, dict[str, Any]] = {
     "mega-batch-margin": {"max_length": 8, "windows": False},  # cut off, as the library reads
@@ -58,14 +59,14 @@ TRAIN_ALL = """
 import json, sys
 from training.__main__ import main
 
-data, out, trainings = sys.argv[1:]
-shares = ["--data", data, "--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
+out, trainings = sys.argv[1:]
+shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
-for name, kind, base, options in json.loads(trainings):
+for name, kind, data, base, options in json.loads(trainings):
     named = [(option.replace("_", "-"), value) for option, value in options.items()]
     pairs = [["--no-" + name] if value is False else ["--" + name, str(value)] for name, value in named]
     told = [word for pair in pairs for word in pair]
-    assert main([kind, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
+    assert main([kind, "--data", data, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
 """
 
 
@@ -85,6 +86,26 @@ class Trainings:
         return {key.removeprefix("roberta."): array for key, array in load_file(folder / "model.safetensors").items()}
 
 
+def squad(folder: Path) -> Path:
+    """Two questions on each of twelve passages, asking for the word after a word."""
+    articles = []
+    for number in range(12):
+        words = [*WORDS[number:], *WORDS[:number]][:8]
+        context = " ".join(words)
+        asked = [
+            {
+                "id": f"q{number}-{place}",
+                "question": words[place],
+                "answers": [{"text": words[place + 1], "answer_start": context.index(f" {words[place + 1]}") + 1}],
+            }
+            for place in (0, 3)
+        ]
+        articles.append({"title": f"t{number}", "paragraphs": [{"context": context, "qas": asked}]})
+    path = folder / "set.json"
+    path.write_text(json.dumps({"version": "1", "data": articles}, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def hub_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hub-trainings")
@@ -95,24 +116,18 @@ def _trainings(hub_workspace: Path) -> Trainings:
     models = hub_workspace / "hub"
     build_bi_encoder(models / BI_ENCODER)
     build_cross_encoder_base(models / CROSS_ENCODER_BASE, segment_types=1)
+    build_cross_encoder_base(models / DEFAULT_READER, segment_types=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(hub_workspace))
         key = keep(shuffled(20, 20)).key
     everything = [
-        *((name, "bi-encoder", BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
-        *((name, CROSS_ENCODER, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
+        *((name, "bi-encoder", key, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
+        *((name, CROSS_ENCODER, key, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
+        (READER, READER, str(squad(hub_workspace)), DEFAULT_READER, {"batch_size": 4, "max_length": 32, "overlap": 8}),
     ]
     with hub_server(models) as url:
         environment = hub_environment(url, hub_workspace / "home") | {"MRC_WORKSPACE": str(hub_workspace)}
-        done = subprocess.run(
-            [sys.executable, "-c", TRAIN_ALL, key, str(hub_workspace), json.dumps(everything)],
-            cwd=PROJECT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
+        done = python("-c", TRAIN_ALL, str(hub_workspace), json.dumps(everything), environment=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     return Trainings(hub_workspace)
 
@@ -265,3 +280,24 @@ def test_options_are_read_back(trainings: Trainings) -> None:
     assert isinstance(trainings.run("gist").plan().options, BiEncoderOptions)
     assert isinstance(trainings.run("lambda").plan().options, CrossEncoderOptions)
     assert trainings.run("gist-in-parts").plan().options.matryoshka_dimensions == [16]  # type: ignore[union-attr]
+
+
+def test_a_hub_base_of_another_kind_becomes_a_reader_that_plain_transformers_loads(trainings: Trainings) -> None:
+    import torch
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    run = trainings.run(READER)
+    assert {"em", "f1"} <= run.scores()["after"].keys()
+    assert run.provenance()["answers"]["lost"] == 0
+    source = find_model(str(run.model_folder))
+    assert options_of(source) == SpanOptions(32, 8, 30)
+    assert not [path for path in run.model_folder.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+    network = AutoModelForQuestionAnswering.from_pretrained(run.model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(run.model_folder)
+    given = tokenizer(WORDS[0], " ".join(WORDS[:6]), return_tensors="pt")
+    reader = SpanReader(source)
+    with torch.no_grad():
+        assert torch.equal(network.eval()(**given).start_logits, reader.model[0](dict(given))["starts"])
+    card = (run.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "question-answering" in card
+    assert "Exact match" in card

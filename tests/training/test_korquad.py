@@ -1,7 +1,6 @@
 """Both starter trainings with default options on the real KorQuAD, measured on articles that they never saw."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -22,22 +21,12 @@ from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.runs import Run
 from training.train import train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 
 @pytest.fixture(scope="module")
 def korquad(korquad_split: SplitOptions) -> QuestionSet:
     return find("korquad-v1-dev")
-
-
-@pytest.fixture(scope="module")
-def korquad_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("korquad")
-
-
-@pytest.fixture(autouse=True)
-def _one_workspace(korquad_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_WORKSPACE", str(korquad_workspace))
 
 
 def tell(figures: str) -> None:

@@ -85,20 +85,29 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
     monkeypatch.setattr(RunFolderCallback, "on_step_end", on_step_end)
 
 
+def stopped_at(run: Run, step: int) -> None:
+    """Stop the run there, and put it in line again."""
+    with pytest.MonkeyPatch.context() as patch:
+        do_at_step(patch, step, run.ask_to_stop)
+        assert train(run).state is State.STOPPED
+    again(run)
+
+
+def newest_step(run: Run) -> int:
+    checkpoint = newest_checkpoint(run.folder)
+    assert checkpoint is not None
+    return step_of(checkpoint)
+
+
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
     options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
     whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
     for step in (1, 4, 13):
-        with pytest.MonkeyPatch.context() as patch:
-            do_at_step(patch, step, run.ask_to_stop)
-            assert train(run).state is State.STOPPED
-        checkpoint = newest_checkpoint(run.folder)
-        assert checkpoint is not None
-        assert step_of(checkpoint) == run.status().step == step
+        stopped_at(run, step)
+        assert newest_step(run) == run.status().step == step
         assert not run.model_folder.exists()
-        again(run)
     train(run)
     assert_came_out_alike(run, whole)
 
@@ -110,10 +119,7 @@ def test_stopped_within_an_epoch_the_same_steps_are_measured() -> None:
     assert train(whole).state is State.DONE
     a_third = whole.status().total_steps // 3
     for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
-        with pytest.MonkeyPatch.context() as patch:
-            do_at_step(patch, step, run.ask_to_stop)
-            assert train(run).state is State.STOPPED
-        again(run)
+        stopped_at(run, step)
     train(run)
     measured = [
         [entry["step"] for entry in one.progress() if "eval_validation_ndcg@10" in entry] for one in (run, whole)
@@ -128,10 +134,7 @@ def test_early_stopping_goes_on_counting() -> None:
     whole, run = (planned(BI_ENCODER, misleading_set(), **options) for _ in range(2))
     train(whole)
     assert whole.status().step < whole.status().total_steps
-    with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, 5, run.ask_to_stop)
-        assert train(run).state is State.STOPPED
-    again(run)
+    stopped_at(run, 5)
     train(run)
     assert run.status().step == whole.status().step
 
@@ -139,8 +142,7 @@ def test_early_stopping_goes_on_counting() -> None:
 def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     from data import workspace
 
-    run = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
-    whole = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
+    run, whole = (planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0) for _ in range(2))
     to_disk = workspace.to_disk
 
     def full(path: Path) -> None:
@@ -152,9 +154,7 @@ def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytes
         patch.setattr(workspace, "to_disk", full)
         ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "disk")
-    checkpoint = newest_checkpoint(run.folder)
-    assert checkpoint is not None
-    assert step_of(checkpoint) == 10
+    assert newest_step(run) == 10
     again(run)
     train(run)
     train(whole)
@@ -248,18 +248,21 @@ def test_ten_kills_at_random_moments(begin: Begin) -> None:
     assert max(went_on_from) > 0, went_on_from  # not all of them before the first checkpoint
 
 
-def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: Begin) -> None:
-    options = OFTEN | {"epochs": 5.0}
-    whole, run = (planned(BI_ENCODER, misleading_set(200), **options) for _ in range(2))
+def killed_while_it_saves(run: Run, begin: Begin) -> None:
+    """Kill the run as it seals its checkpoint of step 30; it is in line again, to go on from that of step 20."""
     killed = begin(run, carry_out_until_it_saves_step_30)
     killed.join(300)
     assert killed.exitcode == -signal.SIGKILL
     assert run.status().state is State.INTERRUPTED
-    checkpoint = newest_checkpoint(run.folder)
-    assert checkpoint is not None
-    assert step_of(checkpoint) == 20
-    assert (checkpoint.parent / "checkpoint-30" / "weights.safetensors").is_file()
+    assert newest_step(run) == 20
     again(run)
+
+
+def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: Begin) -> None:
+    options = OFTEN | {"epochs": 5.0}
+    whole, run = (planned(BI_ENCODER, misleading_set(200), **options) for _ in range(2))
+    killed_while_it_saves(run, begin)
+    assert (run.folder / "checkpoints" / "checkpoint-30" / "weights.safetensors").is_file()
     train(run)
     train(whole)
     assert_came_out_alike(run, whole)

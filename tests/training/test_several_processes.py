@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from safetensors.numpy import load_file
 from data.workspace import PROJECT
 from jobs.status import State
 from tests.hub import build_bi_encoder
-from tests.training.worlds import logged
+from tests.training.worlds import logged, python
 from tests.two_machines import torchrun_on, two_machines
 from training.__main__ import main
 from training.runs.runs import Run
@@ -35,15 +33,9 @@ for words in json.loads(sys.argv[1]):
 
 
 def in_two_processes(*program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program],
-        cwd=PROJECT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    done = python(*torchrun, *program, environment=environment)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -125,16 +117,8 @@ def test_negatives_that_are_not_gathered_are_told(by_one_and_by_two: Path) -> No
     assert trained(by_one_and_by_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
-def test_a_folder_is_needed() -> None:
-    words = ["-m", "training", "bi-encoder", "--data", "sample"]
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=PROJECT,
-        env=os.environ | {"WORLD_SIZE": "2", "RANK": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "need --out" in done.stderr
+def test_a_folder_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert main(["bi-encoder", "--data", "sample"]) == 2
+    assert "need --out" in capsys.readouterr().err

@@ -1,12 +1,14 @@
 """Question sets whose training can be followed by hand, and short ways to plan a run."""
 
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
+from data.workspace import PROJECT
 from jobs.status import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
@@ -28,6 +31,7 @@ from training.runs.sweeps import Search, all_jobs
 from training.train import load_material, train
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
+T = TypeVar("T")
 _MODELS = tempfile.TemporaryDirectory()
 # of the table of hard negatives
 COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage")
@@ -97,13 +101,21 @@ def planned(kind: str, question_set: QuestionSet, split: SplitOptions | None = N
     return create_run(new_plan(kind, "test", data, split or SplitOptions(), chosen))
 
 
+def within(folder: Path, do: Callable[[], T]) -> T:
+    """What is done in the workspace of a fixture that lives longer than a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        return do()
+
+
 def trained_in(folder: Path, plan: Callable[[], Run]) -> Trained:
     from data.store import find
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(folder))
+    def carried_out() -> Trained:
         run = plan()
         return Trained(run, train(run), find(run.plan().data))
+
+    return within(folder, carried_out)
 
 
 def trained(run: Run) -> Run:
@@ -149,6 +161,12 @@ def margin_loss(base: ModelSource, material: Material, options: BiEncoderOptions
         too_far = max(0.0, options.positive_margin - cosines[row, own])
         losses.append(too_far + max(0.0, hardest - options.negative_margin))
     return float(np.mean(losses))
+
+
+def python(*words: str, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run Python anew, in the project's folder and just this environment."""
+    told: dict[str, Any] = {"cwd": PROJECT, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *words], **told, check=False, timeout=600)
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = 90) -> None:

@@ -3,13 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.vector_blocks import StoredVectors, VectorBlocks
 from models.sources import ModelSource
-from models.windows import WindowOptions, Windows
 from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
@@ -45,7 +41,9 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
         return {}
     network = reader.auto_model
     settled = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
-    if _forgets_nothing(options.attention_dropout, model.device):
+    on_a_cpu = options.attention_dropout is AttentionDropout.AUTO and model.device.type == "cpu"
+    if on_a_cpu or options.attention_dropout is AttentionDropout.NONE:
+        # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
         settled["attention_dropout"] = AttentionDropout.NONE
         drop_no_attention(network)
     if options.lora_rank:
@@ -76,11 +74,6 @@ def _positions(network: Any) -> int:
     config = network.config
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     return int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
-
-
-def _forgets_nothing(wanted: AttentionDropout, device: Any) -> bool:
-    # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
-    return wanted is AttentionDropout.NONE or (wanted is AttentionDropout.AUTO and device.type == "cpu")
 
 
 def drop_no_attention(network: Any) -> None:
@@ -146,9 +139,7 @@ def _train_also(network: Any, options: TrainingOptions) -> None:
 def live_bi_encoder(model: Any, options: TrainingOptions, texts: Sequence[str]) -> BiEncoder:
     """Return what encodes with a loaded model as it is; `texts` are those of the corpus."""
     size, precision = options.evaluation_batch_size, options.precision
-    encoder = _LiveBiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size)
-    encoder.model = model
-    return encoder
+    return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, at_hand=model)
 
 
 def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labels: int = 1) -> CrossEncoderScorer:
@@ -158,13 +149,3 @@ def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labe
     scorer = CrossEncoderScorer(source, texts, precision=precision, batch_size=size, labels=labels)
     scorer.model = model
     return scorer
-
-
-class _LiveBiEncoder(BiEncoder):
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        del side, texts
-        return blocks.computed()
-
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
-        """Cut passages anew."""
-        return self.cut(texts, heads, options)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -39,6 +39,13 @@ class Examples:
     lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
     in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
     article: np.ndarray | None = None  # (n_examples,) int: then texts of one article go together, not of like length
+
+    @classmethod
+    def apart(cls, lengths: np.ndarray, *, contrasts: bool = False, article: np.ndarray | None = None) -> Self:
+        """Examples of these lengths of which none holds what another one does: any may stand together."""
+        rows = np.arange(len(lengths))
+        itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
+        return cls(rows, rows[:, None].astype(np.int32), itself, lengths.astype(float), contrasts, article)
 
     def shown(self) -> csr_array:
         """Which passages an example shows, bool `(n_examples, n_passages)`."""
@@ -96,6 +103,11 @@ class HeldOut:
     examples: Examples
     lesson: TeacherLabels | None = None
     features: FeaturesOf | None = None
+
+    @classmethod
+    def of(cls, columns: Columns, examples: Examples, **more: Any) -> Self | None:
+        """None where no two can stand in a batch, and for several processes, which would each see other negatives."""
+        return None if processes() > 1 or len(examples.sound()) < 2 else cls(columns, examples, **more)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
-"""The trainers of sentence-transformers and of features, with safe checkpoints and our own batches and measure."""
+"""The trainers of sentence-transformers and of features, with safe checkpoints and our own batches and measure.
 
-from collections.abc import Callable, Sequence
+Steps are made quicker: texts are cut into tokens once, and texts of like length are computed together.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,9 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from transformers import (
     EarlyStoppingCallback,
@@ -22,6 +29,7 @@ from transformers import (
 )
 
 from data.terminal import is_verbose
+from models.inference import Features, passes_of_like_length, replaced, takes_rows
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
 from training.engine.task import (
@@ -44,7 +52,6 @@ class RightEpoch(TrainerCallback):
         self._batches = batches
 
     def on_epoch_begin(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
-        """Tell them."""
         self._batches.set_epoch(int(state.epoch or 0))
 
 
@@ -58,12 +65,10 @@ class OwnBatches:
     _batches: DefaultBatchSampler
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
-        """Return the batches of an epoch."""
         self._batches = super().get_batch_sampler(*args, **kwargs)  # type: ignore[misc]
         return self._batches
 
     def get_train_dataloader(self) -> Any:
-        """Return what is learned."""
         loader = super().get_train_dataloader()  # type: ignore[misc]
         self.add_callback(RightEpoch(self._batches))  # type: ignore[attr-defined]
         return loader
@@ -108,18 +113,15 @@ class _OfRows(Trainer):
     evaluator: Callable[[Any], dict[str, float]]
 
     def get_batch_sampler(self, dataset: Dataset) -> Any:
-        """Return the batches of an epoch."""
         size, seed = self.args.per_device_train_batch_size, self.args.seed
         return self.args.batch_sampler(dataset, batch_size=size, drop_last=False, seed=seed)
 
     def get_train_dataloader(self) -> Any:
-        """Return the batches to learn from."""
         assert self.task.features  # noqa: S101 - the trainer is chosen by it
         self.accelerator.even_batches = False
         return self._loader(self.train_dataset, self.task.features)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Return the batches held out."""
         del eval_dataset
         held_out = self.task.held_out
         assert held_out  # noqa: S101 - else nothing is evaluated
@@ -129,13 +131,11 @@ class _OfRows(Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean of the batch's losses."""
         del num_items_in_batch
         loss = model(inputs)["losses"].mean()
         return (loss, {}) if return_outputs else loss
 
     def prediction_step(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-        """The loss alone."""
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
@@ -143,21 +143,17 @@ class _OfRows(Trainer):
         """The loss of what is held out, where there is anything, and what the evaluator finds."""
         if self.task.held_out is None:
             self.eval_dataset = None
-            return self._told({}, metric_key_prefix)
+            metrics = self._found(metric_key_prefix)
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            return metrics
         told: dict[str, float] = super().evaluate(*args, metric_key_prefix=metric_key_prefix, **kwargs)
         return told
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
-        """Add what the evaluator finds to the figures."""
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
         output.metrics.update(self._found(metric_key_prefix))
         return output
-
-    def _told(self, metrics: dict[str, float], prefix: str) -> dict[str, float]:
-        metrics |= self._found(prefix)
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
 
     def _found(self, prefix: str) -> dict[str, float]:
         return {f"{prefix}_{name}": value for name, value in self.evaluator(self.model).items()}
@@ -224,7 +220,6 @@ class ValidationEvaluator(BaseEvaluator):
         self.name, self.primary_metric = VALIDATION, best_by
 
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Return the means, named `validation_<measure>` and `training_<measure>`."""
         del args, kwargs
         was_training = model.training
         model.eval()
@@ -264,3 +259,83 @@ def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[
         evaluator=evaluator,
         callbacks=callbacks,
     )
+
+
+_REMEMBERED = 500_000  # texts; past that, memory is worth more
+_KNOWN = {"input_ids", "attention_mask", "token_type_ids"}
+
+
+@contextmanager
+def tokenized_once(model: Any) -> Iterator[None]:
+    """Within the block, the model remembers the tokens of the texts and pairs it has read.
+
+    A starter does so by itself; a model that makes more of a text than tokens in one row is left as it is.
+    """
+    module = model[0]
+    if getattr(getattr(module, "tokenizer", None), "padding_side", None) != "right":
+        yield
+        return
+    module.preprocess = _Remembering(module.preprocess, module.tokenizer.pad_token_id or 0)
+    try:
+        yield
+    finally:
+        del module.preprocess  # the class's own is there again
+
+
+class _Remembering:
+    def __init__(self, preprocess: Callable[..., dict[str, Any]], pad: int) -> None:
+        self._preprocess, self._pad = preprocess, pad
+        self._rows: dict[Any, dict[str, Tensor]] = {}
+        self._more: dict[Any, dict[str, Any]] = {}  # what is the same for all texts of the same settings
+
+    def __call__(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        settings = (prompt, *((name, str(value)) for name, value in sorted(kwargs.items())))
+        keys = [(one if isinstance(one, str) else tuple(one), settings) for one in inputs]
+        if len(self._rows) > _REMEMBERED:
+            self._rows.clear()
+        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in self._rows}
+        if new:
+            features = self._preprocess(list(new.values()), prompt=prompt, **kwargs)
+            tensors = {name: value for name, value in features.items() if isinstance(value, Tensor)}
+            if not tensors.keys() <= _KNOWN or "attention_mask" not in tensors:
+                return self._preprocess(inputs, prompt=prompt, **kwargs)
+            self._more[settings] = {name: value for name, value in features.items() if name not in tensors}
+            lengths = tensors["attention_mask"].sum(dim=1).tolist()
+            for row, (key, length) in enumerate(zip(new, lengths, strict=True)):
+                self._rows[key] = {name: tensor[row, :length].to(torch.int32) for name, tensor in tensors.items()}
+        rows = [self._rows[key] for key in keys]
+        return {name: self._padded(name, rows) for name in rows[0]} | self._more[settings]
+
+    def _padded(self, name: str, rows: list[dict[str, Tensor]]) -> Tensor:
+        empty = self._pad if name == "input_ids" else 0
+        return pad_sequence([row[name].long() for row in rows], batch_first=True, padding_value=empty)
+
+
+@contextmanager
+def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
+    """Within the block a step's texts are computed in passes of like length, so that a long one costs only itself.
+
+    `twice`: what a pass holds for its gradient is given up and computed again when its turn comes (Chen et al. 2016),
+    so that memory no longer grows with the batch. Losses and gradients are those of one pass; only dropout draws other
+    numbers. A model that reads texts in its own way, such as a starter, is left as it is.
+    """
+    from sentence_transformers import CrossEncoder
+
+    if not takes_rows(model):
+        yield
+        return
+    of_texts = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
+    output = getattr(model, "trained_by", of_texts)
+    again = replaced(model, "forward", _recomputed(model.forward, output)) if twice else nullcontext()
+    with again, passes_of_like_length(model, output):
+        yield
+
+
+def _recomputed(forward: Callable[..., Features], output: str) -> Callable[..., Features]:
+    def recomputed(features: Features, **kwargs: Any) -> Features:
+        def wanted() -> Any:
+            return forward(dict(features), **kwargs)[output]
+
+        return {output: checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted()}
+
+    return recomputed

@@ -1,23 +1,36 @@
-"""What a masked language model learns from and is measured on: rows of tokens, some of them hidden."""
+"""What a masked language model learns from and is measured on: rows of tokens, some hidden, and their tokenizer."""
 
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from filelock import FileLock, Timeout
 
-from data.cache import key_of
+from data.cache import is_sound, key_of, sealing
 from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
 from language.corpus import Corpus, held_out
 from language.masking import Blocks, Masker, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.train import MOST_CHARACTERS, OnProgress, gone_through, within
-from training.engine.task import Columns, Examples
-from training.language.tokenizer import made_once, tokenizer_of, trains_one
+from language.texts import LanguageError, OnProgress, gone_through, within
+from language.train import (
+    MOST_CHARACTERS,
+    Material,
+    Sample,
+    TokenizerOptions,
+    TrainedTokenizer,
+    gathered,
+    train_on,
+)
+from models.sources import STARTER, find_model
+from training.engine.task import Columns
 from training.options.common import TrainingError
 from training.options.language_model import LanguageOptions
 
@@ -57,7 +70,6 @@ class HiddenTokens:
         return told | ({} if read.follows is None else {"follows": read.follows[:, None]})
 
     def features(self, rows: Sequence[int]) -> dict[str, Any]:
-        """The same as tensors."""
         import torch
 
         return {name: torch.from_numpy(values) for name, values in self.batch(rows).items()}
@@ -89,7 +101,6 @@ class MeasuredRows:
         return rows
 
     def features(self, places: Sequence[int]) -> dict[str, Any]:
-        """Some of them, by their places among all that are measured."""
         return self.hidden.features(self.rows[list(places)].tolist())
 
     def batches(self) -> list[list[int]]:
@@ -98,15 +109,7 @@ class MeasuredRows:
         return [ordered[start : start + self.size].tolist() for start in range(0, len(ordered), self.size)]
 
     def labels(self) -> list[np.ndarray]:
-        """What is to be guessed in each row."""
         return [row for batch in self.batches() for row in self.hidden.batch(batch)["labels"]]
-
-
-def examples_of(lengths: np.ndarray) -> Examples:
-    """Rows of these lengths as batches are made of them: any may stand together, those of like length do."""
-    rows = np.arange(len(lengths))
-    itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
-    return Examples(rows, rows[:, None].astype(np.int32), itself, lengths.astype(float), in_batch=False)
 
 
 _VERSION = 1  # raise when files of tokens of the same documents would come out different
@@ -155,12 +158,10 @@ class LanguageMaterial:
 
     @cached_property
     def learned(self) -> HiddenTokens:
-        """What is learned from."""
         return self._hidden(Part.TRAIN)
 
     @cached_property
     def held_out(self) -> HiddenTokens:
-        """What is not."""
         return self._hidden(Part.VALIDATION)
 
     @property
@@ -170,7 +171,6 @@ class LanguageMaterial:
 
     @property
     def sample(self) -> MeasuredRows:
-        """Rows that it learns from, measured beside these."""
         return MeasuredRows(self.learned, min(_SAMPLE, len(self.held_out)), self.options.evaluation_batch_size)
 
     @property
@@ -241,3 +241,107 @@ def part_of(document: str, shares: SplitOptions) -> Part:
     if not held_out(document, shares.test + shares.validation, shares.seed):
         return Part.TRAIN
     return Part.TEST if held_out(document, shares.test, shares.seed) else Part.VALIDATION
+
+
+_SECONDS_OF_WAITING = 0.5  # before a wish to stop is heard
+
+
+def made_once(folder: Path, make: Callable[[Path], None], on_progress: OnProgress | None) -> None:
+    """Have a folder made and sealed, unless it is there and sound.
+
+    While another process makes it, `on_progress` is told that nothing is done yet.
+    """
+    if is_sound(folder):
+        return
+    with _turn(folder, on_progress):
+        if is_sound(folder):
+            return
+        for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
+            shutil.rmtree(left)
+        with sealing(folder) as new:
+            make(new)
+
+
+@contextmanager
+def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=_SECONDS_OF_WAITING)
+        except Timeout:
+            if on_progress:
+                on_progress(0.0)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+_TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
+_LEAST_READ = 512  # tokens that a new model reads
+_GATHERING = 0.1  # share of the work of training a tokenizer
+_SECONDS_BETWEEN_WORDS = 0.5
+
+
+def trains_one(options: LanguageOptions) -> bool:
+    """Whether a tokenizer is trained first."""
+    return options.base == STARTER and not options.tokenizer.strip()
+
+
+def tokenizer_of(
+    corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
+) -> Any:
+    """Return a fast tokenizer of transformers that has a mask token.
+
+    Raises `LanguageError`: `no_offsets`, it does not tell letters; and as `train` where one is trained. Raises
+    `ModelError` where it is the base's and the base cannot be had.
+    """
+    from transformers import AutoTokenizer
+
+    if options.base == STARTER:
+        trained = _trained(corpus, shares, options, on_progress) if trains_one(options) else Path(options.tokenizer)
+        found = AutoTokenizer.from_pretrained(trained, model_max_length=max(_LEAST_READ, options.max_length))
+    else:
+        from models.readers.networks import masked_tokenizer
+
+        found = masked_tokenizer(find_model(options.base))
+    if not found.is_fast:
+        message = f"the tokenizer of {options.base!r} does not tell which letters a piece stands for"
+        raise LanguageError("no_offsets", message, model=options.base)
+    return found
+
+
+def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None) -> Path:
+    """Train one on the documents that are learned from, once in this workspace."""
+    sample = Sample(held_out=shares.test + shares.validation, seed=shares.seed)
+    wanted = TokenizerOptions(options.tokenizer_kind, options.vocabulary, sample)
+    told = (wanted.kind, wanted.vocabulary, sample.held_out, sample.seed)
+    folder = workspace() / "cache" / "tokenizers" / key_of(_TOKENIZER_VERSION, corpus.fingerprint, *told)
+
+    def make(new: Path) -> None:
+        with gathered(corpus, sample, within(on_progress, 0, _GATHERING)) as material:
+            _heeding(material, wanted, within(on_progress, _GATHERING, 1)).save(new)
+
+    made_once(folder, make, on_progress)
+    return folder
+
+
+def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgress | None) -> TrainedTokenizer:
+    """Train a tokenizer in a thread, so that a wish to stop is heard while the library merges, which may take minutes.
+
+    The thread is not waited for then: it ends with the process.
+    """
+    future, shares = Future[TrainedTokenizer](), [0.0]
+
+    def carried_out() -> None:
+        try:
+            future.set_result(train_on(material, wanted.kind, wanted.vocabulary, shares.append))
+        except BaseException as error:  # a panic of the library, too
+            future.set_exception(error)
+
+    Thread(target=carried_out, daemon=True).start()
+    while not wait([future], timeout=_SECONDS_BETWEEN_WORDS).done:
+        if on_progress:
+            on_progress(shares[-1])
+    return future.result()

@@ -24,8 +24,8 @@ from models.sources import STARTER, ModelSource
 from retrieval.report.colours import PALETTE
 from training.base import Family, Recipe, finished
 from training.engine.adaptation import adapt
-from training.engine.task import HeldOut, Task, processes, seconds_for
-from training.language.material import LanguageMaterial, MeasuredRows, examples_of
+from training.engine.task import Examples, HeldOut, Task, seconds_for
+from training.language.material import LanguageMaterial, MeasuredRows
 from training.options.common import EmbeddingTable, OptionError
 from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
@@ -39,38 +39,16 @@ class Guessed:
     judge: str = ""
 
     def means(self) -> dict[str, dict[str, float]]:
-        """Of both, the figures by name."""
         return {"validation": self.validation.means(), "training": self.training.means()}
 
     def kept(self) -> dict[str, Any]:
-        """As JSON."""
         return {"judge": self.judge, "validation": self.validation.kept(), "training": self.training.kept()}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        """Read what was kept; None where nothing was."""
         if not {"validation", "training", "judge"} <= kept.keys():
             return None
         return cls(Guesses.of(kept["validation"]), Guesses.of(kept["training"]), kept["judge"])
-
-
-def summary(measured: Mapping[str, Guessed]) -> dict[str, Any]:
-    """Figures on held-out rows, their 95% intervals and the gain; figures and gain on the training sample, too."""
-    judging = {name: one.validation for name, one in measured.items()}
-    learned = {name: one.training for name, one in measured.items()}
-    return {
-        **{name: one.means() for name, one in judging.items()},
-        "intervals": {name: {of: list(ends) for of, ends in one.intervals().items()} for name, one in judging.items()},
-        "gain": _gain(judging),
-        "training_sample": {
-            **{name: one.means() for name, one in learned.items()},
-            "gain": _gain(learned),
-            "questions": len(learned["after"].losses),
-        },
-        "measured_on": "validation",
-        "rows": len(judging["after"].losses),
-        "hidden": int(judging["after"].hidden.sum()),
-    }
 
 
 def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
@@ -94,7 +72,6 @@ class Languages(Family):
     compared = "on the same hidden tokens"
 
     def find(self, reference: str) -> Corpus:
-        """Return the text that a person names. Raises `LanguageError` and `DataError`."""
         return find_corpus(reference)
 
     def check(self, data: Corpus, options: LanguageOptions) -> None:
@@ -111,7 +88,6 @@ class Languages(Family):
         return list(islice(data.documents(), _TEXTS))
 
     def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
-        """How many documents and tokens there are."""
         material = self.material(data, shares, options)
         parts = {f"{part}_documents": count for part, count in material.documents.items()}
         told = {"documents": sum(material.documents.values()), "tokens": material.tokens, **parts}
@@ -125,7 +101,6 @@ class Languages(Family):
         marked: tuple[tuple[str, str], ...] = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> LanguageMaterial:
-        """Cut the text into tokens as planned. Raises `LanguageError`, `ModelError`, `OptionError`, `TrainingError`."""
         del marked
         self.check(data, options)
         return LanguageMaterial.of(data, shares, options, on_progress)
@@ -139,23 +114,34 @@ class Languages(Family):
         return {UNIGRAM: Guessed(judged, learned, material.judge)}
 
     def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> Guessed | None:
-        """Read a measurement again; None where other tokens are hidden by now."""
         return Guessed.of(kept) if kept.get("judge") == material.judge else None
 
     def summary(
         self, measured: Mapping[str, Guessed], material: LanguageMaterial, options: LanguageOptions
     ) -> dict[str, Any]:
-        """What `scores.json` holds."""
         del material, options
-        return summary(measured)
+        judging = {name: one.validation for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items()}
+        ends = {name: {of: list(both) for of, both in one.intervals().items()} for name, one in judging.items()}
+        return {
+            **{name: one.means() for name, one in judging.items()},
+            "intervals": ends,
+            "gain": _gain(judging),
+            "training_sample": {
+                **{name: one.means() for name, one in learned.items()},
+                "gain": _gain(learned),
+                "questions": len(learned["after"].losses),
+            },
+            "measured_on": "validation",
+            "rows": len(judging["after"].losses),
+            "hidden": int(judging["after"].hidden.sum()),
+        }
 
     def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        """The frequencies of tokens, the base and the model."""
         del options, scores
         return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        """Paragraphs of a card that say what the figures are of."""
         yield (
             f"In percent, of {scores.get('hidden', 0):,} tokens hidden in {scores.get('rows', 0):,} rows of documents "
             "that it was not trained on; they also chose the checkpoint. In brackets: 95% intervals, of the bootstrap "
@@ -195,11 +181,9 @@ fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
 print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest tokens, and how likely each is"""
 
     def measured(self, source: ModelSource) -> Guessed:
-        """Let a model guess what is hidden in the rows that judge it."""
         return self._measured(self._loaded(source))
 
     def task(self, source: ModelSource) -> Task:
-        """Load the base or make a new model, and gather what its training needs. Raises `OptionError`."""
         options, material = self._options, self._material
         model = self._loaded(source)
         if model.new_heads and options.lora_rank:
@@ -211,30 +195,30 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         settled = adapt(model, options)
         best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
         rows, columns = material.learned, material.learned.columns(material.tokenizer)
+        judging = material.judging
+        lengths = judging.hidden.blocks.lengths()
         return Task(
-            *(model, None, columns, examples_of(rows.blocks.lengths()), self._measured),
+            *(model, None, columns, Examples.apart(rows.blocks.lengths()), self._measured),
             settled=settled,
             told={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
-            held_out=_held_out(material.judging),
+            held_out=HeldOut.of({}, Examples.apart(lengths[judging.rows]), features=judging.features),
             features=rows.features,
             kept_models=options.kept_models,
             best_by=best_by,
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
-        """Measure the finished model; nothing else is to be found out."""
-        from models.readers.masked_network import load_masked
+        from models.readers.networks import load_masked
 
         source = finished(model_folder)
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
-        """Seconds that measuring this model once would take, by the time a few rows take."""
         asked = (self._material.judging, self._material.sample)
         return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
 
     def _loaded(self, source: ModelSource) -> Any:
-        from models.readers.masked_network import load_masked, new_masked
+        from models.readers.networks import load_masked, new_masked
 
         options, tokenizer = self._options, self._material.tokenizer
         if options.base != STARTER:
@@ -253,10 +237,3 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
 
     def _guesses(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> Guesses:
         return guesses(model, map(rows.hidden.features, batches), self._options.precision)
-
-
-def _held_out(rows: MeasuredRows) -> HeldOut | None:
-    """What is measured, so that its loss is seen beside that of what is learned; several processes would cut it."""
-    if processes() > 1 or len(rows.rows) < 2:
-        return None
-    return HeldOut({}, examples_of(rows.hidden.blocks.lengths()[rows.rows]), features=rows.features)

@@ -121,11 +121,6 @@ class TrainingOptions:
         return self.base != STARTER
 
     @property
-    def in_parts(self) -> bool:
-        """Whether a batch can be computed in parts of `mini_batch_size`."""
-        return False
-
-    @property
     def mines(self) -> bool:
         """Whether passages are searched that look like answers and are none."""
         return False

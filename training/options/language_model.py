@@ -12,7 +12,6 @@ from models.sources import STARTER
 from training.options.common import EmbeddingTable, Problem, TrainingOptions, option
 
 LANGUAGE_MODEL = "language-model"
-_OF_LAYERS = ("frozen_layers", "lora_rank")  # which a starter here has, too, but none worth keeping
 
 
 class LanguageObjective(StrEnum):
@@ -66,7 +65,6 @@ class LanguageOptions(TrainingOptions):
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """A new model."""
         return (STARTER,)
 
     @property
@@ -76,12 +74,10 @@ class LanguageOptions(TrainingOptions):
 
     @property
     def pairs(self) -> bool:
-        """Whether segments are read in pairs."""
         return self.objective is LanguageObjective.MLM_NSP
 
     @property
     def masking(self) -> MaskingOptions:
-        """How much is hidden, and as what it is shown."""
         return MaskingOptions(self.mask_share, self.shown_as_mask, self.shown_as_random)
 
     def _problems(self) -> Iterator[Problem]:
@@ -93,7 +89,7 @@ class LanguageOptions(TrainingOptions):
             if self.tokenizer.strip():
                 yield "tokenizer", "of_the_base", "must be empty: a base reads with its own tokenizer"
             return
-        for name in _OF_LAYERS:
+        for name in ("frozen_layers", "lora_rank"):  # it has layers, but none worth keeping
             if getattr(self, name):
                 yield name, "new_model", "must be 0 for a new model: what is drawn by chance must learn"
         if self.embedding_table is EmbeddingTable.FROZEN:

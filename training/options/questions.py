@@ -59,13 +59,11 @@ class RankerOptions(QuestionOptions):
 
     @property
     def helpers(self) -> dict[str, str]:
-        """The model that finds the hard negatives, where one does."""
         searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
         return {"negatives_model": self.negatives_model} if searched else {}
 
     @property
     def mines(self) -> bool:
-        """Whether there are any hard negatives."""
         return self.negatives > 0
 
     def _problems(self) -> Iterator[Problem]:
@@ -86,7 +84,6 @@ class WindowedOptions(RankerOptions):
 
     @property
     def window_options(self) -> WindowOptions | None:
-        """How long passages are cut; None where the model reads only their beginning."""
         return WindowOptions() if self.windows else None
 
 
@@ -130,18 +127,15 @@ class ReaderOptions(RankerOptions):
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """The packaged base where it is at hand."""
         packaged = base_at_hand()
         return tuple(dict.fromkeys([*([packaged.reference] if packaged else []), DEFAULT_READER]))
 
     @property
     def mines(self) -> bool:
-        """Whether any question is shown passages without its answer."""
         return self.negatives_share > 0
 
     @property
     def span_options(self) -> SpanOptions:
-        """How passages are cut."""
         return SpanOptions(self.max_length, self.overlap, self.longest_answer)
 
     def _problems(self) -> Iterator[Problem]:

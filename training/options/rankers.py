@@ -114,13 +114,7 @@ class BiEncoderOptions(WindowedOptions):
         )
 
     @property
-    def in_parts(self) -> bool:
-        """All objectives but triplets: these need no passages of other examples, so a smaller batch is as good."""
-        return self.objective is not BiEncoderObjective.TRIPLET
-
-    @property
     def helpers(self) -> dict[str, str]:
-        """Those that the objective and the hard negatives need."""
         guide = {"guide": self.guide or self.base} if self.objective is BiEncoderObjective.GIST else {}
         teacher = {"teacher": self.teacher} if self.objective in TAUGHT else {}
         return super().helpers | guide | teacher
@@ -179,13 +173,11 @@ class CrossEncoderOptions(WindowedOptions):
 
     @property
     def helpers(self) -> dict[str, str]:
-        """A teacher, and what finds the hard negatives."""
         teacher = {"teacher": self.teacher} if self.objective is CrossEncoderObjective.MARGIN_MSE else {}
         return super().helpers | teacher
 
     @property
     def reranked(self) -> int:
-        """The depth."""
         return self.depth
 
 
@@ -236,10 +228,4 @@ class SparseEncoderOptions(RankerOptions):
 
     @property
     def contrasts(self) -> bool:
-        """Passages of other examples in the batch are negatives."""
-        return True
-
-    @property
-    def in_parts(self) -> bool:
-        """Always."""
         return True

@@ -156,12 +156,10 @@ class SentenceOptions(PairOptions):
 
     @property
     def helpers(self) -> dict[str, str]:
-        """A teacher."""
         return {"teacher": self.teacher} if self.objective is SentenceObjective.DISTILLATION else {}
 
     @property
     def contrasts(self) -> bool:
-        """Whether the sentences of other examples in the batch are negatives."""
         return self.objective in CONTRASTED
 
     def _problems(self) -> Iterator[Problem]:

@@ -49,7 +49,6 @@ class Distillation(torch.nn.Module):
         self._teacher_temperature = options.teacher_temperature
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Return the loss of a batch."""
         return self._of(embed_columns(self.model, features), labels)
 
     def _of(self, vectors: list[Tensor], labels: Tensor) -> Tensor:
@@ -68,7 +67,6 @@ class CachedDistillation(CachedLossMixin, Distillation):
         self.mini_batch_size = options.mini_batch_size
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Return the loss of a batch."""
         return self.forward_cached(features, labels)
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:

@@ -35,11 +35,9 @@ class Reached:
     test: Scores | None = None
 
     def means(self) -> dict[str, dict[str, float]]:
-        """The mean of every measure, on the questions that judge and on those that it learns from."""
         return {"validation": self.validation.means(), "training": self.training.means()}
 
     def kept(self) -> dict[str, Any]:
-        """The scores of every question."""
         every = {"validation": self.validation, "training": self.training, "test": self.test}
         return {
             name: {of: values.tolist() for of, values in one.per_question.items()}
@@ -52,9 +50,9 @@ class Reached:
         """Read what was kept; earlier versions kept the validation questions alone, which says too little."""
         if not {"validation", "training"} <= kept.keys():
             return None
-        return cls(
-            *(_read_scores(kept[questions]) for questions in ("validation", "training", "test") if questions in kept)
-        )
+        every = (kept[questions] for questions in ("validation", "training", "test") if questions in kept)
+        read = ({name: np.array(values) for name, values in one.items()} for one in every)
+        return cls(*(Scores(MEASURED_KS, one) for one in read))
 
 
 def summary(
@@ -85,10 +83,6 @@ def summary(
         "measured_on": "validation",
         **({"made_questions": validation.made} if validation.made else {}),
     }
-
-
-def _read_scores(kept: dict[str, list[float]]) -> Scores:
-    return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
 
 
 def _figures(scores: Mapping[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
@@ -221,7 +215,6 @@ class Material:
         return self.measure(self.first_stage, tested=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
-        """Return BM25's first `depth` passages of the questions."""
         return self.first_stage.search([question.text for question in question_set.questions], depth)
 
 
@@ -259,15 +252,12 @@ class Rankers(Family):
     compared = "question by question"
 
     def find(self, reference: str) -> QuestionSet:
-        """Return the question set that a person names. Raises `DataError`."""
         return find(reference)
 
     def texts(self, data: QuestionSet, options: QuestionOptions) -> Sequence[str]:
-        """The passages as they are indexed."""
         return data.passages.indexed_texts(title=options.title)
 
     def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
-        """How many questions there are, in each part, and how many of them were made of passages."""
         del options
         rows = split(data, shares).rows
         parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
@@ -282,25 +272,20 @@ class Rankers(Family):
         marked: Marks = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> Material:
-        """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
         del on_progress
         return Material.of(data, shares, options, marked)
 
     def baselines(self, material: Material) -> dict[str, Reached]:
-        """What BM25 reaches."""
         return {"bm25": material.first_stage_scores}
 
     def measurement(self, kept: Mapping[str, Any], material: Material) -> Reached | None:
-        """Read a measurement again; None where it says too little."""
         del material
         return Reached.of(kept)
 
     def summary(self, measured: Mapping[str, Reached], material: Material, options: QuestionOptions) -> dict[str, Any]:
-        """What `scores.json` holds."""
         return summary(measured, options.best_by, material.validation, material.sample, material.test)
 
     def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        """What was measured, as a card's table calls it."""
         alone = f", alone over BM25's first {options.reranked}" if options.reranked else ""
         return {
             "bm25": "BM25",
@@ -310,7 +295,6 @@ class Rankers(Family):
         }
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        """Paragraphs of a card that say what the figures are of."""
         data = made.get("data", {})
         searched = f", in all {data['passages']:,} passages" if data.get("passages") else ""
         chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"

@@ -19,9 +19,8 @@ from retrieval.lexical.weights import TermStatistics, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import PairScores
 from text.analysis import analyze
-from text.analyzers import Span
 from text.marking import answer_spans
-from training.engine.task import Columns, Examples, HeldOut, TeacherLabels, processes
+from training.engine.task import Columns, Examples, HeldOut, TeacherLabels
 from training.options.common import TrainingError
 from training.rankers.material import Material
 
@@ -89,12 +88,12 @@ class ShownPassages:
             return []
         text, start = self._material.texts[row], len(self._material.texts[row]) - len(passages.texts[row])
         answers = answer_spans(_composed(text[start:]), question.answers)
-        held = [_composed_span(text, start, window) for window in windows]
-        return [
-            window
-            for window, (first, last) in zip(windows, held, strict=True)
-            if any(first <= answer[0] and answer[1] <= last for answer in answers)
-        ]
+
+        def holds_one(window: Window) -> bool:
+            first, last = (len(_composed(text[start : max(start, place)])) for place in window[1:])
+            return any(first <= answer[0] and answer[1] <= last for answer in answers)
+
+        return [*filter(holds_one, windows)]
 
 
 class WindowFit:
@@ -110,7 +109,6 @@ class WindowFit:
         self._idf: dict[str, float] = {}
 
     def read(self, questions: Sequence[str], windows: Sequence[str]) -> None:
-        """Analyze what will be scored."""
         new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
         if not new:
             return
@@ -134,12 +132,6 @@ class WindowFit:
         counts, k1 = self._counts[window], self._material.first_stage.options.k1
         asked = self._counts[question].items()
         return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in asked if counts[term])
-
-
-def _composed_span(text: str, start: int, window: Window) -> Span:
-    """Letters of a window among those of the composed text that begins at `start`."""
-    first, last = (len(_composed(text[start : max(start, place)])) for place in window[1:])
-    return first, last
 
 
 def _composed(text: str) -> str:
@@ -185,18 +177,15 @@ class TeachersScores:
         self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
-        """Ask the teacher; `on_progress` is told the share of the questions done."""
         rows, places, candidates = self._candidates()
         scores = self._pairs(on_progress).of(self._asked, candidates)
         taught = self._by_example(scores[rows, places])
         return self._as_labels(with_bm25(taught, self._by_example(self._bm25_scores()), self._bm25))
 
     def stand_ins(self) -> list[Any]:
-        """Return labels of the same shape, all 0."""
         return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
 
     def seconds(self) -> float:
-        """Seconds that asking would take, by the time that a few pairs take."""
         candidates = self._candidates()[2]
         missing = self._pairs().missing(self._asked, candidates)
         if not missing:
@@ -258,6 +247,6 @@ def held_out(
         columns, examples = examples_of(asked)
     except TrainingError:  # no negative can be drawn
         return None
-    if processes() > 1 or len(examples.sound()) < 2:
+    if HeldOut.of(columns, examples) is None:  # what is shown and taught takes longer
         return None
     return HeldOut(ShownPassages(asked, cut).columns(columns, examples), examples, lesson_of(examples, asked))

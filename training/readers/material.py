@@ -1,12 +1,12 @@
 """What a reader learns from: windows of passages with and without answers."""
 
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
@@ -18,7 +18,7 @@ from training.options.questions import ReaderOptions
 from training.rankers.material import Marks, Material, some_of
 
 if TYPE_CHECKING:
-    from models.readers.span_network import SpanNetwork
+    from models.readers.networks import SpanNetwork
 
 Span = tuple[int, int]
 
@@ -54,25 +54,16 @@ def located(question: Question, text: str) -> Located:
 
 
 def _all(text: str, answer: str) -> list[Span]:
-    return [(place, place + len(answer)) for place in _places(text, answer)]
-
-
-def _places(text: str, answer: str) -> Iterator[int]:
-    place = text.find(answer) if answer else -1
-    while place >= 0:
-        yield place
-        place = text.find(answer, place + 1)
+    """Every place where it stands, those that overlap, too."""
+    found = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
+    return [(match.start(), match.start() + len(answer)) for match in found]
 
 
 def _anywhere(question: Question, text: str) -> tuple[Span, ...]:
     if unicodedata.is_normalized("NFC", text):
         return tuple(answer_spans(text, question.answers))
-    written = (form for answer in question.answers for form in dict.fromkeys((answer, _decomposed(answer))))
-    return tuple(span for form in written for span in _all(text, form))
-
-
-def _decomposed(text: str) -> str:
-    return unicodedata.normalize("NFD", text)
+    both = ((answer, unicodedata.normalize("NFD", answer)) for answer in question.answers)
+    return tuple(span for forms in both for form in dict.fromkeys(forms) for span in _all(text, form))
 
 
 _NOTHING = (0,)  # the place that stands for no answer
@@ -117,10 +108,7 @@ class WindowsToRead:
 
     def examples(self) -> Examples:
         """As batches are made of them: any may stand together, those of like length do."""
-        rows = np.arange(len(self.windows))
-        itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
-        lengths = np.array([window.width for window in self.windows], dtype=float)
-        return Examples(rows, rows[:, None].astype(np.int32), itself, lengths, in_batch=False)
+        return Examples.apart(np.array([window.width for window in self.windows], dtype=float))
 
     def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
         """What the model reads of some of them: a batch of tokens, and the places as marks, `(n_rows, width)` bool."""

@@ -13,14 +13,14 @@ from data.split import Part, SplitOptions, split
 from models.readers.reader import SpanReader, SpanTokens, keep_options, load_reader
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from reading.judge.rules import Rules, judged
+from reading.judge.rules import judged
 from reading.judge.scores import EXACT
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
 from training.base import Family, Recipe, finished
 from training.engine.adaptation import adapt
-from training.engine.task import HeldOut, Task, processes, seconds_for
+from training.engine.task import HeldOut, Task, seconds_for
 from training.options.common import OptionError, TrainingError
 from training.options.questions import READER, ReaderOptions
 from training.rankers.examples import mine
@@ -30,29 +30,10 @@ from training.readers.material import WindowsToRead, is_unanswerable, reader_mat
 OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
 
 
-def answered(
-    reader: SpanReader, validation: QuestionSet, sample: QuestionSet, rules: Rules
-) -> tuple[Reached, float | None]:
-    """Let a reader answer both; returns how right that is, and the threshold of saying that there is no answer.
-
-    The threshold is the best one on the validation questions; None where all of them have an answer.
-    """
-    read = [read_own_passages(reader, one) for one in (validation, sample)]
-    threshold = best_threshold(read[0], validation, rules)
-    of_both = (_judged(one, of, rules, threshold) for one, of in zip(read, (validation, sample), strict=True))
-    return Reached(*of_both), threshold
-
-
 def by_passage(question_set: QuestionSet) -> QuestionSet:
     """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
     asked = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
     return replace(question_set, questions=tuple(asked))
-
-
-def _judged(read: ReadPassages, question_set: QuestionSet, rules: Rules, threshold: float | None) -> Scores:
-    said = zip(read.said(threshold), question_set.questions, strict=True)
-    values = np.array([judged(answer, question.answers, rules) for answer, question in said])
-    return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
 
 
 class Readers(Rankers):
@@ -63,14 +44,12 @@ class Readers(Rankers):
     tag = "question-answering"
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
-        """Raise `OptionError` where no question has an answer to be read."""
         del options
         if not any(question.answers and question.relevant for question in data.questions):
             message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
             raise OptionError("data", "no_answers", message)
 
     def about(self, data: QuestionSet, shares: SplitOptions, options: Any) -> dict[str, Any]:
-        """How many questions there are in each part, and by whose rules their answers are judged."""
         rows = split(data, shares).rows
         parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
         unanswerable = sum(map(is_unanswerable, data.questions))
@@ -86,18 +65,15 @@ class Readers(Rankers):
         marked: Marks = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> Material:
-        """Split the set as planned. Raises `OptionError`, and `TrainingError` where it is too small."""
         del on_progress
         self.check(data, options)
         return reader_material(data, shares, options, marked)
 
     def baselines(self, material: Material) -> dict[str, Reached]:
-        """None."""
         del material
         return {}
 
     def summary(self, measured: Mapping[str, Reached], material: Material, options: Any) -> dict[str, Any]:
-        """What `scores.json` holds."""
         found = summary(measured, options.best_by, by_passage(material.validation), by_passage(material.sample))
         unanswerable = sum(map(is_unanswerable, material.validation.questions))
         return found | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
@@ -107,7 +83,6 @@ class Readers(Rankers):
         return Family.rows(self, options, scores)
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        """Paragraphs of a card that say what the figures are of."""
         yield (
             f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on, each with "
             f"the passage it was asked of, by the rules of {scores.get('rules', '')}; they also chose the checkpoint. "
@@ -148,7 +123,6 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return self._answered(self._reader(source, new_head=True))[0]
 
     def task(self, source: ModelSource) -> Task:
-        """Load the base, change it as told, and gather what its training needs. Raises `TrainingError`."""
         options, material = self._options, self._material
         model = load_reader(source, new_head=True)
         settled = adapt(model, options)
@@ -162,7 +136,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
             *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))[0]),
             settled=settled,
             told={"answers": shown.counts | {"windows": len(shown.windows)}},
-            held_out=_held_out(held_out, partial(held_out.features, model)),
+            held_out=HeldOut.of(held_out.columns(), held_out.examples(), features=partial(held_out.features, model)),
             features=partial(shown.features, model),
         )
 
@@ -173,7 +147,6 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return {"after": reached}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
-        """Seconds that measuring this model once would take, by the time a few passages take."""
         reader, passages = self._live(model), self._material.question_set.passages.texts
         pairs = [
             (question.text, passages[row])
@@ -183,14 +156,26 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
     def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
-        return answered(reader, self._material.validation, self._material.sample, self._options.rules)
+        """How right a reader is on both sets of questions, and its threshold of saying that there is no answer.
+
+        The threshold is the best one on the validation questions; None where all of them have an answer.
+        """
+        both, rules = (self._material.validation, self._material.sample), self._options.rules
+        read = [read_own_passages(reader, asked) for asked in both]
+        threshold = best_threshold(read[0], both[0], rules)
+
+        def scored(answers: ReadPassages, asked: QuestionSet) -> Scores:
+            said = zip(answers.said(threshold), asked.questions, strict=True)
+            values = np.array([judged(answer, question.answers, rules) for answer, question in said])
+            return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
+
+        return Reached(*map(scored, read, both)), threshold
 
     def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
         options, precision = self._options.span_options, self._options.precision
         return SpanReader(source, options=options, precision=precision, new_head=new_head)
 
     def _live(self, model: Any) -> SpanReader:
-        """A reader with a model as it is."""
         reader = self._reader(ModelSource(self._options.base))
         reader.model = model
         return reader
@@ -219,9 +204,3 @@ def _told_of(question: Question, place: int, head: int) -> Question:
     """
     starts = tuple(start + head if start >= 0 else start for start in question.starts) if place == 0 else ()
     return question if starts == question.starts else replace(question, starts=starts)
-
-
-def _held_out(found: WindowsToRead, features: Any) -> HeldOut | None:
-    if processes() > 1 or len(found.windows) < 2:
-        return None
-    return HeldOut(found.columns(), found.examples(), features=features)

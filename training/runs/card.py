@@ -87,7 +87,6 @@ def _device() -> str:
 
 _HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
-_OF_TRANSFORMERS = (READER, LANGUAGE_MODEL)
 _READ_BY_THE_PROJECT = "What reads with it is part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 
 
@@ -114,21 +113,18 @@ def write_card(run: Run) -> None:
     write_text(run.model_folder / "README.md", "\n\n".join(sections) + "\n")
 
 
-def _library(kind: str) -> str:
-    return "transformers" if kind in _OF_TRANSFORMERS else "sentence-transformers"
-
-
 def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
     """Return the YAML that the hub reads. It takes hub ids only for a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
 
     base, data, family = made.get("base", {}), made.get("data", {}), recipe_of(plan.kind).family
+    library = "transformers" if plan.kind in (READER, LANGUAGE_MODEL) else "sentence-transformers"
     on_hub = base["reference"] if "revision" in base else base.get("origin")
     return str(
         ModelCardData(
             language=data.get("language") or None,
             # what the hub names there it offers to load, and it could not load a starter
-            library_name=None if starter else _library(plan.kind),
+            library_name=None if starter else library,
             pipeline_tag=recipe_of(plan.kind).hub_task,
             tags=[plan.kind, family.tag, plan.options.objective.value],
             base_model=on_hub,

@@ -27,7 +27,6 @@ class RunFolderCallback(TrainerCallback):
         self._steps = 0
 
     def on_train_begin(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
-        """Note the number of steps, and those done before."""
         self._began = self._saved = time.monotonic()
         self._first_step = state.global_step
         self._write(state, phase=Phase.TRAINING)
@@ -35,7 +34,6 @@ class RunFolderCallback(TrainerCallback):
             self._keep(state, model)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        """Look at the clock."""
         self._step_began = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -83,7 +81,6 @@ class RunFolderCallback(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
     ) -> None:
-        """Keep one line of figures."""
         figures = {name: float(value) for name, value in logs.items() if _is_number(value)}
         if "loss" in figures and self._at_work:
             examples = self._steps * args.per_device_train_batch_size * args.world_size

@@ -75,7 +75,6 @@ class Rehearsal(Job):
 
     @property
     def result(self) -> Path:
-        """The answer."""
         return self.folder / ("estimate.json" if self.task is RehearsalTask.ESTIMATE else "negatives.parquet")
 
     @property
@@ -92,7 +91,6 @@ class Rehearsal(Job):
         return _ESTIMATE.validate_json(self.result.read_bytes())
 
     def negatives(self) -> pd.DataFrame:
-        """Read the mined negatives, a row each (`negatives.as_table`). Raises `OSError` where none are."""
         return pd.read_parquet(self.result)
 
     def problem(self) -> tuple[str, str]:

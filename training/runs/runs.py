@@ -135,7 +135,6 @@ class Run(Job):
 
     @property
     def model_folder(self) -> Path:
-        """Where the finished model is."""
         return self.folder / "model"
 
     def plan(self) -> Plan:
@@ -195,15 +194,12 @@ def all_runs() -> list[Run]:
 
 def planned_runs() -> list[tuple[Run, Plan]]:
     """Everything that was planned in the workspace, newest first: trainings, searches for settings, and ablations."""
-    folders = sorted((workspace() / "runs").glob("*/run.json"), reverse=True)
-    runs = [Run(path.parent) for path in folders]
-    return [(run, plan) for run in runs if (plan := _plan_of(run))]
+    return [(run, plan) for run in _folders(workspace()) if (plan := _plan_of(run))]
 
 
 def damaged_runs() -> list[Run]:
     """Folders of the workspace that were runs, and whose `run.json` cannot be read any more."""
-    runs = [Run(path.parent) for path in sorted((workspace() / "runs").glob("*/run.json"), reverse=True)]
-    return [run for run in runs if not _plan_of(run)]
+    return [run for run in _folders(workspace()) if not _plan_of(run)]
 
 
 def find_run(run_id: str) -> Run | None:
@@ -214,10 +210,7 @@ def find_run(run_id: str) -> Run | None:
 
 def shared_runs() -> list[Run]:
     """Finished trainings on the shelf, newest first: a user searches and trains with them, and cannot change them."""
-    place = shelf()
-    folders = sorted((place / "runs").glob("*/run.json"), reverse=True) if place else []
-    runs = [Run(path.parent) for path in folders]
-    return [run for run in runs if _plan_of(run) and run.status().state is State.DONE]
+    return [run for run in _folders(shelf()) if _plan_of(run) and run.status().state is State.DONE]
 
 
 def find_model_run(run_id: str) -> Run | None:
@@ -246,6 +239,11 @@ def new_plan(
     created = datetime.now(UTC).isoformat(timespec="seconds")
     marked = remarks_of(fingerprint).negatives
     return Plan(kind, name, reference, data_name, fingerprint, split, options, created, marked)
+
+
+def _folders(place: Path | None) -> list[Run]:
+    """What looks like a run there, newest first."""
+    return [Run(path.parent) for path in sorted((place / "runs").glob("*/run.json"), reverse=True)] if place else []
 
 
 def _plan_of(run: Run) -> Plan | None:

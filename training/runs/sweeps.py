@@ -26,11 +26,9 @@ class CompositeRun(Run):
 
     @property
     def result(self) -> Path:
-        """What came out."""
         return self.folder / self.result_name
 
     def keep(self, outcome: Any, *, so_far: bool = False) -> None:
-        """Write a dataclass down that says what came out."""
         self.write("so_far.json" if so_far else self.result_name, asdict(outcome))
 
     def _outcome(self, adapter: TypeAdapter[Outcome]) -> Outcome | None:
@@ -48,7 +46,7 @@ class CompositeRun(Run):
         begun = [
             run for path in self.folder.parent.glob(f"{self.id}-*/run.json") if (run := find_run(path.parent.name))
         ]
-        return sorted(begun, key=lambda run: (_number(run), run.id))
+        return sorted(begun, key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
     def ask_to_stop(self) -> None:
         """Let it end soon, and the part that is at work with it."""
@@ -65,11 +63,6 @@ class CompositeRun(Run):
         super().delete()
         for part in parts:
             part.delete()
-
-
-def _number(run: Run) -> int:
-    trial = run.plan().trial
-    return trial.number if trial else 0
 
 
 DEFAULTS = 1  # the number of the trial with the settings to begin from
@@ -148,11 +141,9 @@ class Search(CompositeRun):
         return int(number_in(self.read("search.json"), "minutes"))
 
     def trial(self, number: int) -> Run:
-        """Return the run of a trial; it may not have been begun, or be deleted."""
         return self.part(str(number))
 
     def create_trial(self, number: int, options: TrainingOptions, count: int) -> Run:
-        """Make the run folder of a trial, for this process to carry out."""
         trial = Trial(self.id, number, count)
         plan = replace(self.plan(), name=f"settings {number} of {count}", options=options, minutes=0.0, trial=trial)
         return create_run(plan, self.trial(number).folder, attended=True)

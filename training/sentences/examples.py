@@ -129,9 +129,8 @@ def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
 
 def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examples]:
     """Examples of which none holds what another one does."""
-    rows = np.arange(len(next(iter(columns.values()))))
-    itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)))
-    return columns, Examples(rows, rows[:, None].astype(np.int32), itself, _lengths(columns), contrasts, rows)
+    lengths = _lengths(columns)
+    return columns, Examples.apart(lengths, contrasts=contrasts, article=np.arange(len(lengths)))
 
 
 def _lengths(columns: Columns) -> np.ndarray:
@@ -155,16 +154,13 @@ class TeachersVectors:
             raise OptionError("teacher", "dimensions", message)
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
-        """Encode the sentences."""
         different, places = self._different
         return list(self._encoder(on_progress).encode_sentences(different)[places])
 
     def stand_ins(self) -> list[Any]:
-        """Vectors of zeros."""
         return [np.zeros(self._dimensions, dtype=np.float32)] * len(self._sentences)
 
     def seconds(self) -> float:
-        """Seconds that encoding would take."""
         encoder = self._encoder()
         return seconds_for(lambda some: encoder.encode("question", some), sorted(self._different[0], key=len))
 

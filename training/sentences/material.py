@@ -78,17 +78,14 @@ class PairMaterial:
 
     @cached_property
     def judged(self) -> Distinct:
-        """The sentences of the pairs that judge."""
         return Distinct.of(self.judge)
 
     @cached_property
     def sampled(self) -> Distinct | None:
-        """The sentences of the sample."""
         return Distinct.of(self.sample) if self.sample else None
 
     @cached_property
     def texts(self) -> list[str]:
-        """Every sentence that is learned from."""
         return self.train.sentences
 
 
@@ -141,7 +138,6 @@ class Judgement:
         return known | {name: value for name, value in self.geometry.items() if math.isfinite(value)}
 
     def kept(self) -> dict[str, Any]:
-        """As JSON."""
         geometry = {name: value for name, value in self.geometry.items() if math.isfinite(value)}
         return {
             "measure": self.measure,
@@ -152,7 +148,6 @@ class Judgement:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Read what was kept."""
         dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
         columns = [np.array(kept[name], dtype=dtype) for name in ("said", "right")]
         return cls(kept["measure"], columns[0], columns[1], kept["geometry"])
@@ -167,17 +162,14 @@ class Likeness:
     judge: str = ""  # the fingerprint of the pairs that judge
 
     def means(self) -> dict[str, dict[str, float]]:
-        """Of both, the figures by name."""
         return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
 
     def kept(self) -> dict[str, Any]:
-        """As JSON."""
         training = {"training": self.training.kept()} if self.training else {}
         return {"judge": self.judge, "validation": self.validation.kept(), **training}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        """Read what was kept; None where nothing was."""
         if "validation" not in kept:
             return None
         training = Judgement.of(kept["training"]) if "training" in kept else None
@@ -194,21 +186,6 @@ def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: 
     geometry = {"alignment": alignment(first[alike], second[alike]), **geometry}
     right = pairs.gold if measure else np.zeros(0, np.float32)
     return Judgement(measure, cosines(first, second), right.astype(np.float32), geometry)
-
-
-def summary(measured: Mapping[str, Likeness], material: PairMaterial) -> dict[str, Any]:
-    """Figures on the pairs that judge, their 95% intervals, and the gain; figures and gain on the sample, too."""
-    judged = {name: likeness.validation for name, likeness in measured.items()}
-    learned = {name: likeness.training for name, likeness in measured.items() if likeness.training}
-    found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
-    if material.measure:
-        found |= _sure(judged, material.judged.groups)
-    if learned and material.sampled:
-        means = {name: one.means() for name, one in learned.items()}
-        gain = _sure(learned, material.sampled.groups)["gain"]
-        found["training_sample"] = {**means, "gain": gain, "questions": len(material.sampled.places)}
-    about = {"measured_on": "validation", "pairs": len(material.judge), "judged_on": material.judged_on}
-    return {**found, **about, "judged_by": material.judged_by}
 
 
 def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
@@ -252,21 +229,17 @@ class SentencePairs(Family):
     compared = "on the same pairs"
 
     def find(self, reference: str) -> PairSet:
-        """Return the set of pairs that a person names. Raises `DataError`."""
         return find(reference)
 
     def check(self, data: PairSet, options: PairOptions) -> None:
-        """Raise `OptionError` where the objective does not learn from such pairs, or others cannot judge them."""
         options.require_fitting(data.name, data.kind)
         judging_set(data, options)
 
     def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
-        """Every different sentence."""
         del options
         return data.sentences
 
     def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
-        """How many pairs of what kind there are, in each part, and which set judges."""
         rows = split_pairs(data, shares)
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
         judging = judging_set(data, options)
@@ -283,24 +256,30 @@ class SentencePairs(Family):
         marked: tuple[tuple[str, str], ...] = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> PairMaterial:
-        """Split the set as planned. Raises `OptionError` and `TrainingError`."""
         del marked, on_progress
         self.check(data, options)
         return PairMaterial.of(data, shares, options)
 
     def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
-        """Read a measurement again; None where other pairs judge by now."""
         if kept.get("judge") != material.judge.fingerprint:
             return None
         return Likeness.of(kept)
 
     def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
-        """What `scores.json` holds."""
         del options
-        return summary(measured, material)
+        judged = {name: likeness.validation for name, likeness in measured.items()}
+        learned = {name: likeness.training for name, likeness in measured.items() if likeness.training}
+        found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
+        if material.measure:
+            found |= _sure(judged, material.judged.groups)
+        if learned and material.sampled:
+            means = {name: one.means() for name, one in learned.items()}
+            gain = _sure(learned, material.sampled.groups)["gain"]
+            found["training_sample"] = {**means, "gain": gain, "questions": len(material.sampled.places)}
+        about = {"measured_on": "validation", "pairs": len(material.judge), "judged_on": material.judged_on}
+        return {**found, **about, "judged_by": material.judged_by}
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        """Paragraphs of a card that say what the figures are of."""
         del made
         chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
         if scores.get("intervals"):

@@ -150,7 +150,6 @@ class _Ablating(Sweep[Ablation]):
         return bool(run and first and run.read("before.json").get("judge") == first.read("before.json").get("judge"))
 
     def _measured(self, table: Table) -> Table:
-        """Add what is measured of all of them together."""
         self._begin(AblationStage.MEASURING)
         trained = [one for one in table.variants if not one.code]
         models = {one.number: one.model for one in trained}
@@ -174,7 +173,6 @@ class _Ablating(Sweep[Ablation]):
         self._write(0.0)
 
     def _tell(self, share: float) -> None:
-        """Say how far the training at work is."""
         if self._is_due():
             self._write(share)
 

@@ -169,7 +169,6 @@ class Cost:
         return seconds + self.measuring * len(far)
 
     def leg(self, load: float, epochs: float) -> float:
-        """One trial taken up once."""
         return self.loading + self.measuring + load * epochs * self.epoch
 
 

@@ -229,7 +229,7 @@ class _Searching(Sweep[Search]):
         if self._is_over():
             return False
         self._enter(Stage.TRYING, place + 1, step=number, total_steps=len(self._changes))
-        ready = self._ready(number)
+        ready = self._taken_up(run, lambda: self._created(number))
         first = run.status().step / max(1, run.status().total_steps)
 
         def tell(done: float) -> None:
@@ -241,10 +241,6 @@ class _Searching(Sweep[Search]):
         if ended.state is State.FAILED and number == DEFAULTS:
             raise TrainingError(ended.code, ended.message)
         return share in measured(run) or ended.state is State.FAILED
-
-    def _ready(self, number: int) -> Run:
-        """Make the trial's run folder, or take it up where it was left."""
-        return self._taken_up(self._job.trial(number), lambda: self._created(number))
 
     def _created(self, number: int) -> Run:
         options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)

@@ -57,7 +57,6 @@ class Sweep(ABC, Generic[J]):
         self._job.write_status(self._status)
 
     def _is_due(self) -> bool:
-        """Whether it is time again to say how far it is."""
         return time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
 
     def _report(self, share: float, seconds_left: float | None) -> None:

@@ -48,7 +48,6 @@ class AblationExperiment(BaseModel):
 
     @property
     def shares(self) -> SplitOptions:
-        """How documents and questions are split. Raises `ValueError`."""
         return SplitOptions(self.validation_share, self.test_share, self.seed)
 
     @property
@@ -60,7 +59,10 @@ class AblationExperiment(BaseModel):
 
     def learning(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
-        return _options(LanguageOptions, STARTER, self.language_model, self.changes[number], place="language_model")
+        told, changed = self.language_model, self.changes[number]
+        suited = LanguageOptions.suited_to(str(changed.get("base", told.get("base", STARTER))))
+        usual = asdict(suited) | {"kept_models": 0}  # of many variants nobody looks at how each came there
+        return _made(LanguageOptions, usual, {**told, **changed}, "vary" if changed else "language_model")
 
     def tuning(self, base: str) -> BiEncoderOptions:
         """Return the options of the fine-tuning of a model; all but `base` suit the base that all started from.
@@ -85,15 +87,6 @@ class AblationExperiment(BaseModel):
         if len({str(asdict(one)) for one in made}) < len(made) - self.untrained:
             raise ExperimentError("vary: two variants are the same: leave out values that language_model has already")
         self.tuning("a-base")
-
-
-def _options(
-    kind: type[LanguageOptions], base: str, told: Mapping[str, Any], changed: Mapping[str, Any], *, place: str
-) -> LanguageOptions:
-    suited = kind.suited_to(str(changed.get("base", told.get("base", base))))
-    # of many variants nobody looks at how each came there
-    usual = asdict(suited) | {"kept_models": 0}
-    return _made(kind, usual, {**told, **changed}, "vary" if changed else place)
 
 
 def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], place: str) -> Kind:

@@ -20,11 +20,9 @@ class Watch(TrainerCallback):
         self._tell = tell
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        """Change nothing of the task."""
         return task, [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Say it."""
         del control
         self._tell(state.global_step / state.max_steps)
 
@@ -38,8 +36,6 @@ class TrialWatch(Watch):
         self._due = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        """Listen to the task's measure."""
-
         def measure(model: Any) -> Reached:
             reached = cast(Reached, task.measure(model))
             if self._due:

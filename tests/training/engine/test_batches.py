@@ -18,8 +18,8 @@ from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
 from training.engine.batches import batch_sampler
-from training.engine.passes import short_passes, tokenized_once
 from training.engine.task import Examples
+from training.engine.trainers import short_passes, tokenized_once
 
 pytestmark = pytest.mark.slow
 

@@ -38,7 +38,7 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("language.train._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("language.texts._CHARACTERS_BETWEEN", 100)
     monkeypatch.setattr("training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 
@@ -113,7 +113,7 @@ def test_a_wish_to_stop_is_heard_while_the_library_merges(monkeypatch: pytest.Mo
         assert merged.wait(300)
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.language.tokenizer.train_on", merging)
+        patch.setattr("training.language.material.train_on", merging)
         ended = train(run)
     merged.set()
     assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
@@ -146,7 +146,7 @@ def test_what_goes_wrong_in_a_tokenizers_training_is_told(monkeypatch: pytest.Mo
     def failing(*_: Any) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr("training.language.tokenizer.train_on", failing)
+    monkeypatch.setattr("training.language.material.train_on", failing)
     ended = train(created(text_file(60, seed=8), **OPTIONS))
     assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
 

@@ -87,7 +87,7 @@ def test_the_text_is_cut_once(material: LanguageMaterial, monkeypatch: pytest.Mo
     corpus = find_corpus(text_file(60))
     first = LanguageMaterial.of(corpus, SHARES, options_of())
     monkeypatch.setattr("training.language.material.write_tokens", None)
-    monkeypatch.setattr("training.language.tokenizer.gathered", None)
+    monkeypatch.setattr("training.language.material.gathered", None)
     again = LanguageMaterial.of(corpus, SHARES, options_of(mask_share=0.4, size="base"))
     assert np.array_equal(first.files[Part.TRAIN].tokens, again.files[Part.TRAIN].tokens)
     with pytest.raises(TypeError):

@@ -13,12 +13,12 @@ import pytest
 from data.cache import is_sound
 from data.workspace import PROJECT
 from jobs.folder import AskedToStop
-from training.language.tokenizer import made_once
+from training.language.material import made_once
 
 MAKER = """
 import os, signal, sys, time
 from pathlib import Path
-from training.language.tokenizer import made_once
+from training.language.material import made_once
 
 folder, end = Path(sys.argv[1]), sys.argv[2]
 

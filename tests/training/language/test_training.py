@@ -1,6 +1,5 @@
 """Trainings of language models from beginning to end: what is learned, resumed, estimated and saved."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,12 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from jobs.status import State
-from models.readers.masked_network import load_masked
+from models.readers.networks import load_masked
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file
-from tests.training.test_resume import (
-    OFTEN,
-    Begin,
-    again,
-    begin,
-    carry_out_until_it_saves_step_30,
-    do_at_step,
-    weights,
-)
-from tests.training.worlds import logged, source_of, trained
+from tests.training.test_resume import OFTEN, Begin, begin, killed_while_it_saves, stopped_at, weights
+from tests.training.worlds import logged, source_of, trained, within
 from training.__main__ import main
-from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
 from training.language.recipe import UNIGRAM, LanguageRecipe
 from training.options.language_model import LanguageObjective, LanguageOptions
@@ -33,23 +23,14 @@ from training.runs.runs import Run
 from training.train import load_material, train
 
 __all__ = ["begin"]  # a fixture
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 
 @pytest.fixture(scope="module")
-def _learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    folder = tmp_path_factory.mktemp("learned")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(folder))
-        options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
-        return trained(created(text_file(300), **options)), folder
-
-
-@pytest.fixture
-def learned(_learned: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A new model that was taught the topics; the test sees the workspace it was trained in."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(_learned[1]))
-    return _learned[0]
+def learned(workspace_of_the_module: Path) -> Run:
+    """A new model that was taught the topics."""
+    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
+    return within(workspace_of_the_module, lambda: trained(created(text_file(300), **options)))
 
 
 def test_the_topic_of_a_text_is_learned(learned: Run) -> None:
@@ -111,14 +92,7 @@ def assert_alike(run: Run, whole: Run) -> None:
 def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
     options = OFTEN | {"batch_size": 8, "epochs": 10.0, "evaluation_limit": 8}
     whole, run = (created(text_file(40), **options) for _ in range(2))
-    killed = begin(run, carry_out_until_it_saves_step_30)
-    killed.join(600)
-    assert killed.exitcode == -signal.SIGKILL
-    assert run.status().state is State.INTERRUPTED
-    checkpoint = newest_checkpoint(run.folder)
-    assert checkpoint is not None
-    assert step_of(checkpoint) == 20
-    again(run)
+    killed_while_it_saves(run, begin)
     trained(run)
     trained(whole)
     assert_alike(run, whole)
@@ -128,10 +102,7 @@ def test_stopped_within_an_epoch_it_comes_out_as_if_it_had_not_been() -> None:
     options = SHORT | {"objective": LanguageObjective.MLM_NSP, "whole_words": "spaces", "evaluation_limit": 8}
     whole, run = (created(text_file(40), **options) for _ in range(2))
     trained(whole)
-    with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, 4, run.ask_to_stop)
-        assert train(run).state is State.STOPPED
-    again(run)
+    stopped_at(run, 4)
     trained(run)
     assert_alike(run, whole)
 

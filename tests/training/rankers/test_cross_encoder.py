@@ -17,9 +17,9 @@ from retrieval.rerank import Reranked, recommended_weight
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
 from training.options.rankers import CROSS_ENCODER, CrossEncoderOptions
-from training.rankers.cross_encoder import WEIGHTS
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import Material
+from training.rankers.recipes import WEIGHTS
 from training.runs.runs import Phase
 from training.train import load_material, train
 

@@ -33,10 +33,9 @@ from training.options.rankers import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from training.rankers.bi_encoder import BiEncoderRecipe
-from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.examples import cross_encoder_examples, encoder_examples
 from training.rankers.material import Material
+from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe
 from training.rankers.shown import ShownPassages, TeachersScores
 from training.runs.runs import Run
 from training.train import train

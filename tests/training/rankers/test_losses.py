@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from tests.training.worlds import planned, shuffled, source_of, whole
+from tests.training.worlds import planned, shuffled, source_of, whole, within
 from training.engine.trainers import make_trainer
 from training.options.rankers import (
     BI_ENCODER,
@@ -33,7 +34,7 @@ from training.recipe import recipe_of
 from training.runs.runs import Run
 from training.train import load_material, train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 MEGA, MULTIPLE, GIST, TRIPLET, MARGIN_MSE, KL = BiEncoderObjective
 OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
@@ -119,6 +120,7 @@ class Batch:
             hook.remove()
 
 
+@cache
 def five_questions() -> Material:
     """About the first five of many passages: a batch of all, without a passage twice."""
     return replace(whole(shuffled(5, 400)), learnable=np.arange(400) >= 5)
@@ -269,24 +271,18 @@ def trained(kind: str, base: str, **options: Any) -> Run:
     return run
 
 
-def trained_elsewhere(folder: Path, kind: str, base: str, **options: Any) -> str:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(folder))
-        return str(trained(kind, base, **options).folder)
-
-
 @pytest.fixture(scope="module")
-def guide(tiny_bi_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def guide(tiny_bi_encoder: str, workspace_of_the_module: Path) -> str:
     """A bi-encoder that knows the answers."""
-    folder = tmp_path_factory.mktemp("guide")
-    return trained_elsewhere(folder, BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)
+    return str(within(workspace_of_the_module, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
 
 
 @pytest.fixture(scope="module")
-def teacher(tiny_cross_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def teacher(tiny_cross_encoder: str, workspace_of_the_module: Path) -> str:
     """A cross-encoder that knows the answers."""
-    folder = tmp_path_factory.mktemp("teacher")
-    return trained_elsewhere(folder, CROSS_ENCODER, tiny_cross_encoder, negatives=6, epochs=150.0)
+    told = {"negatives": 6, "epochs": 150.0}
+    run = within(workspace_of_the_module, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **told))
+    return str(run.folder)
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))

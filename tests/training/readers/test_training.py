@@ -1,6 +1,5 @@
 """Trainings of readers from beginning to end, of a tiny transformer: what is learned, resumed, estimated and saved."""
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,9 @@ from models.sources import find_model
 from reading.extractive import best_threshold, read_own_passages
 from reading.judge.rules import Rules, judged
 from tests.training.readers.worlds import CUE, WORDS, created, cue_set, tiny_base
-from tests.training.test_resume import (
-    OFTEN,
-    Begin,
-    again,
-    begin,
-    carry_out_until_it_saves_step_30,
-    do_at_step,
-    weights,
-)
-from tests.training.worlds import base_of, logged, planned, source_of, trained
+from tests.training.test_resume import OFTEN, Begin, begin, killed_while_it_saves, stopped_at, weights
+from tests.training.worlds import base_of, logged, planned, source_of, trained, within
 from training.__main__ import main
-from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
 from training.options.common import EmbeddingTable, TrainingError
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
@@ -40,25 +30,17 @@ from training.options.rankers import BI_ENCODER
 from training.readers.material import is_unanswerable, reader_material
 from training.readers.recipe import ReaderRecipe
 from training.runs.runs import Run
-from training.train import load_material, train
+from training.train import load_material
 
 __all__ = ["begin"]  # a fixture
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 
 @pytest.fixture(scope="module")
-def _learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    folder = tmp_path_factory.mktemp("learned")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(folder))
-        return trained(created(cue_set(600, words=4), epochs=8.0, batch_size=8, logging_steps=10)), folder
-
-
-@pytest.fixture
-def learned(_learned: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A reader that was taught the rule; the test sees the workspace it was trained in."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(_learned[1]))
-    return _learned[0]
+def learned(workspace_of_the_module: Path) -> Run:
+    """A reader that was taught the rule."""
+    told: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
+    return within(workspace_of_the_module, lambda: trained(created(cue_set(600, words=4), **told)))
 
 
 def pairs_of(run: Run, part: Part) -> tuple[QuestionSet, list[tuple[str, str]]]:
@@ -147,10 +129,7 @@ def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been() -> None:
     whole, run = (created(cue_set(30, 10), **options) for _ in range(2))
     trained(whole)
     for step in (2, 4):
-        with pytest.MonkeyPatch.context() as patch:
-            do_at_step(patch, step, run.ask_to_stop)
-            assert train(run).state is State.STOPPED
-        again(run)
+        stopped_at(run, step)
     trained(run)
     assert_alike(run, whole)
 
@@ -158,14 +137,7 @@ def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been() -> None:
 def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
     options = OFTEN | {"batch_size": 4, "epochs": 3.0}
     whole, run = (created(cue_set(80), **options) for _ in range(2))
-    killed = begin(run, carry_out_until_it_saves_step_30)
-    killed.join(300)
-    assert killed.exitcode == -signal.SIGKILL
-    assert run.status().state is State.INTERRUPTED
-    checkpoint = newest_checkpoint(run.folder)
-    assert checkpoint is not None
-    assert step_of(checkpoint) == 20
-    again(run)
+    killed_while_it_saves(run, begin)
     trained(run)
     trained(whole)
     assert whole.status().step == 36

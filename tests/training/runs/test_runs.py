@@ -21,7 +21,7 @@ from jobs.status import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint, find_model
 from retrieval.dense import Dense
-from tests.training.test_resume import again, assert_came_out_alike, do_at_step
+from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at
 from tests.training.worlds import misleading_set, planned, source_of, wait_until
 from training.__main__ import main
 from training.options.questions import NegativesFrom
@@ -48,7 +48,7 @@ from training.train import load_material, train
 from views.choices import finished_runs, model_place
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
-RUNNING = """
+AT_WORK = """
 import os, sys, time
 from dataclasses import replace
 from pathlib import Path
@@ -57,10 +57,9 @@ from training.runs.runs import Run
 from jobs.status import State, Status
 
 pid, started = this_process()
-Run(Path(sys.argv[1])).write_status(Status(State.RUNNING, pid=pid, pid_started=started))
+Run(Path(sys.argv[1])).write_status(Status(State(sys.argv[2]), pid=pid, pid_started=started))
 time.sleep(600)
 """
-WAITING = RUNNING.replace("State.RUNNING", "State.QUEUED")
 
 
 def plan(name: str = "첫 훈련", kind: str = BI_ENCODER) -> Plan:
@@ -122,12 +121,13 @@ def test_options_of_another_version_do_not_hide_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_an_interrupted_run() -> None:
+@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
+def test_a_killed_process_at_work_or_in_line_is_an_interrupted_run(state: State) -> None:
     run = create_run(plan())
-    process = subprocess.Popen([sys.executable, "-c", RUNNING, str(run.folder)], cwd=PROJECT)
+    process = subprocess.Popen([sys.executable, "-c", AT_WORK, str(run.folder), state.value], cwd=PROJECT)
     try:
         wait_until(lambda: run.status().pid == process.pid)
-        assert run.status().state is State.RUNNING
+        assert run.status().state is state
         with pytest.raises(ValueError, match="must be stopped before it is deleted"):
             run.delete()
         os.kill(process.pid, signal.SIGKILL)
@@ -135,30 +135,13 @@ def test_a_killed_process_is_an_interrupted_run() -> None:
         wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
         process.wait()
         assert run.status().state is State.INTERRUPTED
-        assert json.loads((run.folder / "status.json").read_text())["state"] == "running"
-    finally:
-        process.kill()
-        process.wait()
-    run.delete()
-    assert not run.folder.exists()
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
-    run = create_run(plan())
-    process = subprocess.Popen([sys.executable, "-c", WAITING, str(run.folder)], cwd=PROJECT)
-    try:
-        wait_until(lambda: run.status().pid == process.pid)
-        assert run.status().state is State.QUEUED
-        with pytest.raises(ValueError, match="must be stopped before it is deleted"):
-            run.delete()
-        os.kill(process.pid, signal.SIGKILL)
-        wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
+        assert json.loads((run.folder / "status.json").read_text())["state"] == state.value
     finally:
         process.kill()
         process.wait()
     assert QUEUE.queued() == []
     run.delete()
+    assert not run.folder.exists()
     assert all_runs() == []
 
 
@@ -456,10 +439,7 @@ def test_rounds_go_on_where_one_was_stopped() -> None:
     train(first)
     assert_came_out_alike(first, whole[0])
     again(second)
-    with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, 1, second.ask_to_stop)
-        assert train(second).state is State.STOPPED
-    again(second)
+    stopped_at(second, 1)
     train(second)
     assert_came_out_alike(second, whole[1])
 

@@ -24,8 +24,8 @@ from training.options.sentences import (
     SentencePooling,
 )
 from training.rankers.losses import cross_sentence_loss, negatives_of_processes, sentence_loss
-from training.sentences.encoder import forget, pool_sentences
 from training.sentences.examples import damaged, encoder_examples
+from training.sentences.recipes import forget, pool_sentences
 
 pytestmark = pytest.mark.slow
 ROWS = 8

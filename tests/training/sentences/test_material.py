@@ -17,7 +17,7 @@ from training.options.sentences import (
     SentenceOptions,
 )
 from training.sentences.examples import triples_of
-from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement, summary
+from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
 
 SHARES = SplitOptions(0.2, 0.2)
 
@@ -150,7 +150,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     gold, rng = material.judge.gold.astype(np.float32), np.random.default_rng(1)
     better = Judgement("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
     worse = Judgement("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
-    found = summary({"before": Likeness(worse, None), "after": Likeness(better, None)}, material)
+    found = PAIRS.summary({"before": Likeness(worse, None), "after": Likeness(better, None)}, material, options())
     by_hand = [spearmanr(one.said, gold).statistic for one in (worse, better)]
     assert [found[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
     assert found["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
@@ -163,7 +163,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     assert [low, high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.05)
     interval = found["intervals"]["after"]["spearman"]
     assert interval[0] < by_hand[1] < interval[1]
-    same = summary({"before": Likeness(worse, None), "after": Likeness(worse, None)}, material)
+    same = PAIRS.summary({"before": Likeness(worse, None), "after": Likeness(worse, None)}, material, options())
     assert same["gain"] == {"measure": "spearman", "difference": 0.0, "interval": [0.0, 0.0]}
 
 

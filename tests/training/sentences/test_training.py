@@ -37,8 +37,8 @@ from tests.training.sentences.worlds import (
     tiny_base,
     tiny_bi_encoder,
 )
-from tests.training.test_resume import again, do_at_step, weights
-from tests.training.worlds import logged, shuffled
+from tests.training.test_resume import stopped_at, weights
+from tests.training.worlds import logged, shuffled, trained, within
 from tests.training.worlds import planned as planned_ranker
 from training.__main__ import main
 from training.estimate import estimate
@@ -56,7 +56,7 @@ from training.runs.runs import Run, all_runs
 from training.sentences.examples import TeachersVectors
 from training.train import load_material, train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 CASES = [(KIND, objective) for objective in SentenceObjective]
 CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObjective]
 
@@ -66,19 +66,11 @@ def run_of(kind: str, objective: Any, **options: Any) -> Run:
     return created(SETS[FITTING[objective][0]](), kind, objective=objective, **teacher, **options)
 
 
-def trained(run: Run) -> Run:
-    assert train(run).state is State.DONE, run.status().message
-    return run
-
-
 @pytest.mark.parametrize(("kind", "objective"), CASES)
 def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been(kind: str, objective: Any) -> None:
     whole, run = (run_of(kind, objective, epochs=2.0, evaluation_steps=2, save_steps=2) for _ in range(2))
     trained(whole)
-    with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, 3, run.ask_to_stop)
-        assert train(run).state is State.STOPPED
-    again(run)
+    stopped_at(run, 3)
     trained(run)
     assert run.status().step == whole.status().step > 3
     for name, array in weights(whole).items():
@@ -89,18 +81,9 @@ def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been(kind: str, objecti
 
 
 @pytest.fixture(scope="module")
-def cosent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    folder = tmp_path_factory.mktemp("cosent")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(folder))
-        return trained(created(by_topic(), epochs=6.0, learning_rate=3e-3)), folder
-
-
-@pytest.fixture
-def run(cosent: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """An encoder trained on scored pairs; the test sees the workspace it was trained in."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(cosent[1]))
-    return cosent[0]
+def run(workspace_of_the_module: Path) -> Run:
+    """An encoder trained on scored pairs."""
+    return within(workspace_of_the_module, lambda: trained(created(by_topic(), epochs=6.0, learning_rate=3e-3)))
 
 
 def test_what_is_kept_is_the_best_by_spearman_and_then_by_its_loss(run: Run) -> None:
@@ -161,8 +144,7 @@ def test_it_is_a_bi_encoder_like_any_other(run: Run) -> None:
     ]
 
 
-def test_sts_goes_on_from_nli_and_no_label_is_forgotten(run: Run) -> None:
-    del run  # in its workspace
+def test_sts_goes_on_from_nli_and_no_label_is_forgotten() -> None:
     first = trained(run_of(KIND, SentenceObjective.NLI_SOFTMAX, judged_on=keep(scored(120)).key))
     assert first.scores()["judged_on"] == "scored"
     assert first.provenance()["data"]["judged_on"] == "scored"
@@ -178,8 +160,7 @@ def test_sts_goes_on_from_nli_and_no_label_is_forgotten(run: Run) -> None:
     )
 
 
-def test_labels_are_told_apart_and_named(run: Run) -> None:
-    del run
+def test_labels_are_told_apart_and_named() -> None:
     nli = trained(run_of(SENTENCE_CROSS_ENCODER, CrossSentenceObjective.CROSS_ENTROPY, epochs=8.0))
     assert nli.scores()["after"].keys() == {"accuracy"}
     assert nli.scores()["after"]["accuracy"] == pytest.approx(max(logged(nli, "eval_validation_accuracy")))
@@ -242,7 +223,7 @@ def test_an_estimate_counts_the_steps(kind: str, objective: Any) -> None:
 
 
 def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    key, nli = keep(scored()).key, keep(labelled()).key
+    key, nli, before = keep(scored()).key, keep(labelled()).key, all_runs()
     small = ["--base", tiny_bi_encoder(), "--batch-size", "8", "--epochs", "1"]
     assert main(["sentences", "--data", key, *small, "--out", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
@@ -258,7 +239,7 @@ def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_
     assert main(["sentences", "--data", "nothing", *small]) == 2
     assert main(["sentence-cross-encoder", "--data", nli, "--base", tiny_base(), "--objective", "mse"]) == 2
     assert "mse learns from scored pairs" in capsys.readouterr().err
-    assert not all_runs()
+    assert all_runs() == before
     assert main(["sentences", "--help"]) == 0
     assert "--concatenation" in (text := capsys.readouterr().out)
     assert "--title" not in text

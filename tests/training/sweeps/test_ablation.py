@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import keep
 from embeddings.evaluate import evaluate
-from jobs.status import RESUMABLE, State, Status
-from models.readers.masked_network import new_masked
+from jobs.status import State, Status
+from models.readers.networks import new_masked
 from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import DenseSpec
@@ -24,7 +24,9 @@ from retrieval.evaluation.significance import intervals_of, pair_tests, question
 from tests.embeddings.worlds import scored_pairs
 from tests.hub import build_bi_encoder
 from tests.training.language.worlds import of_topics
+from tests.training.test_resume import again
 from training.__main__ import main
+from training.commands import planned_ablation
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import all_runs, find_run
 from training.runs.sweeps import (
@@ -39,7 +41,6 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
-from training.sweep_commands import planned_ablation
 from training.sweeps import ablation as carry
 from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
@@ -240,9 +241,7 @@ def test_stopped_in_any_training_it_goes_on_there(short: Ablation, monkeypatch: 
             assert ablate(short).state is State.STOPPED
         assert not short.done
         assert short.part(name).status().state is State.STOPPED
-        assert short.status().state in RESUMABLE
-        (short.folder / "stop").unlink()
-        short.write_status(replace(short.status(), state=State.QUEUED, pid=0, pid_started=0.0))
+        again(short)
     table = carried(short)
     first, second = table.variants
     assert first.figures

@@ -18,8 +18,9 @@ from data.split import SplitOptions
 from data.store import find, keep
 from data.workspace import PROJECT
 from jobs.processes import process_of
-from jobs.status import RESUMABLE, State, Status
+from jobs.status import State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
+from tests.training.test_resume import again
 from tests.training.worlds import all_searches, logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
@@ -85,13 +86,6 @@ def there(_whole: tuple[Path, Search], monkeypatch: pytest.MonkeyPatch) -> Searc
     """The same; the test sees its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
-
-
-def again(job: Search) -> None:
-    """Put it in line as `QUEUE.resume` does, without a worker."""
-    assert job.status().state in RESUMABLE
-    (job.folder / "stop").unlink(missing_ok=True)
-    job.write_status(replace(job.status(), state=State.QUEUED, pid=0, pid_started=0.0))
 
 
 def values(job: Search) -> dict[int, dict[float, tuple[int, list[float]]]]:
