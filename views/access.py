@@ -227,7 +227,6 @@ class Gate:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer that it is refused."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

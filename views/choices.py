@@ -1,6 +1,6 @@
 """The retrievers a person can pick for a question set, as the specs an experiment file holds, and what each does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,7 +53,6 @@ class Choices:
         return needed(self.specs, [name for name in self.specs if name in picked])
 
     def experiment(self, data: StoredSet, picked: list[str], part: Part) -> Experiment:
-        """Return the experiment that compares what is picked."""
         plans = [self.trained[name] for name in picked if name in self.trained]
         shares = plans[-1].split if plans else SplitOptions()
         return Experiment(
@@ -127,7 +126,7 @@ def finished_runs(data: StoredSet | None = None) -> list[Run]:
     return [run for run, plan in whole.items() if data is None or plan.fingerprint == data.fingerprint]
 
 
-def free_name(name: str, taken: dict[str, Spec]) -> str:
+def free_name(name: str, taken: Collection[str]) -> str:
     """Return the name, or the name with the first number that makes it different from those taken."""
     names = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 3))]
     return next(candidate for candidate in names if candidate not in taken)
@@ -148,7 +147,6 @@ def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
 
 
 def draw_methods(names: Sequence[str], specs: Mapping[str, Spec], analyzer: Analyzer) -> None:
-    """Draw under a choice of retrievers what each of them does, one line each."""
     lines = [plain(method_line(specs[name], specs, analyzer)) for name in names if name in specs]
     if lines:
         st.caption("  \n".join(lines))
@@ -165,7 +163,9 @@ def method_line(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer = Anal
 def _does(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer) -> str:
     match spec:
         case HybridSpec():
-            return word("method.hybrid", parts=_mixed(spec))
+            weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
+            parts = [name + weight for name, weight in zip(spec.of, weights, strict=True)]
+            return word("method.hybrid", parts=" + ".join(parts))
         case RerankSpec():
             return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model))
         case DenseSpec():
@@ -189,12 +189,6 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     if isinstance(spec, BM25Spec) and spec.feedback_passages:
         said.append(word("method.feedback", passages=spec.feedback_passages))
     return ", ".join(said)
-
-
-def _mixed(spec: HybridSpec) -> str:
-    if spec.weights is None:
-        return " + ".join(spec.of)
-    return " + ".join(f"{name} × {weight:g}" for name, weight in zip(spec.of, spec.weights, strict=True))
 
 
 def _model(reference: str) -> str:

@@ -35,7 +35,6 @@ def pairs_name(name: str) -> str:
 
 
 def pair_set_name(kept: StoredPairs) -> str:
-    """Return what a stored set of pairs is called."""
     return word("sidebar.shared", name=pairs_name(kept.name)) if kept.shared else pairs_name(kept.name)
 
 
@@ -50,7 +49,6 @@ def answers_line(question: Question) -> str:
 
 
 def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:
-    """Return what slices by a property are called."""
     return [kind_words(label) if by is Property.KIND else label for label in labels_of(parts, by)]
 
 
@@ -105,15 +103,12 @@ def base_name(reference: str, kind: str = "") -> str:
 
 def told_with_download(reference: str, name: str) -> str:
     """Return the name of a model, and that it is not on this machine yet where that is so. Not Markdown."""
-    return word("model_words.to_download", model=name) if _is_elsewhere(reference) else name
-
-
-def _is_elsewhere(reference: str) -> bool:
     try:
         hub_id = find_model(reference).hub_id
     except ModelError:
-        return False
-    return hub_id is not None and not downloaded_commits(hub_id)
+        return name
+    is_here = hub_id is None or downloaded_commits(hub_id)
+    return name if is_here else word("model_words.to_download", model=name)
 
 
 def _packaged(reference: str) -> PackagedBase | None:
@@ -124,7 +119,6 @@ def _packaged(reference: str) -> PackagedBase | None:
 
 
 def run_name(plan: Plan) -> str:
-    """Return the words for a training, a trial, a search for settings, or an ablation."""
     if plan.trial and not plan.trial.whole:
         return word("settings.trial", number=plan.trial.number, count=plan.trial.count)
     if plan.ablation:
@@ -147,33 +141,25 @@ def is_varied(plan: Plan) -> bool:
 
 
 def phase_words(run: Run, status: Status) -> str:
-    """Return what a training, a search for settings or an ablation is doing."""
-    if isinstance(run, Search):
-        return _search_words(status)
-    if isinstance(run, Ablation):
-        return _ablation_words(run.plan(), status)
+    if isinstance(run, Search | Ablation):
+        return _composite_words(run, status)
     if status.state is State.STOPPING:
         return word("train.stopping_step" if status.phase == Phase.TRAINING else "train.stopping")
     return word(f"phase.{status.phase or Phase.LOADING}")
 
 
-def _search_words(status: Status) -> str:
+def _composite_words(run: Search | Ablation, status: Status) -> str:
+    is_search = isinstance(run, Search)
     if status.state is State.STOPPING:
-        return word("settings.stopping")
+        return word("settings.stopping" if is_search else "ablation.stopping")
     stage, _, number = status.phase.partition("_")
     if not number:
-        return word(f"settings.stage_{stage or 'loading'}")
-    values = {"round": number, "rounds": len(SHARES), "number": status.step, "count": status.total_steps}
-    return word("settings.stage_trying", **values)
-
-
-def _ablation_words(plan: Plan, status: Status) -> str:
-    if status.state is State.STOPPING:
-        return word("ablation.stopping")
-    stage, _, number = status.phase.partition("_")
-    if not number:
-        return word(f"ablation.stage_{stage or 'loading'}")
-    doing = word(f"ablation.stage_{stage}")
+        stage = stage or "loading"
+        return word(f"settings.stage_{stage}" if is_search else f"ablation.stage_{stage}")
+    if is_search:
+        values = {"round": number, "rounds": len(SHARES), "number": status.step, "count": status.total_steps}
+        return word("settings.stage_trying", **values)
+    plan, doing = run.plan(), word(f"ablation.stage_{stage}")
     if number == str(UNTRAINED):
         return word("ablation.at_untrained", doing=doing)
     if not is_varied(plan):

@@ -31,7 +31,6 @@ class Page:
 
     @property
     def sign(self) -> str:
-        """Its icon, as Streamlit is told it."""
         return f":material/{self.icon}:"
 
     def draw(self) -> None:
@@ -73,7 +72,6 @@ def read_first_page() -> None:
 
 
 def page_called(name: str) -> Page:
-    """Return the page of a name."""
     return next(page for page in PAGES if page.name == name)
 
 

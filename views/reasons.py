@@ -112,11 +112,7 @@ def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     return said
 
 
-@_reasons.register
-def _of_weighed_terms(spec: SparseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
-    return _of_scores(spec, asked, of)
-
-
+@_reasons.register(SparseSpec)
 def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.scores") -> list[str]:
     """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:

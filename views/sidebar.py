@@ -19,7 +19,6 @@ _AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsal
 
 
 def draw() -> None:
-    """Draw the sidebar of every page."""
     with st.sidebar:
         st.subheader(word("app.title"))
         _pick_set()
@@ -85,13 +84,9 @@ def _follow_training(seen: Run | None) -> None:
     if at_work != seen:
         st.rerun()
     if at_work:
-        _bar(at_work)
+        status = at_work.status()
+        text = word("state.stopping") if status.state is State.STOPPING else phase_words(at_work, status)
+        told = f"**{plain(run_name(at_work.plan()))}** · {with_time_left(text, status)}"
+        st.progress(min(1.0, status.share), text=told)
     if waiting:
         st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
-
-
-def _bar(run: Run) -> None:
-    status = run.status()
-    text = word("state.stopping") if status.state is State.STOPPING else phase_words(run, status)
-    text = with_time_left(text, status)
-    st.progress(min(1.0, status.share), text=f"**{plain(run_name(run.plan()))}** · {text}")

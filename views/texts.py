@@ -63,7 +63,6 @@ def reference_of(learned: Learned) -> str:
 
 
 def characters_in(learned: Learned) -> int:
-    """Return how many characters it has."""
     return characters_of(learned.key, learned.fingerprint) if isinstance(learned, StoredSet) else learned.characters
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
-from data.store import CATALOG, StoredSet, find, keep, read_entry
+from data.store import StoredSet, find, keep
 from jobs.status import State
 from models.packaged import PackagedBase
 from retrieval.comparison.experiment import Experiment, add, write_experiment
@@ -18,6 +18,7 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, Ru
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.milvus.retriever import Search
+from tests.views.compare.worlds import whole_sample
 from tests.views.driving import opened
 from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
@@ -31,7 +32,7 @@ SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(n
 
 
 def sample() -> StoredSet:
-    return keep(read_entry(CATALOG["sample"]).question_set)
+    return keep(whole_sample())
 
 
 def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
@@ -91,15 +92,8 @@ def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() ->
     data = sample()
     finished(BI_ENCODER, "나의 모델", data)
     finished(CROSS_ENCODER, "reader", data)
-    create_run(
-        new_plan(
-            BI_ENCODER,
-            "unfinished",
-            (data.key, data.name, data.fingerprint),
-            SplitOptions(),
-            BiEncoderOptions.suited_to(),
-        )
-    )
+    about = (data.key, data.name, data.fingerprint)
+    create_run(new_plan(BI_ENCODER, "unfinished", about, SplitOptions(), BiEncoderOptions.suited_to()))
     choices = choices_for(data)
     assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader"}
     assert choices.first_picked[-2:] == ("Dense · 나의 모델", "Reranked · reader")

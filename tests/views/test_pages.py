@@ -1,6 +1,7 @@
 """Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,13 +40,16 @@ def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypa
 
 
 @pytest.mark.slow
-def test_reading_what_draws_the_pages_reads_no_model_library() -> None:
+def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
     script = (
-        "import json, sys\nfrom importlib import import_module\nfrom views.navigation import PAGES\n"
+        "import json, sys\nfrom importlib import import_module\nfrom streamlit.testing.v1 import AppTest\n"
+        "from tests.views.train.worlds import page as train_page\nfrom views.navigation import PAGES\n"
         "for page in PAGES:\n    import_module(page.module)\n"
+        "app = AppTest.from_function(train_page, default_timeout=60).run()\nassert not app.exception and app.title\n"
         f"print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "MRC_WORKSPACE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
 

@@ -1,7 +1,6 @@
 """What a person chooses on the Compare page, and what of it the address holds: retrievers, figures, filters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -24,25 +23,17 @@ from retrieval.trec import RunError
 from views.choices import BM25_NAME, Choices, free_name, without_plainest
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
-from views.ui.state import choose, choose_several, choose_tab, keep, remember, remembered
+from views.ui.state import choose, choose_several, keep, remember, remembered
 from views.ui.words import plain, word
 from views.uploads import translate_field
 
 
 def choose_in_address(
-    name: str,
-    options: Sequence[str],
-    chosen: str,
-    label: str,
-    labels: Sequence[str],
-    *,
-    also: Sequence[str] = (),
-    disabled: bool = False,
+    name: str, options: Mapping[str, str], chosen: str, label: str, *, also: Sequence[str] = (), disabled: bool = False
 ) -> None:
-    """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
-    words = dict(zip(options, labels, strict=True))
-    place = tie(name, chosen, *also)
-    st.selectbox(label, options, format_func=lambda option: words.get(option, option), disabled=disabled, **place)
+    """Draw a choice that lies in the address, by the words of each; a change takes the parameters `also` out of it."""
+    look = tie(name, chosen, *also)
+    st.selectbox(label, [*options], format_func=lambda one: options.get(one, one), disabled=disabled, **look)
 
 
 def tie(name: str, value: str, *also: str) -> dict[str, Any]:
@@ -52,11 +43,11 @@ def tie(name: str, value: str, *also: str) -> dict[str, Any]:
     """
     key = f"why_{name}"
     st.session_state[key] = value
-    return {"key": key, "on_change": _enter, "args": (name, key, *also)}
 
+    def enter() -> None:
+        change({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
 
-def _enter(name: str, key: str, *also: str) -> None:
-    change({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
+    return {"key": key, "on_change": enter}
 
 
 def change(parameters: Mapping[str, str]) -> None:
@@ -65,23 +56,13 @@ def change(parameters: Mapping[str, str]) -> None:
     st.query_params.from_dict(kept | {name: value for name, value in parameters.items() if value})
 
 
-def set_parameter(name: str, value: str) -> None:
-    """Set a parameter of the address, or take it away where it is set already."""
-    change({name: "" if st.query_params.get(name) == value else value})
-
-
-FILTERS = ("quadrant", "block", "of", "fate", "slice", "within", "words")  # their names in the address
-
-
-def clear_filters() -> None:
-    """Take every filter out of the address."""
-    change(dict.fromkeys(FILTERS, ""))
+NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within", "words"), "")  # of the address
 
 
 def show_why(filters: Mapping[str, str]) -> None:
     """Have the page show the Why view with these filters and no others."""
     keep("view", "why")
-    change({**dict.fromkeys((*FILTERS, "question"), ""), **filters, "view": "why"})
+    change({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
 
 _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "milvus")
@@ -97,15 +78,19 @@ def draw_adding(choices: Choices, data: StoredSet) -> str | None:
         name = _add_milvus(choices, data) if kind == "milvus" else _add_model(kind, choices, data)
     if choices.added:
         st.divider()
-        _draw_added(choices, data)
+        st.caption(word("compare.added"))
+    for one in choices.added:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.markdown(plain(one))
+        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("compare.remove_added")):
+            remove(data.fingerprint, one)
+            st.rerun()
     return name
 
 
-def run_words(notes: Mapping[str, int]) -> str:
-    """Return what an imported run holds (see `retrieval.trec.run.Notes`) and what of it was passed over."""
-    told = word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")
-    passed = ("other_questions", "unknown_passages", "repeated")
-    return " ".join([told, *(word(f"imported.{name}", count=f"{notes[name]:,}") for name in passed if notes.get(name))])
+def _free_name(kind: str, given: str, choices: Choices) -> str:
+    """Return a name that is not taken; a bar separates names in the address."""
+    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:_LONGEST_NAME]}", choices.specs)
 
 
 def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
@@ -174,41 +159,16 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
-def _free_name(kind: str, given: str, choices: Choices) -> str:
-    """Return a name that is not taken; a bar separates names in the address."""
-    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:_LONGEST_NAME]}", choices.specs)
-
-
-def _draw_added(choices: Choices, data: StoredSet) -> None:
-    st.caption(word("compare.added"))
-    for name in choices.added:
-        left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(name))
-        if right.button("", icon=":material/delete:", key=f"remove_{name}", help=word("compare.remove_added")):
-            remove(data.fingerprint, name)
-            st.rerun()
-
-
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
 _NARROW = 110  # pixels
 _WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
-@dataclass(frozen=True)
-class Figure:
-    """The measure looked at, its K, and the retriever that others are told against."""
-
-    measure: str
-    k: int
-    baseline: str
-
-
 def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
-    """Draw the choice of retrievers; returns their names."""
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+        picked = pick_among([*choices.specs], choices.first_picked, f"{data.key}_{len(choices.specs)}")
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
@@ -220,28 +180,14 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
 
 
 def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
-    """Draw the choice of the questions asked; returns it."""
     first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
-    part = choose(
-        st.selectbox,
-        "part",
-        word("compare.questions"),
-        [part.value for part in Part],
-        first_part.value,
-        follows=True,
-        format_func=lambda value: word(f"part.{value}"),
-        help=word("compare.questions_help"),
-        width=_NARROW,
-    )
-    return Part(part)
+    parts = {part.value: word(f"part.{part}") for part in Part}
+    label, look = word("compare.questions"), {"help": word("compare.questions_help"), "width": _NARROW}
+    usual = first_part.value
+    return Part(choose(st.selectbox, "part", label, [*parts], usual, follows=True, format_func=parts.get, **look))
 
 
-def pick_among(names: Sequence[str], key: str) -> list[str]:
-    """Draw the choice among the retrievers of a kept comparison."""
-    return _pills(names, names, f"picked_{key}")
-
-
-def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> Figure:
+def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
     """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them.
 
     Until somebody chooses, K is the usual one, or where all find everything in that many one that tells them apart.
@@ -253,47 +199,24 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
     k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
-    figure = Figure(measure, int(k), chosen)
     if remembered("view", "", _WITHOUT_FIGURE):
-        return figure
+        return measure, int(k), chosen
     label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
     # no popover: while it is closed, a browser does not send what lies in it, as if all of it had been taken away
     # its key keeps it open while its words change with what is chosen in it
     with st.container() if folded() else st.expander(label, icon=":material/straighten:", key="figure"):
-        _draw_figure(ks, usual, names, baseline)
-    return figure
+        label, help_text = word("compare.measure"), word("compare.measure_help")
+        named = {one: word(f"measure.{one}") for one in _MEASURES}
+        choose(st.segmented_control, "measure", label, _MEASURES, "recall", format_func=named.get, help=help_text)
+        choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
+        label, help_text = word("compare.baseline"), word("compare.baseline_help")
+        choose(st.selectbox, "baseline", label, names, baseline, follows=True, help=help_text)
+    return measure, int(k), chosen
 
 
 def folded() -> bool:
     """Whether a view is open that has controls of its own, beside which these are folded away."""
     return bool(remembered("view", "", ("where", "why", *_WITHOUT_FIGURE)))
-
-
-def _draw_figure(ks: Sequence[str], usual: str, names: Sequence[str], baseline: str) -> None:
-    choose(
-        st.segmented_control,
-        "measure",
-        word("compare.measure"),
-        _MEASURES,
-        "recall",
-        format_func=lambda value: word(f"measure.{value}"),
-        help=word("compare.measure_help"),
-    )
-    choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
-    choose(
-        st.selectbox,
-        "baseline",
-        word("compare.baseline"),
-        names,
-        baseline,
-        follows=True,
-        help=word("compare.baseline_help"),
-    )
-
-
-def pick_view(views: Sequence[str]) -> tuple[str, Any]:
-    """Draw the tabs of what there is to look at; returns the one that is open, and where it is drawn."""
-    return choose_tab("view", {view: word(f"compare.view_{view}") for view in views})
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
@@ -305,14 +228,14 @@ def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None
         remember("part", part.value)
 
 
-def _pills(names: Sequence[str], usual: Sequence[str], key: str) -> list[str]:
+def pick_among(names: Sequence[str], usual: Sequence[str], key: str) -> list[str]:
     return choose_several(
         st.pills,
         "retrievers",
         word("compare.retrievers"),
         names,
         usual,
-        key=f"{key}_{st.session_state.get(_ROUND, 0)}",
+        key=f"picked_{key}_{st.session_state.get(_ROUND, 0)}",
         wrap=True,
         format_func=plain,
         help=word("compare.retrievers_help"),

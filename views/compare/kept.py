@@ -35,17 +35,10 @@ from views.ui.words import language, moment, plain, word
 
 _HEADLINE = "ndcg@10"
 _OPENED = "opened_comparison"
-_OF_ANOTHER = (
-    "retrievers",
-    "part",
-    "view",
-    "question",
-    "slice",
-)  # choices that a comparison just opened begins without
+_OF_ANOTHER = ("retrievers", "part", "view", "question", "slice")  # choices that one just opened begins without
 
 
 def draw(view: ComparisonView) -> None:
-    """Draw the list, and what can be done with the one chosen from it."""
     kept = [one for one in kept_comparisons() if one.lab is None]
     st.caption(word("kept.about"))
     here = view.opened.folder.name
@@ -57,8 +50,8 @@ def draw(view: ComparisonView) -> None:
         return
     chosen = kept[rows[0]]
     _draw_actions(chosen)
-    if chosen.key != here:
-        _draw_changes(view, chosen, next((one for one in kept if one.key == here), None))
+    if current := next((one for one in kept if one.key == here != chosen.key), None):
+        _draw_changes(view, chosen, current)
 
 
 def title_of(kept: StoredComparison) -> str:
@@ -83,7 +76,8 @@ def asked_for() -> StoredComparison | None:
         return kept
     elif st.session_state.get(_OPENED) == kept.key:  # its set was in use, and another one was picked since
         close()
-    elif _switch_to_its_set(kept):
+    elif same := next((one for one in stored_sets() if one.fingerprint == kept.data_fingerprint), None):
+        use_set(same.key)
         st.rerun()
     else:
         _tell_and_stop(word("kept.set_is_gone", data=plain(set_name(kept.data))))
@@ -96,15 +90,6 @@ def _tell_and_stop(text: str) -> NoReturn:
     st.stop()
 
 
-def _switch_to_its_set(kept: StoredComparison) -> bool:
-    """Make a comparison's question set the one in use; False where it is not in the workspace any more."""
-    same = next((one for one in stored_sets() if one.fingerprint == kept.data_fingerprint), None)
-    if same is None:
-        return False
-    use_set(same.key)
-    return True
-
-
 def _open(kept: StoredComparison) -> None:
     for name in _OF_ANOTHER:
         st.query_params.pop(name, None)
@@ -114,7 +99,6 @@ def _open(kept: StoredComparison) -> None:
 
 
 def close() -> None:
-    """Have the page show what is picked again."""
     st.query_params.pop("comparison", None)
 
 
@@ -141,10 +125,8 @@ def _usual_name(kept: StoredComparison) -> str:
 
 def _best(kept: StoredComparison) -> str:
     figures = {name: of[_HEADLINE] for name, of in kept.figures.items() if _HEADLINE in of}
-    if not figures:
-        return "–"
-    name = max(figures, key=figures.__getitem__)
-    return f"{name} {figures[name] * 100:.2f}"
+    best = max(figures, key=figures.__getitem__, default=None)
+    return "–" if best is None else f"{best} {figures[best] * 100:.2f}"
 
 
 def _draw_actions(chosen: StoredComparison) -> None:
@@ -166,9 +148,7 @@ def _draw_actions(chosen: StoredComparison) -> None:
                     st.rerun()
 
 
-def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison | None) -> None:
-    if current is None:
-        return
+def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison) -> None:
     st.subheader(word("kept.changes", figure=view.figure.long))
     if reason := comparable(chosen, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
@@ -198,7 +178,6 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
 
 
 def draw_export(view: ComparisonView | None) -> None:
-    """Draw the button that opens the choice of files; it cannot be pressed where there is nothing to take."""
     with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
         if view is None:
             return
@@ -217,6 +196,9 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
 
         return report(found, in_language, origin_of(opened.folder), opened.evidence)
 
+    def made_json() -> str:
+        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
+
     return {
         "report": ("report.html", "text/html", made_report),
         "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
@@ -224,11 +206,7 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
         "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
         "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
         "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
-        "json": (
-            "scores.json",
-            "application/json",
-            lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
-        ),
+        "json": ("scores.json", "application/json", made_json),
         "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
         "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
     }

@@ -9,11 +9,10 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import reasons
-from views.compare.answer import draw_footnotes
 from views.compare.charts import on_slices
 from views.compare.controls import show_why
-from views.compare.scores import ComparisonView, draw_table, draw_times, in_points, verdict_of
-from views.compare.slices import charted, telling_words
+from views.compare.scores import ComparisonView, draw_footnotes, draw_table, draw_times, in_points, verdict_of
+from views.compare.where import charted, telling_words, usual_property
 from views.compare.why.questions import QuestionCase, listed
 from views.names import answers_line, slice_names
 from views.ui import charts, tables
@@ -24,20 +23,24 @@ from views.ui.words import plain, word
 _CHARTED_SLICES = 5
 
 
-def draw_finding(view: ComparisonView) -> None:
-    """Draw the retrievers by kind of question, and beside it one question that they disagree on, with the reason."""
-    if len(view.scored) < 2:
-        return
-    left, right = st.columns(2)
-    with left:
-        _draw_kinds(view)
-    with right, st.container(border=True):
-        _draw_question(view)
+def draw(view: ComparisonView) -> None:
+    _draw_sentences(view)
+    draw_table(view.results, view.figure, view.comparison.experiment.ks, view.against, view.opened.intervals)
+    if view.scored:
+        _draw_pictures(view)
+        if len(view.scored) > 1:
+            left, right = st.columns(2)
+            with left:
+                _draw_kinds(view)
+            with right, st.container(border=True):
+                _draw_question(view)
+        _draw_others(view)
+    draw_footnotes(view)
 
 
-def draw_sentences(view: ComparisonView) -> None:
+def _draw_sentences(view: ComparisonView) -> None:
     """Say on which kind of question another is furthest above the baseline, and on which below, where that is sure."""
-    by = _kinds(view)
+    by = usual_property(view)
     parts = view.opened.slices(by) if len(view.scored) > 1 else []
     if not parts:
         return
@@ -52,12 +55,8 @@ def draw_sentences(view: ComparisonView) -> None:
         st.markdown(" ".join(said))
 
 
-def _kinds(view: ComparisonView) -> Property:
-    return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
-
-
 def _draw_kinds(view: ComparisonView) -> None:
-    by = _kinds(view)
+    by = usual_property(view)
     parts = view.opened.slices(by)
     if not parts:
         return
@@ -98,17 +97,6 @@ def _pair(view: ComparisonView) -> tuple[str, str]:
     dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
     means = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
     return first, max(means, key=means.__getitem__)
-
-
-def draw(view: ComparisonView) -> None:
-    """Draw the table and the pictures, on which questions they differ, and the tests of the others."""
-    draw_sentences(view)
-    draw_table(view.results, view.figure, view.comparison.experiment.ks, view.against, view.opened.intervals)
-    if view.scored:
-        _draw_pictures(view)
-        draw_finding(view)
-        _draw_others(view)
-    draw_footnotes(view)
 
 
 def _draw_pictures(view: ComparisonView) -> None:

@@ -13,15 +13,15 @@ from retrieval.analysis.evidence import usual_baseline
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
-from views.compare import answer as compare_answer
 from views.compare import kept as compare_kept
 from views.compare import running
-from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
-from views.compare.scores import ComparisonView
+from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers
+from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set
+from views.ui.state import choose_tab
 from views.ui.words import moment, plain, word
 
 VIEWS = {
@@ -34,7 +34,6 @@ VIEWS = {
 
 
 def draw() -> None:
-    """Draw the page: the comparison of what is picked, or a kept one that the address names."""
     if kept := compare_kept.asked_for():
         _draw_kept(kept)
         return
@@ -60,7 +59,7 @@ def draw() -> None:
             job.start(experiment)
         last = None if job.done or job.running else running.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
-        told = [*picked, *compare_answer.untrained_of(picked, choices)] if last else picked
+        told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
     another = last if shown and last and not running.is_of(last, picked, experiment) else None
     with buttons:
@@ -108,7 +107,7 @@ def _draw_kept(kept: StoredComparison) -> None:
     answer = st.container()
     controls = _place_of_controls()
     with controls:
-        picked = pick_among(kept.retrievers, kept.key)
+        picked = pick_among(kept.retrievers, kept.retrievers, kept.key)
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
@@ -124,9 +123,9 @@ def _draw_kept(kept: StoredComparison) -> None:
 
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
-        compare_answer.draw(view, choices)
-        compare_answer.draw_notices(view, choices)
-    name, place = pick_view(list(VIEWS))
+        draw_answer(view, choices)
+        draw_notices(view, choices)
+    name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
 
@@ -146,5 +145,5 @@ def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str
     results = tuple(result for result in opened.comparison.results if result.name in picked)
     named = [result.name for result in results if result.scores] or [result.name for result in results]
     usual = usual_baseline(opened.comparison)
-    figure = pick_figure(opened.comparison, named, usual if usual in named else named[0])
-    return ComparisonView(data, opened, results, tuple(names), figure.measure, figure.k, figure.baseline)
+    measure, k, baseline = pick_figure(opened.comparison, named, usual if usual in named else named[0])
+    return ComparisonView(data, opened, results, tuple(names), measure, k, baseline)

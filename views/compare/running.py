@@ -28,6 +28,7 @@ from views.ui.words import moment, plain, word
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
 _NOW = "run"  # in the address of a link whose press means: compare these
 _DRAWN_WITH = "views.compare.overview"
+_ENDED = "ended_while_drawn"
 
 
 def draw(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer) -> None:
@@ -43,6 +44,9 @@ def draw(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: 
 
 def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
     """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
+    if job.done and st.session_state.get(_ENDED) != (ended := (job.id, job.status().started)):
+        st.session_state[_ENDED] = ended  # while the page was drawn: it is opened now, unless it cannot be
+        st.rerun()
     if job.running and experiment.lab:
         job_view.follow(job, _at_work, every=_POLL_SECONDS)
         return
@@ -76,12 +80,10 @@ def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment
 
 
 def is_of(kept: StoredComparison, picked: Sequence[str], experiment: Experiment) -> bool:
-    """Whether a comparison holds all that is picked, asked the same questions."""
     return kept.part is experiment.split and set(picked) <= set(kept.retrievers)
 
 
 def offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    """Say which comparison is shown in the place of the one that is picked, and offer to run that."""
     new = [name for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         st.caption(
@@ -124,5 +126,4 @@ def _draw_figures(experiment: Experiment, data: StoredSet, done: set[str]) -> No
 
 
 def _finished(job: ComparisonJob) -> set[str]:
-    """Names of the retrievers that are done."""
     return {str(entry["finished"]) for entry in job.progress() if "finished" in entry}

@@ -1,22 +1,29 @@
-"""A finished comparison as every view of the page is given it, and its scores as a table."""
+"""A finished comparison as every view of the page is given it: what it says in sentences, and its scores as a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from data.split import Part
 from data.store import StoredSet
-from retrieval.analysis.evidence import Intervals, telling_figure, turned
+from retrieval.analysis.evidence import Intervals, at_ceiling, telling_figure, turned, usual_baseline, usual_figure
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
-from views.choices import without_plainest
+from views.choices import Choices, without_plainest
+from views.names import made_words
 from views.ui import tables
-from views.ui.words import word
+from views.ui.problems import failure_text
+from views.ui.state import remember
+from views.ui.words import plain, signed, word
 
 
 @dataclass(frozen=True)
@@ -37,17 +44,14 @@ class ComparisonView:
 
     @property
     def comparison(self) -> Comparison:
-        """The comparison itself."""
         return self.opened.comparison
 
     @property
     def figure(self) -> Measure:
-        """The measure looked at, and its K."""
         return Measure(self.measure, self.k)
 
     @cached_property
     def against(self) -> list[PairTest]:
-        """Every other retriever against the baseline, by the figure looked at."""
         return self.opened.tests(self.scored_names, str(self.figure), self.baseline)
 
     @cached_property
@@ -87,7 +91,6 @@ class ComparisonView:
         return turned(found) if found and found.a != a else found
 
     def spec(self, name: str) -> Spec:
-        """How a retriever of the comparison is made. Raises `KeyError` where there is none of that name."""
         return self.comparison.experiment.specs[name]
 
 
@@ -135,7 +138,8 @@ def draw_table(
     table["per_question"] = table.pop("query_seconds") / questions * 1000
     tests = {test.a: test for test in against}
     baseline = next((test.b for test in against), "")
-    table["verdict"] = [_verdict(tests.get(name), name == baseline) for name in table["retriever"]]
+    verdicts = {name: verdict_of(test) for name, test in tests.items()} | {baseline: word("compare.is_baseline")}
+    table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
     ends = [(intervals or {}).get(name, {}).get(of_figure) for name in table["retriever"]]
     table["interval"] = [f"{100 * one[0]:.1f} – {100 * one[1]:.1f}" if one else "" for one in ends]
     table["looked_at"] = table[of_figure]
@@ -178,13 +182,136 @@ def draw_times(shown: Sequence[Result]) -> None:
 
 
 def verdict_of(test: PairTest) -> str:
-    """Return in a word how the first of a pair does against the second."""
     if not test.sure:
         return word("compare.unsure")
     return word("compare.higher" if test.difference > 0 else "compare.lower")
 
 
-def _verdict(test: PairTest | None, is_baseline: bool) -> str:
+def draw_answer(view: ComparisonView, choices: Choices) -> None:
+    """Say whether anything beats the baseline; of what was trained, what that brought; and where nothing can be seen.
+
+    How sure a difference is, is that of the tables' tests.
+    """
+    test = view.best_test
     if test is None:
-        return word("compare.is_baseline") if is_baseline else ""
-    return verdict_of(test)
+        return
+    trained = [name for name in view.leading if name in choices.trained]
+    best = max(trained, key=lambda name: view.comparison.scores[name].means()[str(view.figure)], default="")
+    st.markdown(_of_trained(view, choices, best) if best else _of_best(view, test))
+    _draw_ceiling(view)
+
+
+def _of_best(view: ComparisonView, best: PairTest) -> str:
+    sure = ("more" if best.difference > 0 else "less") if best.sure else "unsure"
+    sure = sure if best.wins or best.losses else "same"
+    values = {"best": plain(best.a), "first": plain(best.b), "questions": _questions(view)}
+    return word(f"compare.answer_{sure}", figure=view.figure.long, **values, **_difference(best))
+
+
+def _of_trained(view: ComparisonView, choices: Choices, best: str) -> str:
+    """Say what the best of the trained gained over itself before the training, and over the baseline or BM25."""
+    before = untrained(best, choices)
+    others = dict.fromkeys((before, view.baseline, usual_baseline(view.comparison)))
+    told = [test for name in others if name != best and (test := view.test(best, name))][:2]
+    gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in told]
+    values = {"best": plain(best), "figure": view.figure.long, "questions": _questions(view)}
+    said = word("compare.answer_trained", gains=word("compare.gain_and").join(gains), **values)
+    missing = before and before not in view.scored_names
+    return f"{said} {word('compare.pick_untrained', name=plain(before))}" if missing else said
+
+
+def untrained(name: str, choices: Choices) -> str:
+    """Return what a trained retriever was before its training, of all that can be picked; empty where that is none."""
+    spec, plan = choices.specs[name], choices.trained[name]
+    parts = tuple(untrained(part, choices) if part in choices.trained else part for part in spec.parts)
+    model = plan.options.base if "model" in dict(spec) else None
+
+    def same(other: Spec) -> bool:
+        return other.kind == spec.kind and other.parts == parts and dict(other).get("model") == model
+
+    return next((one.name for one in choices.specs.values() if one.name not in choices.trained and same(one)), "")
+
+
+def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
+    return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
+
+
+def _gain(test: PairTest, key: str) -> str:
+    side = "more" if test.difference > 0 else "less"
+    how = (side if test.sure else f"maybe_{side}") if test.wins or test.losses else "same"
+    return word(f"compare.gain_{how}", other=word(key, name=plain(test.b)), **_difference(test))
+
+
+def _difference(test: PairTest) -> dict[str, str]:
+    return {"points": f"{abs(test.difference) * 100:.1f}", "low": signed(test.low), "high": signed(test.high)}
+
+
+def _questions(view: ComparisonView) -> str:
+    return f"{len(view.comparison.question_set.questions):,}"
+
+
+def _draw_ceiling(view: ComparisonView) -> None:
+    """Where all find nearly everything, say so and offer what still tells them apart."""
+    scores = {name: view.comparison.scores[name] for name in view.leading}
+    usual = usual_figure(view.measure, view.comparison.experiment.ks)
+    if view.k < usual.cut and at_ceiling(scores, usual):
+        st.caption(word("compare.ceiling_left", figure=usual.long, shown=view.figure.long))
+    if not at_ceiling(scores, view.figure):
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(word("compare.saturated", figure=view.figure.long), width="content")
+        if (finer := view.telling) != view.figure:
+            label = word("compare.look_finer", figure=finer.long)
+            st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")
+
+
+def draw_notices(view: ComparisonView, choices: Choices) -> None:
+    for result in view.results:
+        if result.error is not None:
+            reason = plain(failure_text(result.error))
+            st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
+        elif result not in view.scored:
+            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure.long)
+            st.info(told, icon=":material/info:")
+    asked = view.comparison.question_set
+    if asked.made:
+        st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
+    experiment = view.comparison.experiment
+    specs = {result.name: experiment.needed([result.name]) for result in view.results}  # those it wraps included
+    trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
+    asked_of = {dict(spec).get("model") for of in specs.values() for spec in of}
+    if experiment.split is not Part.TEST and asked_of & trained:
+        st.warning(word("compare.trained_on_these"), icon=":material/warning:")
+    if tuned := [plain(name) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)]:
+        st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
+
+
+def draw_footnotes(view: ComparisonView) -> None:
+    """Say what the figures leave open: questions that nothing was found for, what an imported run held, Recall."""
+    for result in view.results:
+        if result.unanswered and result in view.scored:
+            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
+        if result.notes:
+            st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
+    if len(set((weights := _weights(view)).values())) > 1:
+        listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
+        st.caption(word("compare.weights_differ", weights=listed))
+    several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
+    st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+
+
+def _run_words(notes: Mapping[str, int]) -> str:
+    """Return what an imported run holds (see `retrieval.trec.run.Notes`) and what of it was passed over."""
+    told = word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")
+    passed = ("other_questions", "unknown_passages", "repeated")
+    return " ".join([told, *(word(f"imported.{name}", count=f"{notes[name]:,}") for name in passed if notes.get(name))])
+
+
+def _weights(view: ComparisonView) -> dict[str, float]:
+    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
+    made = origin_of(view.opened.folder).get("retrievers")
+    shown = {result.name for result in view.scored}
+    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
+    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
+    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
+    return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

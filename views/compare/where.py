@@ -1,27 +1,202 @@
 """Where retrievers win and lose: on which questions, in which step, and what their candidates would allow."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
+from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, fate_counts
-from retrieval.comparison.compare import Result
+from retrieval.analysis.slices import Property, most_contested, most_telling
 from views.compare import charts
-from views.compare import slices as compare_slices
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
+from views.names import slice_names
 from views.ui import tables
 from views.ui.charts import draw_chart
-from views.ui.words import plain, word
+from views.ui.state import choose
+from views.ui.words import plain, signed, word
 
+_CHARTED = 12
 _LOST = [fate.value for fate in FATES if fate is not Fate.FOUND]
+_TOLD = 4  # in sentences; the table has all
 
 
-def draw_lost(view: ComparisonView) -> None:
-    """Draw how many questions each retriever picked loses in which step; a click shows them."""
+def draw(view: ComparisonView) -> None:
+    if not any(one.rankings for one in view.results):  # all failed: no K would help
+        st.info(word("why.no_rankings"), icon=":material/info:")
+        return
+    _draw_slices(view)
+    _draw_lost(view)
+    _draw_ceilings(view)
+
+
+@st.fragment
+def _draw_slices(view: ComparisonView) -> None:
+    st.subheader(word("where.slices", figure=view.figure.long))
+    if not view.scored:
+        st.info(word("where.no_figure", figure=view.figure.long), icon=":material/info:")
+        return
+    by = _pick(view)
+    with st.spinner(word("where.measuring")):
+        parts = view.opened.slices(by)
+        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    if not len(figures):
+        st.info(word("where.no_slice"), icon=":material/info:")
+        return
+    labels = slice_names(parts, by)
+    _draw_most_telling(view, figures, labels, by)
+    _draw_charts(view, figures, labels)
+    _draw_table(view, figures, labels, by)
+    if len(parts) > MEASURED_SLICES:
+        st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
+
+
+def usual_property(view: ComparisonView) -> Property:
+    return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+
+
+def _pick(view: ComparisonView) -> Property:
+    known = [by.value for by in view.opened.properties]
+    by = choose(
+        st.selectbox,
+        "slice",
+        word("where.by"),
+        known,
+        usual_property(view).value,
+        format_func=lambda value: word(f"where.by_{value}"),
+        help=word("where.by_help"),
+        width=320,
+    )
+    return Property(by)
+
+
+def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    """Say in which slice a retriever lies furthest from the first, of those where that is sure.
+
+    Where none alone is, say what all questions together say: they are more than those of any slice.
+    """
+    first, *others = view.scored_names
+    if not others:
+        return
+    values = {"first": plain(first), "count": f"{(figures['retriever'] != first).sum():,}"}
+    most, test = most_telling(figures), view.best_test
+    if most is not None:
+        side = "ahead" if most["difference"] > 0 else "behind"
+        st.markdown(word(f"where.telling_{side}", **values | telling_words(most, labels, by, first)))
+    elif test is not None and test.sure:
+        side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
+        st.markdown(word(f"where.telling_all_{side}", name=plain(test.a), points=points, **values))
+    else:
+        several = len(others) > 1  # the answer above may tell of a difference between two of the others
+        told = " " + word("where.telling_others", first=plain(first)) if several else ""
+        st.markdown(word("where.telling_none", **values) + told)
+
+
+def telling_words(most: "pd.Series[Any]", labels: Sequence[str], by: Property, first: str) -> dict[str, str]:
+    """Return what a sentence tells of a row of `slice_figures`: slice, retriever, and how far it is from `first`."""
+    return {
+        "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
+        "name": plain(most["retriever"]),
+        "first": plain(first),
+        "points": f"{abs(most['difference']) * 100:.1f}",
+        "low": signed(most["difference_low"]),
+        "high": signed(most["difference_high"]),
+    }
+
+
+def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
+    """Say that no slice alone is sure, and what all questions together say: they are more than those of any slice."""
+    test = view.best_test
+    if test is None or not test.sure:
+        several = len(view.scored_names) > 2  # the answer above may tell of a difference between two of the others
+        others = " " + word("where.telling_others", first=first) if several else ""
+        st.markdown(word("where.telling_none", first=first, count=count) + others)
+        return
+    side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
+    st.markdown(word(f"where.telling_all_{side}", first=first, count=count, name=plain(test.a), points=points))
+
+
+def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
+    drawn, order = charted(figures, labels, _CHARTED)
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{view.figure.long}**")
+        title = word("where.with_interval", figure=view.figure.long)
+        draw_chart(charts.on_slices, drawn, view.scored_names, view.names, order, x=title)
+    first, *others = view.scored_names
+    if others:
+        with right:
+            st.markdown(f"**{word('where.from_first', first=plain(first))}**")
+            draw_chart(
+                charts.on_slices,
+                drawn[drawn["retriever"] != first],
+                view.scored_names,
+                view.names,
+                order,
+                x=word("where.points"),
+                kind="difference",
+            )
+    if len(labels) > len(order):
+        chosen = "where.charted_differ" if others else "where.charted_largest"
+        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
+    st.caption(word("where.each_on_its_own"))
+
+
+def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return the figures of the slices that are contested most, at most `count`, each with its "row"; and all rows."""
+    drawn = figures[figures["slice"].isin(most_contested(figures, count))]
+    sizes = drawn.groupby("slice")["questions"].first()
+    rows = {place: f"{labels[place]} ({size:,})" for place, size in dict(sizes).items()}
+    return drawn.assign(row=drawn["slice"].map(rows)), [*rows.values()]
+
+
+def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    names = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
+    table = figures.assign(slice=[labels[place] for place in figures["slice"]])
+    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table[names] *= 100
+    table.loc[table["retriever"] == view.scored_names[0], names[3:]] = float("nan")
+    formats: dict[Any, Any] = {name: "{:+.2f}" if name.startswith("difference") else "{:.2f}" for name in names}
+    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
+    styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
+    columns = {
+        "slice": tables.text(f"where.by_{by.value}", width=120, pinned=True),
+        "questions": tables.number("where.questions"),
+        "retriever": tables.text("compare.retriever"),
+        "mean": st.column_config.NumberColumn(view.figure.long, help=word("where.best_help")),
+        **tables.interval(),
+        "difference": tables.number("compare.difference", explained_by="where.difference_help"),
+        "difference_low": tables.number("where.difference_low", explained_by="compare.interval_help"),
+        "difference_high": tables.number("where.difference_high", explained_by="compare.interval_help"),
+        "p_holm": tables.p_holm(),
+    }
+    key = f"slices_{by.value}"
+    with st.expander(word("where.as_table")):
+        st.caption(word("where.select_row"))
+        places = figures["slice"].tolist()
+
+        def show_questions() -> None:
+            if rows := st.session_state[key]["selection"]["rows"]:
+                show_why({"slice": by.value, "within": str(places[rows[0]])})
+
+        picked = st.dataframe(
+            styled,
+            on_select=show_questions,
+            selection_mode="single-row",
+            key=key,
+            placeholder="–",
+            hide_index=True,
+            column_config=columns,
+        )
+        if picked["selection"]["rows"]:
+            st.rerun()  # the whole page: another view is to be seen
+        tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
+
+
+def _draw_lost(view: ComparisonView) -> None:
     st.subheader(word("where.lost", k=view.k))
     st.caption(word("where.lost_help", k=view.k))
     counts = fate_counts(view.opened.fates(view.k))
@@ -30,18 +205,13 @@ def draw_lost(view: ComparisonView) -> None:
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
     if counts[_LOST].to_numpy().any():
-        _draw_chart(counts)
+        _draw_lost_chart(counts)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
     _draw_numbers(counts, len(view.comparison.question_set.questions))
 
 
-def show_questions(of: str, fate: str) -> None:
-    """Have the page show, one by one, the questions that had this fate with a retriever."""
-    show_why({"of": of, "fate": fate})
-
-
-def _draw_chart(counts: pd.DataFrame) -> None:
+def _draw_lost_chart(counts: pd.DataFrame) -> None:
     occur = [fate for fate in _LOST if counts[fate].any()]
     long = counts[occur].rename_axis("retriever").reset_index().melt("retriever", var_name="fate", value_name="count")
     long["label"] = long["fate"].map(lambda fate: word(f"fate.{fate}"))
@@ -79,110 +249,78 @@ def _draw_number(place: st.delta_generator.DeltaGenerator, name: str, fate: str,
         f":primary[{count:,} · {count / questions:.1%}]",
         key=f"fate_{name}_{fate}",
         type="tertiary",
-        on_click=show_questions,
-        args=(name, fate),
+        on_click=show_why,
+        args=({"of": name, "fate": fate},),
         help=word("where.show_questions", fate=word(f"fate.{fate}")),
     )
 
 
-_TOLD = 4  # in sentences; the table has all
-
-
-class Reach(NamedTuple):
-    """How far a retriever gets with its candidates, the first `depth` of each source; shares of the questions."""
-
-    retriever: str
-    sources: tuple[str, ...]
-    depth: int
-    hit: float
-    ceiling: float  # NaN where a source was not searched so deep
-
-
-def draw_ceilings(view: ComparisonView) -> None:
+def _draw_ceilings(view: ComparisonView) -> None:
     """Draw how high Hit@K could be by depth, and how high it is, of every retriever picked that wraps others."""
     st.subheader(word("where.ceilings", k=view.k))
     st.caption(word("where.ceilings_help", k=view.k))
-    wrapping = [one for one in view.results if view.spec(one.name).parts and _hit(one, view.k) is not None]
-    if not wrapping:
+    measured = {one.name: one.scores.means() for one in view.results if view.spec(one.name).parts and one.scores}
+    hits = {name: means[f"hit@{view.k}"] for name, means in measured.items() if f"hit@{view.k}" in means}
+    if not hits:
         st.info(word("where.no_wrapping"), icon=":material/info:")
         return
-    reads = {one.name: view.spec(one.name).candidates(view.k) for one in wrapping}
+    reads = {name: view.spec(name).candidates(view.k) for name in hits}
     depths = tuple(sorted({*DEPTHS, *reads.values()}))
     ceilings = view.opened.ceilings(depths)
-    known = [
-        Reach(
-            one.name,
-            view.spec(one.name).sources,
-            reads[one.name],
-            _hit(one, view.k) or 0.0,
-            float(ceilings[one.name][depths.index(reads[one.name])]),
-        )
-        for one in wrapping
-        if one.name in ceilings
+    # how far each gets with its candidates, the first `depth` of each source; NaN where one was not searched so deep
+    reached = pd.DataFrame(
+        [
+            (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
+            for name, depth in reads.items()
+            if name in ceilings
+        ],
+        columns=["retriever", "sources", "depth", "hit", "ceiling"],
+    )
+    # from K on: fewer candidates than K cannot fill the first K
+    rows = [
+        (name, depth, share)
+        for name in reached["retriever"]
+        for depth, share in zip(depths, ceilings[name], strict=True)
+        if depth >= min(view.k, reads[name]) and not np.isnan(share)
     ]
-    _draw_sentences(known, view.k)
-    curves = _curves(known, ceilings, depths, view.k)
+    curves = pd.DataFrame(rows, columns=["retriever", "depth", "ceiling"])
+    _draw_ceiling_sentences(reached, view.k)
     if curves["depth"].nunique() > 1:
         draw_chart(
             charts.ceilings,
             curves,
-            pd.DataFrame(known).drop(columns="sources").dropna(),
+            reached.drop(columns="sources").dropna(),
             view.names,
             x=word("where.candidates"),
             y=word("where.questions_share"),
         )
         st.caption(word("where.how_to_read", k=view.k))
-    _draw_ceiling_table(known, curves, view.k)
+    _draw_ceiling_table(reached, curves, view.k)
 
 
-def _hit(result: Result, k: int) -> float | None:
-    return result.scores.means().get(f"hit@{k}") if result.scores else None
-
-
-def _curves(known: Sequence[Reach], ceilings: Mapping[str, np.ndarray], depths: Sequence[int], k: int) -> pd.DataFrame:
-    """Ceilings of each retriever from K on: fewer candidates than K cannot fill the first K."""
-    rows = [
-        (one.retriever, depth, share)
-        for one in known
-        for depth, share in zip(depths, ceilings[one.retriever], strict=True)
-        if depth >= min(k, one.depth) and not np.isnan(share)
-    ]
-    return pd.DataFrame(rows, columns=["retriever", "depth", "ceiling"])
-
-
-def _draw_sentences(known: Sequence[Reach], k: int) -> None:
+def _draw_ceiling_sentences(reached: pd.DataFrame, k: int) -> None:
     lines = [
         word(
             "where.ceiling_told",
-            name=plain(one.retriever),
+            name=plain(one["retriever"]),
             k=k,
-            own=f"{one.hit:.1%}",
-            depth=word("where.depth_each" if len(one.sources) > 1 else "where.depth_one", depth=one.depth),
-            sources=plain(", ".join(one.sources)),
-            ceiling=f"{one.ceiling:.1%}",
-            order=f"{(one.ceiling - one.hit) * 100:.1f}",
-            more=f"{(1 - one.ceiling) * 100:.1f}",
+            own=f"{one['hit']:.1%}",
+            depth=word("where.depth_each" if len(one["sources"]) > 1 else "where.depth_one", depth=one["depth"]),
+            sources=plain(", ".join(one["sources"])),
+            ceiling=f"{one['ceiling']:.1%}",
+            order=f"{(one['ceiling'] - one['hit']) * 100:.1f}",
+            more=f"{(1 - one['ceiling']) * 100:.1f}",
         )
-        for one in known[:_TOLD]
-        if not np.isnan(one.ceiling)
+        for one in reached.head(_TOLD).dropna().to_dict("records")
     ]
     st.markdown("\n".join(f"- {line}" for line in lines))
 
 
-def _draw_ceiling_table(known: Sequence[Reach], curves: pd.DataFrame, k: int) -> None:
-    share_at = {(name, depth): share for name, depth, share in curves.itertuples(index=False)}
-    depths = sorted({int(depth) for depth in curves["depth"]})
-    rows = [
-        {
-            "retriever": one.retriever,
-            "sources": ", ".join(one.sources),
-            "depth": one.depth,
-            "hit": one.hit * 100,
-            "ceiling": one.ceiling * 100,
-            **{str(depth): share_at.get((one.retriever, depth), np.nan) * 100 for depth in depths},
-        }
-        for one in known
-    ]
+def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, k: int) -> None:
+    at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
+    table = reached.assign(
+        sources=reached["sources"].str.join(", "), hit=reached["hit"] * 100, ceiling=reached["ceiling"] * 100
+    ).join(at_depth, on="retriever")
     share = st.column_config.NumberColumn
     columns = {
         "retriever": tables.retriever(),
@@ -190,17 +328,7 @@ def _draw_ceiling_table(known: Sequence[Reach], curves: pd.DataFrame, k: int) ->
         "depth": tables.number("where.reads"),
         "hit": share(f"Hit@{k}", format="%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
-        **{str(depth): share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in depths},
+        **{depth: share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in map(str, at_depth)},
     }
     with st.expander(word("compare.as_table")):
-        tables.draw(pd.DataFrame(rows), columns, placeholder="–")
-
-
-def draw(view: ComparisonView) -> None:
-    """Draw the slices of the questions, the steps that lose them, and the ceilings."""
-    if not any(one.rankings for one in view.results):  # all failed: no K would help
-        st.info(word("why.no_rankings"), icon=":material/info:")
-        return
-    compare_slices.draw(view)
-    draw_lost(view)
-    draw_ceilings(view)
+        tables.draw(table, columns, placeholder="–")

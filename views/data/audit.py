@@ -1,7 +1,9 @@
-"""What a question set is like: counts, wording shared with the passages, doubtful questions; lengths, kinds, split."""
+"""What a question set is like: counts, wording shared with the passages, doubtful questions; lengths, kinds, split;
+and its passages with their questions, the answers marked where they stand."""
 
 import math
 from collections.abc import Mapping
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -10,21 +12,24 @@ import streamlit as st
 from data.questions.audit import (
     OVERLAP_WIDTH,
     Audit,
-    Overlap,
     histogram,
     kinds_table,
     overlap_level,
     parts_table,
+    questions_of,
     split_table,
 )
-from data.records import Question, QuestionSet
+from data.records import Passage, Question, QuestionSet
 from data.split import Split
+from text.marking import merged
 from views.names import kind_words
+from views.resources.sets import passages_found
 from views.ui import tables
 from views.ui.charts import distribution, draw_chart
-from views.ui.words import word
+from views.ui.state import PAGE_OF_LIST
+from views.ui.words import plain, word
 
-_SHOWN_ROWS = 1000
+SHOWN_ROWS = 1000  # of a table
 _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
 _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
 
@@ -33,17 +38,32 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
     """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
     _counts(figures)
     if questions.questions:
-        _overlap_words(figures.overlap)
+        overlap = figures.overlap
+        told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}"}
+        unit = word(f"data_page.unit_{overlap.unit}")
+        st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
     _doubtful(questions, figures)
 
 
 def draw_figures(questions: QuestionSet, figures: Audit) -> None:
     """Draw how the figures of a question set are spread."""
-    if questions.questions:
-        _overlap(figures)
-    _lengths(figures)
+    table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
+    if questions.questions and len(table):
+        st.markdown(f"**{word('data_page.overlap_title')}**")
+        median = float(np.nanmedian(figures.overlap.shares))
+        _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
+    lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
+    draw_lengths({name: values for name, values in lengths.items() if len(values)})
     if figures.kinds:
-        _kinds(questions, figures)
+        st.markdown(f"**{word('data_page.kinds')}**")
+        columns = {
+            "kind": tables.text("column.kind", ""),
+            "count": tables.number("data_page.question_count", "localized"),
+            "share": tables.number("data_page.kind_share", "percent"),
+            "overlap": tables.number("data_page.overlap", "percent"),
+        }
+        kinds = kinds_table(questions, figures)
+        st.dataframe(kinds.assign(kind=[*map(kind_words, kinds["kind"])]), hide_index=True, column_config=columns)
 
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
@@ -105,40 +125,18 @@ def _doubtful(questions: QuestionSet, figures: Audit) -> None:
         "answers_not_found": [by_id[id_] for id_ in figures.answers_not_found],
     }
     for name, found in lists.items():
-        if found:
-            with st.expander(word(f"data_page.see_{name}", count=f"{len(found):,}")):
-                _questions(found)
-
-
-def _questions(found: list[Question]) -> None:
-    if len(found) > _SHOWN_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-    rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:_SHOWN_ROWS]]
-    columns = {
-        "id": tables.text("column.id", ""),
-        "question": tables.text("column.question", "", width="large"),
-        "answers": tables.text("column.answers", ""),
-    }
-    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
-
-
-def _overlap_words(overlap: Overlap) -> None:
-    level, unit = overlap_level(overlap), word(f"data_page.unit_{overlap.unit}")
-    told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}", "unit": unit}
-    st.markdown(word(f"data_page.overlap_{level}", **told))
-
-
-def _overlap(figures: Audit) -> None:
-    table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
-    if len(table):
-        st.markdown(f"**{word('data_page.overlap_title')}**")
-        median = float(np.nanmedian(figures.overlap.shares))
-        _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
-
-
-def _lengths(figures: Audit) -> None:
-    lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
-    draw_lengths({name: values for name, values in lengths.items() if len(values)})
+        if not found:
+            continue
+        with st.expander(word(f"data_page.see_{name}", count=f"{len(found):,}")):
+            if len(found) > SHOWN_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
+            rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:SHOWN_ROWS]]
+            columns = {
+                "id": tables.text("column.id", ""),
+                "question": tables.text("column.question", "", width="large"),
+                "answers": tables.text("column.answers", ""),
+            }
+            tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
 def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
@@ -163,20 +161,88 @@ def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, perce
         label=word("data_page.median", median=shown),
         percent=percent,
     )
+    draw_ranges(table, "percent" if percent else "localized")
+
+
+def draw_ranges(table: pd.DataFrame, form: str) -> None:
+    """Draw what a histogram shows as a table, its ranges written as `form`."""
     with st.expander(word("compare.as_table")):
-        form = "percent" if percent else "localized"
         columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}
         columns["count"] = tables.number("data_page.count", "localized")
         st.dataframe(table, hide_index=True, column_config=columns)
 
 
-def _kinds(questions: QuestionSet, figures: Audit) -> None:
-    st.markdown(f"**{word('data_page.kinds')}**")
-    columns = {
-        "kind": tables.text("column.kind", ""),
-        "count": tables.number("data_page.question_count", "localized"),
-        "share": tables.number("data_page.kind_share", "percent"),
-        "overlap": tables.number("data_page.overlap", "percent"),
-    }
-    table = kinds_table(questions, figures)
-    st.dataframe(table.assign(kind=[*map(kind_words, table["kind"])]), hide_index=True, column_config=columns)
+_A_PAGE = 5
+_SHOWN_CHARACTERS = 5000
+_SHOWN_QUESTIONS = 30
+# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
+_MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
+_TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
+
+
+def draw_passages(questions: QuestionSet, key: str) -> None:
+    """Draw a page of passages; `key` tells the set from others."""
+    entered = st.text_input(
+        word("data_page.filter"),
+        key="find",
+        type="search",
+        placeholder=word("data_page.filter_placeholder"),
+        max_chars=200,
+        bind="query-params",
+    )
+    wanted = (entered or "").strip()
+    rows = passages_found(questions, wanted) if wanted else np.arange(len(questions.passages))
+    if not len(rows):
+        st.info(word("data_page.none_found"), icon=":material/search_off:")
+        return
+    pages = math.ceil(len(rows) / _A_PAGE)
+    st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
+    place = st.container()
+    page = _page(pages, f"{key} {wanted}")
+    shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
+    asked = questions_of(questions, shown)
+    with place:
+        for row in shown:
+            _passage(questions.passages[row], asked[row])
+
+
+def _page(pages: int, listed: str) -> int:
+    """Let a person turn the pages. The page in the address counts for the first list that a session draws."""
+    given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
+    st.session_state["passages_listed"] = True
+    first = int(given) if given.isdecimal() and 1 <= int(given) <= pages else 1
+    page = st.pagination(pages, default=first, key=f"{PAGE_OF_LIST} {listed}", persist_state="session")
+    if page > 1 or PAGE_OF_LIST in st.query_params:
+        st.query_params[PAGE_OF_LIST] = str(page)
+    return page
+
+
+def _passage(passage: Passage, asked: list[Question]) -> None:
+    with st.container(border=True):
+        text, questions = st.columns([3, 2])
+        with text:
+            st.markdown(f"**{plain(passage.title)}**" if passage.title else f"**{plain(passage.id)}**")
+            st.html(_marked(passage.text, [answer for question in asked for answer in question.answers]))
+        with questions:
+            st.markdown(f"**{word('data_page.asked', count=f'{len(asked):,}')}**")
+            items = []
+            for question in asked[:_SHOWN_QUESTIONS]:
+                answers = " | ".join(question.answers)
+                answer = f'<br><small>→ <mark style="{_MARK}">{escape(answers)}</mark></small>' if answers else ""
+                items.append(f'<li style="margin-bottom: 0.4rem">{escape(question.text)}{answer}</li>')
+            if (more := len(asked) - _SHOWN_QUESTIONS) > 0:
+                items.append(f"<li>{escape(word('data_page.more_questions', count=more))}</li>")
+            listed = f'<ol style="{_TEXT}; white-space: normal; padding-left: 1.5rem">{"".join(items)}</ol>'
+            st.html(listed if asked else f"<p>{escape(word('data_page.nothing_asked'))}</p>")
+
+
+def _marked(text: str, answers: list[str]) -> str:
+    shown, parts, end = text[:_SHOWN_CHARACTERS], [], 0
+    places = ((shown.find(answer), len(answer)) for answer in answers if answer)
+    for start, stop in merged((start, start + length) for start, length in places if start >= 0):
+        parts += [escape(shown[end:start]), f'<mark style="{_MARK}">{escape(shown[start:stop])}</mark>']
+        end = stop
+    parts.append(escape(shown[end:]))
+    if len(text) > len(shown):
+        parts.append(f" … <em>{escape(word('data_page.more_characters', count=f'{len(text) - len(shown):,}'))}</em>")
+    return f'<div style="{_TEXT}">{"".join(parts)}</div>'

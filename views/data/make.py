@@ -15,8 +15,7 @@ from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from data.workspace import LimitError
 from questions.drafts import MakerOptions, Progress, PromptLanguage, QuestionsError
-from questions.make import MadeQuestions, make_questions
-from questions.written import Unanswered, prompts
+from questions.make import MadeQuestions, Unanswered, make_questions, prompts
 from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set
@@ -147,7 +146,9 @@ def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         if preview:
             _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
         elif make or make_kept:
-            _keep(data, _made(questions, chosen, place, calls=not make_kept, name=_name(data, chosen)))
+            by = maker_name(chosen.options().made)
+            name = word("made.name", data=set_name(data.name), by=by)
+            _keep(data, _made(questions, chosen, place, calls=not make_kept, name=name))
     except (EndpointError, LimitError, QuestionsError) as error:
         place.error(plain(failure_text(error)), icon=":material/error:")
         if isinstance(error, EndpointError):
@@ -198,10 +199,6 @@ def _keep(data: StoredSet, found: MadeQuestions) -> None:
     st.rerun()
 
 
-def _name(data: StoredSet, chosen: Chosen) -> str:
-    return word("made.name", data=set_name(data.name), by=maker_name(chosen.options().made))
-
-
 def _draw_preview(found: MadeQuestions) -> None:
     """Draw the questions over the beginnings of their passages, as training reads them."""
     trained = as_trained(found.question_set)
@@ -218,13 +215,9 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
     if not unanswered:
         return
     with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
-        rows = [
-            (questions.passages[one.row].text[:_SHOWN_CHARACTERS], _reason(one), one.said)
-            for one in unanswered[:_SHOWN_ROWS]
-        ]
+        rows = []
+        for one in unanswered[:_SHOWN_ROWS]:
+            reason = failure_text(QuestionsError(one.code, one.said, **one.details))
+            rows.append((questions.passages[one.row].text[:_SHOWN_CHARACTERS], reason, one.said))
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
-
-
-def _reason(one: Unanswered) -> str:
-    return failure_text(QuestionsError(one.code, one.said, **one.details))

@@ -10,14 +10,11 @@ from data.records import QuestionSet
 from data.split import Split, SplitOptions
 from data.store import StoredSet
 from views.data import audit as data_audit
-from views.data import get as data_get
 from views.data import make as data_make
-from views.data import passages as data_passages
 from views.data import preview
 from views.data import reading as data_reading
 from views.data import sets as data_sets
 from views.data.pairs import page as data_pairs
-from views.data.preview import Preview, Read
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
@@ -56,25 +53,23 @@ def draw() -> None:
 def _draw_questions(used: StoredSet) -> None:
     shown = preview.current()
     if shown is None and preview.kept_now() == used.key:
-        _draw_kept(used)
-    data_get.draw()
+        show_top(f"kept {used.key}")
+        st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
+        _draw_next(used)
+    preview.draw_ways()
     shown = preview.current()
     if shown is None:
         data_sets.draw(used.key)
         _draw_stored(used)
         return
     data_reading.draw(shown)
-    if shown.read is not None:
-        _draw_preview(shown, shown.read)
-    else:
+    if shown.read is None:
         _draw_stored(used)
-
-
-def _draw_kept(kept: StoredSet) -> None:
-    """Say that the set is kept, and what can be done with it now."""
-    show_top(f"kept {kept.key}")
-    st.success(word("data_page.in_use_now", name=plain(set_name(kept.name))), icon=":material/check_circle:")
-    _draw_next(kept)
+        return
+    opened, place = choose_tab(_LOOK, _labels(_LOOKS))
+    with place:
+        found = shown.read
+        _draw_look(opened, found.reading.question_set, found.audit, found.split, shown.sha256[:16])
 
 
 def _draw_next(used: StoredSet) -> None:
@@ -84,13 +79,6 @@ def _draw_next(used: StoredSet) -> None:
             way_to("compare", word("data_page.to_compare"), data=used.key)
             way_to("train", word("data_page.to_train"), data=used.key)
         way_to("search", word("data_page.to_search"), data=used.key)
-
-
-def _draw_preview(shown: Preview, found: Read) -> None:
-    questions = found.reading.question_set
-    opened, place = choose_tab(_LOOK, _labels(_LOOKS))
-    with place:
-        _draw_look(opened, questions, found.audit, found.split, shown.sha256[:16])
 
 
 def _draw_stored(used: StoredSet) -> None:
@@ -121,7 +109,7 @@ def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, 
     if look == _SUMMARY:
         data_audit.draw(questions, figures)
     elif look == _PASSAGES:
-        data_passages.draw(questions, key)
+        data_audit.draw_passages(questions, key)
     else:
         data_audit.draw_figures(questions, figures)
         if questions.questions:

@@ -1,21 +1,27 @@
-"""A file that was read but is not in use: it lives in the session until it is used or put aside."""
+"""The ways to a question set, and the file that was read but is not in use: it lives in the session until it is used or
+put aside."""
 
 import hashlib
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from typing import Generic, TypeVar
 
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.apart.exchange import UnusableFileError
-from data.apart.reading import read_apart
 from data.formats.columns import Columns
 from data.problems import DataError
 from data.questions.audit import Audit, audit
-from data.questions.read import Reading
+from data.questions.read import Reading, read_apart
 from data.split import Split, split
-from data.store import StoredSet, keep
-from views.resources.sets import use_set
+from data.store import CATALOG, CatalogEntry, Progress, keep, obtain
+from views.resources.sets import SAMPLE, use_set
+from views.ui.words import duration, word
+from views.uploads import translate_field
 
-_KEY, _KEPT = "preview", "kept_now"
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -64,48 +70,60 @@ def without_answers(preview: Preview) -> Preview:
     return replace(preview, read=_looked_at(replace(reading, question_set=question_set)))
 
 
-def current() -> Preview | None:
-    """Return the preview of this session, if there is one."""
-    found = st.session_state.get(_KEY)
-    return found if isinstance(found, Preview) else None
+class LookedAt(Generic[P]):
+    """What a session looks at and has not kept: previews of one kind, under the names of this session's state."""
+
+    def __init__(self, kind: type[P], shown: str, kept: str, emptied: str) -> None:
+        self._kind, self._shown, self._kept, self._emptied = kind, shown, kept, emptied
+
+    def current(self) -> P | None:
+        """Return the preview of this session, if there is one."""
+        found = st.session_state.get(self._shown)
+        return found if isinstance(found, self._kind) else None
+
+    def show(self, preview: P) -> None:
+        """Make a preview the one this session shows."""
+        st.session_state[self._shown] = preview
+        st.session_state.pop(self._kept, None)
+
+    def put_aside(self) -> None:
+        """Forget the preview; the field it was uploaded in stays, with the file that may be on its way into it."""
+        st.session_state.pop(self._shown, None)
+
+    def empty_field(self) -> None:
+        """Let the field of files be empty when it is drawn next, so that what comes then is another set."""
+        st.session_state[self._emptied] = self.upload_round() + 1
+
+    def upload_round(self) -> int:
+        """Return a number that changes when the field of files is to be emptied."""
+        return int(st.session_state.get(self._emptied, 0))
+
+    def note_kept(self, key: str) -> None:
+        """Forget the preview, whose set was kept under this key."""
+        self.put_aside()
+        st.session_state[self._kept] = key
+
+    def kept_now(self) -> str:
+        """Return the key of the set that was kept last, empty once something else is looked at."""
+        return str(st.session_state.get(self._kept, ""))
 
 
-def show(preview: Preview) -> None:
-    """Make a preview the one this session shows."""
-    st.session_state[_KEY] = preview
-    st.session_state.pop(_KEPT, None)
-
-
-def put_aside() -> None:
-    """Forget the preview; the field it was uploaded in stays, with the file that may be on its way into it."""
-    st.session_state.pop(_KEY, None)
+_FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")
+current, show, put_aside, kept_now = _FILES.current, _FILES.show, _FILES.put_aside, _FILES.kept_now
 
 
 def drop() -> None:
     """Forget the preview, and empty the field it was uploaded in."""
     put_aside()
-    st.session_state["upload_round"] = upload_round() + 1
+    _FILES.empty_field()
 
 
-def upload_round() -> int:
-    """Return a number that changes when the upload field is to be emptied."""
-    return int(st.session_state.get("upload_round", 0))
-
-
-def use(preview: Preview) -> StoredSet | None:
-    """Keep the set of a preview and make it the one of every page."""
-    if preview.read is None:
-        return None
-    kept = keep(preview.read.reading.question_set, source=preview.source)
+def use(preview: Preview, read: Read) -> None:
+    """Keep the set of a preview and make it the one of every page. Raises `LimitError` and `OSError`."""
+    kept = keep(read.reading.question_set, source=preview.source)
     use_set(kept.key)
     drop()
-    st.session_state[_KEPT] = kept.key
-    return kept
-
-
-def kept_now() -> str:
-    """Return the key of the set that was kept last, empty once another file is looked at."""
-    return str(st.session_state.get(_KEPT, ""))
+    _FILES.note_kept(kept.key)
 
 
 def _read(preview: Preview, columns: Columns | None) -> Preview:
@@ -131,3 +149,86 @@ def _read(preview: Preview, columns: Columns | None) -> Preview:
 
 def _looked_at(reading: Reading) -> Read:
     return Read(reading, audit(reading.question_set), split(reading.question_set))
+
+
+KORQUAD = "korquad-v1-dev"
+_MEGABYTE = 10**6
+
+
+def draw_ways() -> None:
+    """Draw the field for a file and, while none is looked at, the sets that are known; each ends in a preview."""
+    _upload(is_large=current() is None)
+    if current() is not None:
+        return
+    korquad = CATALOG[KORQUAD]
+    size = f"{korquad.size / _MEGABYTE:.1f}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(word("data_page.no_file"), width="content")
+        is_sample = _button(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"), "visibility")
+        title = word("data_page.korquad_download", size=size)
+        is_korquad = _button(korquad, title, word("data_page.korquad_about"), "download")
+    if is_sample:
+        _look(CATALOG[SAMPLE], word("data_page.sample"))
+    if is_korquad:
+        _look(korquad, korquad.title)
+
+
+def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
+    explained = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
+    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=f":material/{icon}:", help=explained)
+
+
+def _look(entry: CatalogEntry, title: str) -> None:
+    drop()
+    bar = st.empty()
+    try:
+        content = obtain(entry, following(bar.progress))
+    except DataError as error:
+        show(Preview(entry.path.name, entry.id, title, error=error))
+        st.rerun()
+    bar.empty()
+    _open(content, entry.path.name, entry.id, entry.title)
+
+
+def _upload(*, is_large: bool) -> None:
+    key = f"upload_{_FILES.upload_round()}"
+    translate_field(key, is_large=is_large)
+
+    def forget_if_emptied() -> None:
+        if st.session_state.get(key) is None:
+            put_aside()  # another file may come into the same field: one that replaces this one
+
+    limit = f"{st.get_option('server.maxUploadSize'):,}"
+    file = st.file_uploader(
+        word("data_page.upload"),
+        key=key,
+        help=word("data_page.upload_help", megabytes=limit),
+        on_change=forget_if_emptied,
+    )
+    # the field keeps its file on every rerun: only a new one is read
+    if isinstance(file, UploadedFile) and st.session_state.get("upload_read") != file.file_id:
+        _open(file.getvalue(), file.name, file.name, "", file.file_id)
+
+
+def _open(content: bytes, name: str, source: str, title: str, file_id: str = "") -> None:
+    with st.spinner(word("data_page.reading"), show_time=True):
+        show(preview_of(content, name, source=source, title=title))
+    st.session_state["upload_read"] = file_id
+    st.rerun()
+
+
+def following(draw_bar: Callable[..., object]) -> Progress:
+    """Return what draws a download's bar, with the time left at the pace so far."""
+    started = time.monotonic()
+
+    def follow(done: int, total: int) -> None:
+        left = (time.monotonic() - started) * (total - done) / done
+        text = word(
+            "data_page.downloading",
+            done=f"{done / _MEGABYTE:.1f}",
+            total=f"{total / _MEGABYTE:.1f}",
+            left=duration(left),
+        )
+        draw_bar(done / total, text=text)
+
+    return follow

@@ -1,17 +1,25 @@
-"""What was understood of a file and what is wrong with it, the button that puts it to use, and its columns."""
+"""What was understood of a file and what is wrong with it, the button that puts it to use, and its columns; and what
+sentence pairs are told of in the same way: status, columns, first rows, and the rows that cannot be used."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 
+import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.formats.columns import Columns
-from data.questions.read import Reading
+from data.formats.rows import FileReading
+from data.formats.tables import column_names
+from data.pairs.reading import PairFileReading
+from data.problems import Problem
 from data.store import CATALOG
-from views.data import preview, rows
+from views.data import preview
 from views.data.preview import Preview, Read
-from views.data.rows import draw_status
-from views.ui.problems import errors_told, failure_text
-from views.ui.words import plain, word
+from views.ui import tables
+from views.ui.problems import errors_told, failure_text, problem_text, reason_text
+from views.ui.words import catalog, language, plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
 
@@ -28,18 +36,19 @@ def draw(shown: Preview) -> None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
             if shown.read is not None:
-                warnings, notes = _warnings(shown.read), _notes(shown.read)
-                draw_status(_understood(shown), warnings, notes, is_clean=not shown.read.reading.problems)
+                warnings = left_out_words([shown.read.reading])
+                if labels := shown.read.audit.labels:
+                    warnings.append(word("data_page.labels", labels=", ".join(plain(label) for label in labels)))
+                understood, notes = _understood(shown, shown.read), _notes(shown.read)
+                draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
-                rows.draw_problems([shown.read.reading], shown.title)
+                draw_problems([shown.read.reading], shown.title)
 
 
-def _understood(shown: Preview) -> str:
+def _understood(shown: Preview, found: Read) -> str:
     """What was read, as Markdown; of a known set its licence too."""
-    if shown.read is None:
-        return ""
-    reading, figures = shown.read.reading, shown.read.audit
+    reading, figures = found.reading, found.audit
     given = reading.paragraph_count if reading.columns is None else reading.row_count
     unit = "paragraphs" if reading.columns is None else "rows"
     parts = [
@@ -48,13 +57,10 @@ def _understood(shown: Preview) -> str:
     ]
     if figures.article_count:
         parts.append(word("data_page.articles", articles=f"{figures.article_count:,}"))
-    told = f"**{word('data_page.understood')}** {', '.join(parts)} · {_format(reading)}"
+    form = " · ".join(filter(None, (word(f"format.{reading.format.value}"), reading.encoding)))
+    told = f"**{word('data_page.understood')}** {', '.join(parts)} · {form}"
     entry = CATALOG.get(shown.source)
     return f"{told} · {word('data_page.licence', licence=entry.licence)}" if entry else told
-
-
-def _format(reading: Reading) -> str:
-    return " · ".join(filter(None, (word(f"format.{reading.format.value}"), reading.encoding)))
 
 
 def _columns(shown: Preview) -> None:
@@ -62,10 +68,10 @@ def _columns(shown: Preview) -> None:
     places = [place for _ in range(2) for place in st.columns(len(_ROLES) // 2)]
     given = asdict(shown.columns)
     chosen = {
-        role: rows.pick_column(place, role, given[role], shown.available, _key(role, shown))
+        role: pick_column(place, role, given[role], shown.available, _key(role, shown))
         for role, place in zip(_ROLES, places, strict=True)
     }
-    rows.draw_first(shown.first_rows, shown.available, chosen)
+    draw_first(shown.first_rows, shown.available, chosen)
     if chosen != given:
         with st.spinner(word("data_page.reading"), show_time=True):
             preview.show(preview.with_columns(shown, Columns(**chosen)))
@@ -81,14 +87,6 @@ def _leave_out(shown: Preview) -> None:
         st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
     else:
         preview.show(preview.without_answers(shown))
-
-
-def _warnings(found: Read) -> list[str]:
-    """What may be wrong with the file, as Markdown."""
-    told = rows.left_out_words([found.reading])
-    if labels := found.audit.labels:
-        told.append(word("data_page.labels", labels=", ".join(plain(label) for label in labels)))
-    return told
 
 
 def _notes(found: Read) -> list[str]:
@@ -111,10 +109,117 @@ def _buttons(shown: Preview) -> None:
         ):
             with errors_told():
                 with st.spinner(word("data_page.keeping")):
-                    preview.use(shown)
+                    preview.use(shown, shown.read)
                 st.rerun()
         if shown.read is not None and shown.read.audit.labels:
             st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=_leave_out, args=(shown,))
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()
+
+
+def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
+    """Draw one box, as grave as the gravest that it tells; all texts are Markdown.
+
+    `is_clean` says that there is nothing at all to tell of the reading.
+    """
+    points = [*warnings, *notes]
+    if not points and is_clean:
+        points = [word("data_page.no_problem")]
+    told = "\n".join([understood, "", *(f"- {point}" for point in points)])
+    if warnings:
+        st.warning(told, icon=":material/warning:")
+    elif notes or not is_clean:
+        st.info(told, icon=":material/info:")
+    else:
+        st.success(told, icon=":material/check_circle:")
+
+
+_SHOWN_ROWS = 1000
+_SHOWN_COLUMNS = 30  # of the first rows
+
+
+def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
+    """Draw the field for the column of a role, and return what is chosen; None where there is to be none."""
+    options = [None, *available]
+    return place.selectbox(
+        word(f"column.{role}"),
+        options,
+        index=options.index(given) if given in options else 0,
+        format_func=lambda name: word("column.none") if name is None else name,
+        help=word(f"column.{role}_help"),
+        key=key,
+    )
+
+
+def draw_first(
+    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
+) -> None:
+    """Draw what is in the columns: first those that are `chosen`, by role, named by their role too."""
+    if not first_rows:
+        return
+    roles = {name: role for role, name in chosen.items() if name is not None}
+    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
+    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
+    table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={name: st.column_config.TextColumn(title) for name, title in titles.items()},
+    )
+
+
+def left_out_words(readings: Sequence[FileReading]) -> list[str]:
+    """Return, as Markdown, how many rows of which file were left out; one of several is named."""
+    found = []
+    for reading in readings:
+        if any(problem.leaves_out_row for problem in reading.problems):
+            told = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
+            if isinstance(reading, PairFileReading) and len(readings) > 1:
+                told = f"{plain(reading.name)}: {told}"
+            found.append(told)
+    return found
+
+
+def draw_problems(readings: Sequence[FileReading], title: str) -> None:
+    """Draw the rows of a set of this title that were left out or mended; one of several files is named."""
+    for place, reading in enumerate(readings):
+        if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
+            st.markdown(f"**{plain(reading.name)}**")
+        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
+
+
+def _draw_problems(reading: FileReading, title: str) -> None:
+    left_out = [problem for problem in reading.problems if problem.leaves_out_row]
+    others = [problem for problem in reading.problems if not problem.leaves_out_row]
+    if left_out:
+        with st.expander(word("data_page.see_left_out")):
+            _draw_left_out(reading, left_out, title)
+    if others:
+        count = f"{reading.problem_count - reading.left_out:,}"
+        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
+            for problem in others[:_SHOWN_ROWS]:
+                st.text(problem_text(problem))
+
+
+def _draw_left_out(reading: FileReading, left_out: list[Problem], title: str) -> None:
+    texts = catalog(language())
+    if len(left_out) > _SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+    st.dataframe(
+        _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts),
+        hide_index=True,
+        column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
+    )
+    whole = partial(_in_words, reading.rejected, left_out, texts)
+    if len(left_out) < reading.left_out:
+        st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+    tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
+
+
+def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
+    """The table with the reader's English problems in the person's words; there is one problem a row."""
+    words = [reason_text(problem, texts) for problem in problems[: len(table)]]
+    table = table.assign(problem=words)
+    table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
+    return table

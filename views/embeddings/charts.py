@@ -7,10 +7,10 @@ import pandas as pd
 
 from retrieval.report.charts import colour, legend, shape
 from retrieval.report.colours import PALETTE, READABLE, colour_of
-from views.embeddings.figures import LINE
 from views.ui.charts import cells, present, tips, with_interval
 from views.ui.words import word
 
+LINE = " · "  # where a chart may begin a new line of a name
 _HEIGHT = 300
 _TIME = alt.Axis(format=",.2~f", tickCount=6)
 _ROW, _ROW_OF_LINES = 30, 42

@@ -12,11 +12,11 @@ from embeddings.encoder import add, added, remove
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from training.recipe import recipe_of
-from training.runs.runs import Plan, Run
-from views.choices import finished_runs, model_place
+from training.runs.runs import Run
+from views.choices import finished_runs, free_name, model_place
 from views.embeddings.evaluation_view import measures_of
 from views.names import base_name, pair_set_name, told_with_download
-from views.resources.pairs import parts_of
+from views.resources.pairs import pair_set, parts_of
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several
 from views.ui.words import plain, word
@@ -39,10 +39,12 @@ class Models:
 def models_at_hand() -> Models:
     """Return the base everything starts from, the starter, one of the hub, finished bi-encoders and what was added."""
     usual = list(dict.fromkeys((default_model(), STARTER)))
-    runs = {model_place(run): run for run in reversed(finished_runs()) if _makes_vectors(run.plan())}
+    trained = [run for run in reversed(finished_runs()) if recipe_of(run.plan().kind).hub_task == _BI_ENCODER]
+    runs = {model_place(run): run for run in trained}
     others = tuple(added())
-    references = dict.fromkeys([*usual, DEFAULT_BI_ENCODER, *runs, *others])
-    names = dict(zip(references, _apart(base_name(one) for one in references), strict=True))
+    names: dict[str, str] = {}
+    for one in dict.fromkeys([*usual, DEFAULT_BI_ENCODER, *runs, *others]):
+        names[one] = free_name(base_name(one), [*names.values()])
     return Models(names, (*usual, *[*runs][-_PICKED_RUNS:]), others, runs)
 
 
@@ -60,30 +62,10 @@ def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
     plan = run.plan()
     if plan.fingerprint != data.fingerprint:
         return False
-    return part in (Part.ALL, Part.TRAIN) or (_drew_otherwise(plan) and not _is_published(data, part))
-
-
-def _drew_otherwise(plan: Plan) -> bool:
-    return plan.split != SplitOptions()
-
-
-def _is_published(data: StoredPairs, part: Part) -> bool:
-    from views.resources.pairs import pair_set
-
-    return bool((pair_set(data.key).published[parts_of(data.key)[part]] >= 0).all())
-
-
-def _makes_vectors(plan: Plan) -> bool:
-    return recipe_of(plan.kind).hub_task == _BI_ENCODER
-
-
-def _apart(names: Iterable[str]) -> list[str]:
-    """The names, those that were given before with a number."""
-    told: dict[str, None] = {}
-    for name in names:
-        numbered = (name, *(f"{name} ({number})" for number in range(2, len(told) + 3)))
-        told[next(one for one in numbered if one not in told)] = None
-    return [*told]
+    if part in (Part.ALL, Part.TRAIN):
+        return True
+    drew_otherwise = plan.split != SplitOptions()
+    return drew_otherwise and not bool((pair_set(data.key).published[parts_of(data.key)[part]] >= 0).all())
 
 
 _ROUND = "models_round"  # how often something else than a click changed which models are picked
@@ -91,7 +73,6 @@ _SEPARATOR = "|"  # of references in the address
 
 
 def pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
-    """Draw the choice of the set of pairs; returns it."""
     names = {one.key: pair_set_name(one) for one in sets}
     key = choose(
         st.selectbox,

@@ -13,7 +13,7 @@ from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs
 from data.split import Part
 from data.workspace import workspace
-from embeddings.bootstrap import Difference, Figure
+from embeddings.bootstrap import Figure
 from embeddings.job import EmbeddingJob, Request
 from embeddings.judgement import BANDS
 from embeddings.results import Evaluation, ModelResult
@@ -56,12 +56,10 @@ class EvaluationView:
 
     @property
     def part(self) -> Part:
-        """The part that was measured."""
         return self.evaluation.part
 
     @property
     def pairs(self) -> PairSet:
-        """The whole set."""
         return pair_set(self.data.key)
 
     @cached_property
@@ -76,11 +74,6 @@ class EvaluationView:
     def references(self) -> dict[str, str]:
         """References of the measured models by name, in the order picked."""
         return {self.names[reference]: reference for reference in self.evaluation.measured}
-
-    @property
-    def differences(self) -> list[Difference]:
-        """Every two models told apart by the measure looked at, by their references."""
-        return self.evaluation.differences.get(self.measure, [])
 
 
 def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
@@ -136,20 +129,20 @@ def finished(
 
 def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None) -> None:
     """Start a job nobody has started yet, once; and draw how far it is, or why it ended without a result."""
+
+    def at_work(status: Status) -> str:
+        model = names.get(status.phase, status.phase)
+        return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
+
     draw_job(
         job,
         lambda: job.start(request),
-        lambda status: _at_work(status, names),
+        at_work,
         "embeddings",
         start or word("embeddings.start"),
         reason=lambda status: _reason(status, request),
         by_itself=start is None,
     )
-
-
-def _at_work(status: Status, names: Mapping[str, str]) -> str:
-    model = names.get(status.phase, status.phase)
-    return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
 
 
 def _reason(status: Status, request: Request) -> str:

@@ -77,7 +77,6 @@ def draw_points(
 
 
 def draw_legend(groups: Sequence[tuple[str, str]]) -> None:
-    """Draw what the colours mean, name and colour each."""
     mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
     marks = " &nbsp; ".join(mark.format(colour, html.escape(name)) for name, colour in groups)
     if marks:
@@ -114,8 +113,7 @@ _PAIRS = 50
 _DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
 
 
-def draw(view: EvaluationView) -> None:
-    """Draw what the map is of and how, then the map, and what is known of a sentence that is chosen there."""
+def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = pick_model(view, "map_of")
         projection = Projection(
@@ -141,7 +139,11 @@ def draw(view: EvaluationView) -> None:
     draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
     chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
-    st.caption(_about(placed))
+    if len(placed.explained):
+        first, second = (f"{share:.0%}" for share in placed.explained)
+        st.caption(word("embeddings.about_pca", first=first, second=second))
+    else:
+        st.caption(word("embeddings.about_umap"))
     if chosen is not None:
         _draw_chosen(view, model, table, chosen)
     else:
@@ -216,13 +218,6 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
         return table.assign(place=0), []
     place = of_row[first_row]
     return table.assign(place=place, group=np.array(groups)[place]), groups
-
-
-def _about(placed: Map) -> str:
-    if not len(placed.explained):
-        return word("embeddings.about_umap")
-    first, second = (f"{share:.0%}" for share in placed.explained)
-    return word("embeddings.about_pca", first=first, second=second)
 
 
 def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: int) -> None:

@@ -1,45 +1,93 @@
-"""The Measures view: every figure of every model with its interval, others' beside them, and the differences."""
+"""The Measures view: every figure of every model with its interval, others' beside them, and the differences.
+
+Tables are drawn and taken away; how sure differences are is told of any measure, also elsewhere.
+"""
 
 import json
+import math
 
 import pandas as pd
 import streamlit as st
 
 from data.pairs.records import Label
+from embeddings.bootstrap import Figure
+from embeddings.results import Evaluation, Published, published_for
 from views.embeddings import charts
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
-from views.embeddings.figures import MEASURES, dot_table, draw_differences, figure_table, long_table, published
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
+MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
 # what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all
 _ASKED_FOR = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
 
 
-def draw(view: EvaluationView) -> None:
-    """Draw the picture of the measure looked at, the table of all, and how sure the differences are."""
-    dots = dot_table(view)
+def draw_measures(view: EvaluationView) -> None:
+    found = published_for(view.data.name, view.part.value)
+    published = sorted((one for one in found if one.measure == view.measure), key=lambda one: -one.value)
+    dots = _dot_table(view, published)
     if len(dots):
         title = word("embeddings.hundredfold", measure=word(f"embeddings.{view.measure}"))
         draw_chart(charts.dots, dots, view.every, x=title)
-        _draw_sources(view)
+        if sources := dict.fromkeys(one.source for one in published):
+            st.caption(word("embeddings.published", sources="; ".join(map(plain, sources))))
     _draw_figures(view)
     draw_differences(view, view.measure, expanded=True)
     _draw_probes(view)
-    _draw_downloads(view)
+    with st.container(horizontal=True):
+        tables.draw_csv("embeddings.csv", lambda: _long_table(view.evaluation), "embeddings.csv", "figures_csv")
+        st.download_button(
+            word("embeddings.json"),
+            lambda: json.dumps(view.evaluation.as_dict(), ensure_ascii=False, indent=2),
+            "embeddings.json",
+            "application/json",
+            key="figures_json",
+            on_click="ignore",
+            icon=":material/download:",
+        )
 
 
-def _draw_sources(view: EvaluationView) -> None:
-    sources = list(dict.fromkeys(one.source for one in published(view)))
-    if sources:
-        st.caption(word("embeddings.published", sources="; ".join(map(plain, sources))))
+def _scaled(measure: str, figure: Figure) -> Figure:
+    """The figure as it is told: correlations and shares a hundredfold, distances as they are."""
+    return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
+
+
+def ends(measure: str, figure: Figure) -> str:
+    """The interval of a figure that is scaled; an open end is a sign of infinity."""
+    digits = ".1f" if measure in SHARES else ".3f"
+    return f"{format(figure.low, digits)} – {format(figure.high, digits)}".replace("-inf", "−∞").replace("-", "−")
+
+
+def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame:
+    """One row a model, the highest first: "value" with "low" to "high"; others' figures, not "ours", have none."""
+    rows: list[dict[str, object]] = []
+    for name, one in view.measured.items():
+        if view.measure in one.figures:
+            figure = _scaled(view.measure, one.figures[view.measure])
+            rows.append({"model": name, **figure._asdict(), "ours": True, "source": ""})
+    for other in published:
+        row = {"model": _published_name(other), "value": 100 * other.value, "low": math.nan, "high": math.nan}
+        rows.append({**row, "ours": False, "source": other.source})
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
+
+
+def _published_name(one: Published) -> str:
+    """What a chart calls a model of others: that it is not ours, and what it learned from, each in a line."""
+    parts = [word("embeddings.not_ours", model=one.model)]
+    if one.encoder == "cross-encoder":
+        parts.append(word("embeddings.is_cross_encoder"))
+    if one.learned_from:
+        parts.append(word("embeddings.learned_from", data=one.learned_from))
+    return charts.LINE.join(parts)
 
 
 def _draw_figures(view: EvaluationView) -> None:
-    table = figure_table(view)
+    table = _figure_table(view)
+    measures = [one for one in MEASURES if one in table]
     columns = {"model": tables.text("embeddings.model", "", pinned=True, width="medium")}
-    for measure in [one for one in MEASURES if one in table]:
+    for measure in measures:
         columns[measure] = tables.number(f"embeddings.{measure}")
         columns[f"{measure}_interval"] = tables.text("embeddings.interval", "compare.interval_help")
     columns |= {
@@ -50,12 +98,30 @@ def _draw_figures(view: EvaluationView) -> None:
     forms = {one: "{:.2f}" if one in SHARES else "{:.4f}" for one in MEASURES}
     forms |= {"dimensions": "{:.0f}", "seconds": "{:.1f}"}
     styled = table.style.format({one: form for one, form in forms.items() if one in table}, na_rep="–")
-    for measure in [one for one in MEASURES if one in table]:
-        styled = styled.apply(_bold, subset=[measure], row=_surely_best(view, table, measure))
+    for measure in measures:
+        best = _surely_best(view, table, measure)
+        bold = [tables.BOLD if row == best else "" for row in range(len(table))]
+        styled = styled.apply(lambda _, bold=bold: bold, subset=[measure])
     st.dataframe(styled, hide_index=True, column_order=shown, column_config=columns)
     evaluation = view.evaluation
     counts = {"pairs": f"{len(evaluation.rows):,}", "sentences": f"{evaluation.sentences:,}"}
     st.caption(word("embeddings.measured_on", **counts, positives=f"{evaluation.positives:,}"))
+
+
+def _figure_table(view: EvaluationView) -> pd.DataFrame:
+    """One row a model, the best first and those that failed last: every figure, and its interval as text."""
+    failed = {view.names[one.model]: one for one in view.evaluation.results if one.error}
+    rows = []
+    for name, one in {**view.measured, **failed}.items():
+        row: dict[str, object] = {"model": name}
+        for measure in MEASURES:
+            if measure in one.figures:
+                figure = _scaled(measure, one.figures[measure])
+                row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
+        if one.error is None:
+            row |= {"dimensions": one.dimensions, "seconds": one.seconds}
+        rows.append(row)
+    return pd.DataFrame(rows).fillna({f"{measure}_interval": "" for measure in MEASURES})
 
 
 def _surely_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int:
@@ -68,8 +134,31 @@ def _surely_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int
     return best if tests and all(one.sure for one in tests) else -1
 
 
-def _bold(column: pd.Series, row: int) -> list[str]:
-    return [tables.BOLD if place == row else "" for place in range(len(column))]
+def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = False) -> None:
+    """Draw every two models told apart by a measure, foldable; nothing where fewer than two have a figure."""
+    scale, rows = 100 if measure in SHARES else 1, []
+    for found in view.evaluation.differences.get(measure, []):
+        one = found if found.difference >= 0 else found.turned
+        told = {"a": view.names[one.a], "b": view.names[one.b], "difference": scale * one.difference}
+        verdict = word("compare.higher" if one.sure else "compare.unsure")
+        rows.append(
+            told | {"verdict": verdict, "low": scale * one.low, "high": scale * one.high, "p_family": one.p_family}
+        )
+    if not rows:
+        return
+    table = pd.DataFrame(rows).sort_values("difference", ascending=False, kind="stable")
+    form, unit = ("%+.2f", "difference") if measure in SHARES else ("%+.4f", "difference_plain")
+    with st.expander(word("embeddings.differences", measure=word(f"embeddings.{measure}")), expanded=expanded):
+        columns = {
+            "a": tables.text("embeddings.higher", "", width="medium"),
+            "b": tables.text("embeddings.lower", "", width="medium"),
+            "verdict": tables.text("compare.verdict", ""),
+            "difference": tables.number(f"embeddings.{unit}", form),
+            **tables.interval(form),
+            "p_family": tables.number("embeddings.p_family", "%.4f"),
+        }
+        tables.draw(table, columns)
+        st.caption(word("embeddings.differences_help"))
 
 
 def _draw_probes(view: EvaluationView) -> None:
@@ -93,15 +182,11 @@ def _draw_probes(view: EvaluationView) -> None:
         st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
 
 
-def _draw_downloads(view: EvaluationView) -> None:
-    with st.container(horizontal=True):
-        tables.draw_csv("embeddings.csv", lambda: long_table(view.evaluation), "embeddings.csv", "figures_csv")
-        st.download_button(
-            word("embeddings.json"),
-            lambda: json.dumps(view.evaluation.as_dict(), ensure_ascii=False, indent=2),
-            "embeddings.json",
-            "application/json",
-            key="figures_json",
-            on_click="ignore",
-            icon=":material/download:",
-        )
+def _long_table(evaluation: Evaluation) -> pd.DataFrame:
+    """One row a model and figure, as they are: correlations from -1 to 1, and what they are of."""
+    of = {"data": evaluation.data, "part": evaluation.part.value, "rows": len(evaluation.rows)}
+    return pd.DataFrame(
+        {"model": name, "measure": measure, **figure._asdict(), **of}
+        for name, one in evaluation.measured.items()
+        for measure, figure in one.figures.items()
+    )

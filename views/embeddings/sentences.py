@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from data.formats.delimited import csv_bytes
+from data.problems import Failure
 from embeddings.geometry import MOST
 from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts
@@ -35,8 +36,7 @@ _SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
 _NEAREST = 10
 
 
-def draw(view: EvaluationView) -> None:
-    """Draw the sentences typed, their matrix by one model, and the nearest sentences of the set."""
+def draw_sentences(view: EvaluationView) -> None:
     models = tuple(view.references[name] for name in view.measured)
     at_work = st.container()
     left, right = st.columns([2, 3])
@@ -75,8 +75,8 @@ def _typed() -> list[str]:
 
 
 def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
-    matrix, sentences = _matrix(job, request.models.index(model)), request.sentences
-    if matrix is None:
+    matrix, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
+    if matrix is None:  # the model could not encode
         st.error(_reason(job, view.names[model], model), icon=":material/error:")
         return
     numbers = [str(place + 1) for place in range(len(sentences))]
@@ -100,15 +100,7 @@ def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityReq
     )
 
 
-def _matrix(job: EmbeddingJob, place: int) -> np.ndarray | None:
-    """None where the model could not encode."""
-    found: np.ndarray | None = job.arrays().get(f"matrix_{place}")
-    return found
-
-
 def _reason(job: EmbeddingJob, name: str, model: str) -> str:
-    from data.problems import Failure
-
     told = job.read("scores.json").get("models", {}).get(model, {})
     reason = failure_text(Failure.from_dict(told)) if "error" in told else ""
     return word("embeddings.model_failed", model=plain(name), reason=plain(reason))
@@ -129,7 +121,6 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    """Draw a field for a sentence, and those of the measured part that lie nearest to it."""
     asked = st.text_input(
         word("embeddings.nearest"),
         value=st.query_params.get("near", ""),

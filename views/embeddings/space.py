@@ -7,7 +7,7 @@ import streamlit as st
 from embeddings.geometry import trajectory
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.figures import draw_differences, ends
+from views.embeddings.measures import draw_differences, ends
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
@@ -17,8 +17,7 @@ _NOTHING = 1e-6  # what is left of a direction that no vector uses, in float32
 _SHOWN_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that are one line
 
 
-def draw(view: EvaluationView) -> None:
-    """Draw the plane, the spectra and the tables of both."""
+def draw_space(view: EvaluationView) -> None:
     left, right = st.columns(2)
     points, path = _points(view), _path(view)
     with left:

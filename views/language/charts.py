@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from retrieval.report.charts import legend
@@ -27,6 +28,21 @@ def plane(table: pd.DataFrame, reach: float) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
     labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
     return (points + labels.encode(text="label:N")).properties(height=320)
+
+
+def grid_cells(
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    first: Sequence[str] | None = None,
+    second: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the cells of a `grid`; they are told by the names of their row and column unless these are given."""
+    down, across = np.indices(values.shape).reshape(2, -1)
+    told = {"row": (rows, down), "column": (columns, across)}
+    told |= {"first": (first or rows, down), "second": (second or columns, across)}
+    table = pd.DataFrame({name: [names[place] for place in places] for name, (names, places) in told.items()})
+    return table.assign(value=values.ravel().astype(float))
 
 
 def grid(

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import streamlit as st
@@ -23,19 +23,42 @@ from views.ui.state import choose, choose_view
 from views.ui.words import plain, word
 
 TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
+VIEWS = {
+    "contexts": "in_context:draw_contexts",
+    "attention": "in_context:draw_attention",
+    "fill_mask": "gaps:draw_beside",
+    "over_steps": "gaps:draw_course",
+    "layers": "layers:draw",
+}
 _TYPED = "typed_networks"  # of the session
 _LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
+_ASKED = "asked_inside"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw() -> None:
-    """Draw the choice of the model, and the view chosen."""
     names = _names()
-    model = _pick(names)
+    references = [*names]
+    model = choose(
+        st.selectbox,
+        "network",
+        word("inside.model"),
+        references,
+        references[0],
+        follows=True,
+        format_func=lambda one: told_with_download(one, names.get(one, one)),
+        help=word("inside.model_help"),
+        accept_new_options=True,
+        width=360,
+    )
     name, place = choose_view("inside", TABS, lambda one: word(f"inside.view_{one}"))
     with place:
-        if _let_in(model):
-            import_module(f"views.language.{name}").draw(model, names)
+        if is_open(model):
+            resolve_name(f"views.language.{VIEWS[name]}")(model, names)
+            return
+        st.info(word("inside.fetch_about", model=plain(model)), icon=":material/info:")
+        if st.button(word("inside.fetch"), type="primary", icon=":material/download:", key="fetch_network"):
+            let_in(model)
 
 
 @contextmanager
@@ -67,24 +90,7 @@ def _names() -> Mapping[str, str]:
     return {one: base_name(one) for one in first} | runs | {one: one for one in others if one not in runs}
 
 
-def _pick(names: Mapping[str, str]) -> str:
-    references = [*names]
-    return choose(
-        st.selectbox,
-        "network",
-        word("inside.model"),
-        references,
-        references[0],
-        follows=True,
-        format_func=lambda one: told_with_download(one, names.get(one, one)),
-        help=word("inside.model_help"),
-        accept_new_options=True,
-        width=360,
-    )
-
-
 def draw_way_to_training() -> None:
-    """Draw the button that leads to the training of a language model."""
     if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
         open_page("train", train=LANGUAGE_MODEL)
 
@@ -96,15 +102,6 @@ def is_open(model: str) -> bool:
     except ModelError:
         return True
     return not on_the_hub or model in st.session_state.get(_LET_IN, ())
-
-
-def _let_in(model: str) -> bool:
-    if is_open(model):
-        return True
-    st.info(word("inside.fetch_about", model=plain(model)), icon=":material/info:")
-    if st.button(word("inside.fetch"), type="primary", icon=":material/download:", key="fetch_network"):
-        let_in(model)
-    return False
 
 
 def let_in(model: str) -> None:
@@ -131,9 +128,6 @@ def models_on_the_way(run: Run) -> Mapping[int, Path]:
     return found if len(found) > 1 else {}
 
 
-_ASKED = "asked_inside"  # of the session
-
-
 def asked(name: str, what: Hashable, label: str) -> bool:
     """Draw the button that starts the work of this name; returns whether this session asked for it, of `what`."""
     known = st.session_state.setdefault(_ASKED, set())
@@ -155,7 +149,8 @@ def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
             with place.container(horizontal=True, vertical_alignment="center"):
                 bars.append(st.progress(0.0))
                 stop, icon = word("inside.stop"), ":material/stop:"
-                st.button(stop, icon=icon, key=f"stop_{name}", on_click=_forget, args=(name, what))
+                forget = st.session_state[_ASKED].discard
+                st.button(stop, icon=icon, key=f"stop_{name}", on_click=forget, args=((name, what),))
         bars[0].progress(min(1.0, share))
 
     try:
@@ -164,7 +159,3 @@ def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
         place.empty()
         raise
     place.empty()
-
-
-def _forget(name: str, what: Hashable) -> None:
-    st.session_state[_ASKED].discard((name, what))

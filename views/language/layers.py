@@ -9,9 +9,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
-from data.pairs.store import StoredPairs
-from data.split import Part
-from data.store import StoredSet
 from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from views.language import charts
 from views.language.inside import asked, told, watched
@@ -26,7 +23,6 @@ from views.ui.words import plain, signed, word
 
 
 def draw(model: str, names: Mapping[str, str]) -> None:
-    """Draw the choice of the judge, and what it says."""
     del names
     judges = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer, controls = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
@@ -45,7 +41,6 @@ def draw(model: str, names: Mapping[str, str]) -> None:
 
 
 def pooling_name(pooling: str) -> str:
-    """Return the words for a pooling."""
     return word(f"inside.pooling_{pooling}")
 
 
@@ -62,7 +57,6 @@ def draw_figures(figures: np.ndarray, *, y: str) -> None:
 
 
 def draw_table(figures: np.ndarray) -> None:
-    """Draw the same figures as a table."""
     names = [pooling_name(one) for one in Pooling]
     with st.expander(word("inside.as_table")):
         table = pd.DataFrame(100 * figures, columns=names)
@@ -76,13 +70,22 @@ _BY_PEOPLE = "measure_layers"
 
 
 def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
-    """Draw Spearman's correlation by layer and pooling, once a click had it measured."""
     sets = {one.key: one for one in stored_pairs() if one.kind is PairKind.SCORED}
     if not sets:
         st.info(word("inside.no_scored"), icon=":material/info:")
         return
     with controls:
-        data = _pick_set(sets)
+        key = choose(
+            st.selectbox,
+            "layer_pairs",
+            word("embeddings.pairs"),
+            [*sets],
+            next(iter(sets)),
+            follows=True,
+            format_func=lambda one: pair_set_name(sets[one]) if one in sets else one,
+            width=240,
+        )
+        data = sets[key]
         wanted = asked(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
     if not wanted:
         answer.info(word("inside.layers_about", most=MOST_PAIRS), icon=":material/info:")
@@ -94,20 +97,6 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
         draw_figures(found.spearman, y=word("embeddings.spearman"))
         st.caption(word("inside.layers_help"))
         draw_table(found.spearman)
-
-
-def _pick_set(sets: Mapping[str, StoredPairs]) -> StoredPairs:
-    key = choose(
-        st.selectbox,
-        "layer_pairs",
-        word("embeddings.pairs"),
-        [*sets],
-        next(iter(sets)),
-        follows=True,
-        format_func=lambda one: pair_set_name(sets[one]) if one in sets else one,
-        width=240,
-    )
-    return sets[key]
 
 
 def _answer_of_people(found: LayerScores) -> str:
@@ -143,7 +132,9 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
         answer.markdown(_answer_of_questions(findings))
         means = findings.found.means
         draw_figures(means, y=_MEASURE)
-        st.caption(_limits(findings, data, part))
+        searched = findings.found.searched
+        counts = {"questions": len(searched.questions), "passages": len(searched.passages)}
+        st.caption(word("inside.search_help", data=plain(set_name(data.name)), part=word(f"part.{part}"), **counts))
         draw_table(means)
         tables.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
 
@@ -163,12 +154,6 @@ def _answer_of_questions(findings: LayerFindings) -> str:
     ends = {"difference": signed(test.difference), "from_": signed(test.low), "to": signed(test.high)}
     key = "inside.search_answer_sure" if test.sure else "inside.search_answer_unsure"
     return word(key, **values, last=len(found.ndcg) - 1, usual=usual, **ends)
-
-
-def _limits(findings: LayerFindings, data: StoredSet, part: Part) -> str:
-    searched = findings.found.searched
-    counts = {"questions": len(searched.questions), "passages": len(searched.passages)}
-    return word("inside.search_help", data=plain(set_name(data.name)), part=word(f"part.{part}"), **counts)
 
 
 def table_of(findings: LayerFindings) -> pd.DataFrame:

@@ -11,7 +11,6 @@ TABS = {"tokenizers": "views.language.tokenizers", "inside": "views.language.ins
 
 
 def draw() -> None:
-    """Draw the page."""
     st.title(word("language_page.purpose"), anchor=False)
     name, place = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in TABS})
     with place:

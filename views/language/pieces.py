@@ -1,4 +1,6 @@
-"""The Pieces view: one sentence cut by all tokenizers, side by side; what a person or a vocabulary wrote is escaped."""
+"""The views of pieces: one sentence cut by all tokenizers, side by side, and a word built by a BPE, merge by merge.
+
+What a person or a vocabulary wrote is escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,13 +9,14 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from language.comparison import KeptTokenizer
-from language.morphemes import BOUNDARY, UNKNOWN
-from language.text_file import LanguageError
-from views.language.tokenizers import TokenizersView
-from views.resources.language import CutPiece, cut_text
+from language.morphemes import BOUNDARY, UNKNOWN, TokenizerKind
+from language.prepared import Step
+from language.texts import LanguageError
+from views.language.tokenizers import TokenizersView, pick_tokenizer
+from views.resources.language import CutPiece, cut_text, steps_of
 from views.ui import tables
 from views.ui.problems import failure_text
+from views.ui.state import choose
 from views.ui.typed import typed
 from views.ui.words import plain, word
 
@@ -22,7 +25,6 @@ _LEADS = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, 
 
 
 def draw_style() -> None:
-    """Put the style of pieces in; it takes no room."""
     st.html(_STYLE)
 
 
@@ -37,7 +39,6 @@ def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str
 
 
 def seen(name: str) -> str:
-    """Return a piece's name with what it begins with made visible."""
     return "".join(_parted(name))
 
 
@@ -65,46 +66,41 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
-MOST_LETTERS = 300
+WORD = "도서관에서부터"
+_LETTERS, _LETTERS_OF_WORD = 300, 40
+_OF_MERGES = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
 Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 def draw(view: TokenizersView) -> None:
-    """Draw a field for the sentence, and how each tokenizer cuts it."""
     answer = st.container()
     text = typed(
         st.text_input,
         "cut",
         word("tokenizers.sentence"),
         SENTENCE,
-        max_chars=MOST_LETTERS,
+        max_chars=_LETTERS,
         help=word("tokenizers.sentence_help"),
     ).strip()
     if not text:
         answer.info(word("tokenizers.type_sentence"), icon=":material/info:")
         return
-    cuts = [(view.name(one), _cut(view, one, text)) for one in view.kept.tokenizers]
-    found = [(name, pieces) for name, pieces in cuts if pieces]
+    found: list[tuple[str, Sequence[CutPiece]]] = []
+    for one in view.kept.tokenizers:
+        try:
+            if pieces := cut_text(one, text):
+                found.append((view.name(one), pieces))
+        except LanguageError as error:
+            told = {"model": plain(view.name(one)), "reason": plain(failure_text(error))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
     if not found:
         return
     answer.markdown(_answer(found))
     draw_style()
-    st.html("".join(cut_html(name, _count(pieces), pieces) for name, pieces in found))
+    frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in found]
+    st.html("".join(frames))
     st.caption(word("tokenizers.marks", documents=f"{view.kept.counted:,}"))
     _draw_table(found)
-
-
-def _cut(view: TokenizersView, one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
-    try:
-        return cut_text(one, text)
-    except LanguageError as error:
-        told = {"model": plain(view.name(one)), "reason": plain(failure_text(error))}
-        st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-        return []
-
-
-def _count(pieces: Sequence[CutPiece]) -> str:
-    return word("tokenizers.pieces_count", count=len(pieces))
 
 
 def _answer(found: Cuts) -> str:
@@ -121,17 +117,8 @@ def _answer(found: Cuts) -> str:
 
 
 def _draw_table(found: Cuts) -> None:
-    rows = [
-        {
-            "tokenizer": name,
-            "piece": seen(one.name),
-            "letters": one.letters,
-            "number": one.number,
-            "occurrences": one.occurrences,
-        }
-        for name, pieces in found
-        for one in pieces
-    ]
+    told = [(name, seen(one.name), one) for name, pieces in found for one in pieces]
+    rows = [(name, piece, one.letters, one.number, one.occurrences) for name, piece, one in told]
     columns = {
         "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
         "piece": tables.text("tokenizers.piece", ""),
@@ -140,4 +127,70 @@ def _draw_table(found: Cuts) -> None:
         "occurrences": tables.number("tokenizers.occurrences", "localized"),
     }
     with st.expander(word("tokenizers.as_table")):
-        st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
+        tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+
+
+def draw_merges(view: TokenizersView) -> None:
+    answer = st.container()
+    able = {one.folder.name: one for one in view.kept.tokenizers if one.measured.trained.get("kind") in _OF_MERGES}
+    if not able:
+        answer.info(word("tokenizers.no_bpe"), icon=":material/info:")
+        return
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        text = typed(st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_LETTERS_OF_WORD).strip()
+    with right:
+        label, explained = word("tokenizers.of_bpe"), word("tokenizers.of_bpe_help")
+        chosen = pick_tokenizer(view, able, "merges_of", label, help=explained)
+    if not text:
+        answer.info(word("tokenizers.type_word"), icon=":material/info:")
+        return
+    try:
+        found = steps_of(chosen, text)
+    except LanguageError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return
+    last = found[-1]
+    told = {"word": plain(text), "merges": len(found) - 1, "letters": len(found[0].pieces), "pieces": len(last.pieces)}
+    answer.markdown(word("tokenizers.built", **told))
+    _draw_steps(found)
+
+
+def _draw_steps(found: Sequence[Step]) -> None:
+    at = _pick(found) if len(found) > 1 else 0
+    draw_style()
+    step = found[at]
+    note = word("tokenizers.pieces_count", count=len(step.pieces))
+    head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
+    st.html(names_html(head, note, step.pieces, step.joined))
+    st.caption(word("tokenizers.merges_help"))
+    if len(found) < 2:
+        return
+    rows = [
+        {"number": one.merges, "first": seen(one.pair[0]), "second": seen(one.pair[1])}
+        | {"pieces": " · ".join(map(seen, one.pieces))}
+        for one in found[1:]
+    ]
+    columns = {
+        "number": tables.number("tokenizers.merge", "localized"),
+        "first": tables.text("tokenizers.first", ""),
+        "second": tables.text("tokenizers.second", ""),
+        "pieces": tables.text("tokenizers.word_then", "", width="large"),
+    }
+    made = [tables.BOLD if row < at else "" for row in range(len(rows))]
+    tables.draw(pd.DataFrame(rows).style.apply(lambda _: made), columns)
+
+
+def _pick(found: Sequence[Step]) -> int:
+    """Draw the slider over the merges; it stops where one of them changes the word."""
+    places = [str(place) for place in range(len(found))]
+    chosen = choose(
+        st.select_slider,
+        "merges",
+        word("tokenizers.merges"),
+        places,
+        places[-1],
+        follows=True,
+        format_func=lambda place: f"{found[int(place)].merges:,}" if int(place) < len(found) else place,
+    )
+    return int(chosen)

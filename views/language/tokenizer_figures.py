@@ -2,17 +2,21 @@
 
 import shlex
 import zipfile
+from collections.abc import Sequence
 from io import BytesIO
+from math import sqrt
 from pathlib import Path
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 
 from language.morphemes import TokenizerKind
-from views.language import tokenizer_charts
-from views.language.tokenizers import MOST_UNKNOWN, TokenizersView, known_enough
+from retrieval.report.charts import colour, legend, shape
+from retrieval.report.colours import READABLE
+from views.language.tokenizers import MOST_UNKNOWN, TokenizersView, known_enough, pick_tokenizer
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import draw_chart, present, tips
 from views.ui.state import choose
 from views.ui.words import plain, word
 
@@ -20,11 +24,12 @@ SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")
 _HIGHER = ("whole_words", "f1")  # is better; of all others, lower
 _OF_WHO_KNOWS = ("tokens_per_word", "tokens_per_character", "longer_than_512", "f1")  # unknown words would look cheap
+_HEIGHT = 340
+_DASHES = ([1, 0], [6, 4])  # of the first split and of the second
 _COLUMNS = (*MEASURES, "unknown_rate", "seconds")
 
 
 def draw(view: TokenizersView) -> None:
-    """Draw the picture of the measure chosen, the table of all, and what can be taken away."""
     table = figure_table(view)
     measure = choose(
         st.selectbox,
@@ -73,7 +78,7 @@ def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> No
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
     columns = ["name", "kind", "split", "pieces", "value", "able"]
     draw_chart(
-        tokenizer_charts.by_size,
+        by_size,
         drawn.loc[drawn["trained"], columns].reset_index(drop=True),
         drawn.loc[~drawn["trained"], columns].reset_index(drop=True),
         kinds,
@@ -95,7 +100,8 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
     forms = {name: "{:.1%}" if name in SHARES else "{:.2f}" for name in _COLUMNS}
     styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
     for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
-        styled = styled.apply(_bold, subset=[name], rows=best_rows(table, name))
+        best = [tables.BOLD if one else "" for one in best_rows(table, name)]
+        styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
     short = [
         view.name(one) for one in view.kept.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
@@ -104,30 +110,16 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
         st.caption(word("tokenizers.fewer_pieces", names=", ".join(map(plain, short))))
 
 
-def _bold(column: pd.Series, rows: pd.Series) -> list[str]:
-    return [tables.BOLD if best else "" for best in rows.reindex(column.index)]
-
-
 def _draw_downloads(view: TokenizersView) -> None:
-    """Draw the way to take a tokenizer away, and the command that does the same."""
     trained = {one.folder.name: one for one in view.kept.tokenizers if one.is_trained}
     if trained:
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            name = choose(
-                st.selectbox,
-                "tokenizer",
-                word("tokenizers.take"),
-                [*trained],
-                next(iter(trained)),
-                follows=True,
-                format_func=lambda one: view.name(trained[one]) if one in trained else one,
-                help=word("tokenizers.take_help"),
-                width=320,
-            )
+            label, explained = word("tokenizers.take"), word("tokenizers.take_help")
+            folder = pick_tokenizer(view, trained, "tokenizer", label, help=explained, width=320).folder
             st.download_button(
                 word("tokenizers.download"),
-                lambda: zipped(trained[name].folder),
-                f"{name}.zip",
+                lambda: zipped(folder),
+                f"{folder.name}.zip",
                 "application/zip",
                 key="download_tokenizer",
                 on_click="ignore",
@@ -138,7 +130,6 @@ def _draw_downloads(view: TokenizersView) -> None:
 
 
 def zipped(folder: Path) -> bytes:
-    """Return a tokenizer's folder as a zip."""
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.iterdir()):
@@ -147,10 +138,65 @@ def zipped(folder: Path) -> bytes:
 
 
 def command_of(view: TokenizersView) -> str:
-    """Return the command that trains and compares the same."""
     asked = view.request.compared
     words = ["python", "-m", "language", "tokenizers", "--data", view.request.data]
     words += ["--kind", *asked.kinds, "--split", *asked.splits, "--vocabulary", *map(str, asked.vocabularies)]
     for reference in asked.against:
         words += ["--against", reference]
     return shlex.join([*map(str, words), "--out", "tokenizers"])
+
+
+def by_size(
+    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
+) -> alt.LayerChart:
+    """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
+
+    Both tables have the columns "name", "kind", "split", "pieces", "value" and "able"; what is not able has a hollow
+    mark. `kinds` are all there are, in their fixed order. A `share` is written in percent.
+    """
+    axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
+    up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
+    tooltip = tips(
+        ("name:N", word("tokenizers.tokenizer")),
+        ("pieces:Q", word("tokenizers.pieces"), ","),
+        ("value:Q", y, ".1%" if share else ".2f"),
+    )
+    layers: list[alt.Chart] = []
+    if len(models):
+        rules = alt.Chart(models).encode(y=up, tooltip=tooltip)
+        names = rules.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=READABLE, fontSize=12)
+        layers = [rules.mark_rule(strokeDash=[2, 3], strokeWidth=2, color=READABLE)]
+        layers += [names.encode(x=alt.value(0), text="name:N")]
+    if len(table):
+        base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
+        drawn = present(kinds, table["kind"])
+        told = legend(columns=1, symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
+        of_split = alt.Scale(domain=list(splits), range=list(_DASHES[: len(splits)]))
+        dashes = alt.StrokeDash("split:N", scale=of_split, legend=told)
+        tint = colour("kind", drawn, kinds, legend(columns=2, symbolOpacity=1))
+        mark = shape("kind", drawn, kinds, legend(columns=2))
+        filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
+        hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
+        layers += [
+            base.mark_line(strokeWidth=2.5).encode(color=tint, detail="split:N", strokeDash=dashes),
+            filled.encode(color=tint, shape=mark),
+            hollow.encode(color=tint, shape=mark),
+        ]
+    return alt.layer(*layers).properties(height=_HEIGHT)
+
+
+def _sizes(table: pd.DataFrame) -> alt.X:
+    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap.
+
+    It reaches over a factor of four at least: sizes that hardly differ stand close together.
+    """
+    ticks: list[int] = []
+    sizes = sorted(set(table["pieces"]))
+    for size in sizes:
+        if not ticks or size > 1.3 * ticks[-1]:
+            ticks.append(size)
+    axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
+    middle = sqrt(sizes[0] * sizes[-1])
+    domain = [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)]
+    scale = alt.Scale(type="log", domain=domain, nice=False, padding=24)
+    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=scale, axis=axis)

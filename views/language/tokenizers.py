@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import product
+from pkgutil import resolve_name
 from typing import Any
 
 import streamlit as st
@@ -22,7 +22,7 @@ from views.resources.sets import chosen_set
 from views.texts import Learned, characters_in, documents_in, learned_name, pick_text, reference_of
 from views.ui.job import begin, draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose_several, choose_tab
+from views.ui.state import choose, choose_several, choose_tab
 from views.ui.words import known, plain, word
 
 
@@ -42,8 +42,24 @@ class TokenizersView:
         return called(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
 
 
+def pick_tokenizer(
+    view: TokenizersView, of: Mapping[str, KeptTokenizer], name: str, label: str, **look: Any
+) -> KeptTokenizer:
+    """Draw the choice of one of several tokenizers; it lies in the address by this name."""
+    chosen = choose(
+        st.selectbox,
+        name,
+        label,
+        [*of],
+        next(iter(of)),
+        follows=True,
+        format_func=lambda one: view.name(of[one]) if one in of else one,
+        **look,
+    )
+    return of[chosen]
+
+
 def called(kind: str, split: str, vocabulary: int, asked: Request) -> str:
-    """Return what a tokenizer that is trained is called, among all that are asked for."""
     told = [word(f"tokenizers.split_{split}")] if len(asked.splits) > 1 else []
     return " · ".join([word(f"tokenizers.kind_{kind}"), *told, f"{vocabulary:,}"])
 
@@ -63,7 +79,11 @@ def draw_answer(view: TokenizersView) -> None:
     if not every:
         return
     able = [one for one in every if known_enough(one)]
-    st.markdown(" ".join([_fewest(view, able or every), _nearest(view, able), _left_out(view, able)]))
+    said = [_fewest(view, able or every), _nearest(view, able)]
+    if left_out := [plain(view.name(one)) for one in every if one not in able]:
+        key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
+        said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
+    st.markdown(" ".join(said))
     figures = every[0].figures
     counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
     limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.kept.corpus)))]
@@ -89,14 +109,6 @@ def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
         return ""
     f1, best = max(judged, key=lambda one: one[0])
     return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
-
-
-def _left_out(view: TokenizersView, able: Sequence[KeptTokenizer]) -> str:
-    names = [plain(view.name(one)) for one in view.kept.tokenizers if one not in able]
-    if not names:
-        return ""
-    key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
-    return word(key, names=", ".join(names), share=f"{MOST_UNKNOWN:.0%}")
 
 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
@@ -174,7 +186,15 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
         placeholder=word("tokenizers.against_none"),
         width=320,
     )
-    return names, [one for one in picked if _is_there(one, names)]
+    there = []
+    for one in picked:
+        try:
+            find_model(one)
+            there.append(one)
+        except ModelError as error:
+            told = {"model": plain(names[one]), "reason": plain(failure_text(error))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+    return names, there
 
 
 def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
@@ -183,25 +203,10 @@ def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **l
     return picked
 
 
-def _is_there(reference: str, names: Mapping[str, str]) -> bool:
-    try:
-        find_model(reference)
-    except ModelError as error:
-        told = {"model": plain(names[reference]), "reason": plain(failure_text(error))}
-        st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-        return False
-    return True
-
-
-VIEWS = {
-    "figures": "views.language.tokenizer_figures",
-    "pieces": "views.language.pieces",
-    "merging": "views.language.merging",
-}
+VIEWS = {"figures": "tokenizer_figures:draw", "pieces": "pieces:draw", "merging": "pieces:draw_merges"}
 
 
 def draw() -> None:
-    """Draw what to compare, and the comparison where it was made."""
     answer = st.container()
     learned = pick_text(chosen_set())
     request, models = pick(learned)
@@ -216,20 +221,16 @@ def draw() -> None:
         return
     view = TokenizersView(request, kept, models)
     with answer:
-        _draw_answer(view, job)
+        draw_answer(view)
+        for model, reason in kept.failed.items():
+            told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+        if kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+            begin(lambda: job.start(request))
     if kept.tokenizers:
         name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
         with place:
-            import_module(VIEWS[name]).draw(view)
-
-
-def _draw_answer(view: TokenizersView, job: TokenizerJob) -> None:
-    draw_answer(view)
-    for model, reason in view.kept.failed.items():
-        told = {"model": plain(view.models.get(model, model)), "reason": plain(failure_text(reason))}
-        st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-    if view.kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
-        begin(lambda: job.start(view.request))
+            resolve_name(f"views.language.{VIEWS[name]}")(view)
 
 
 def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -13,7 +14,7 @@ from data.split import Part
 from data.store import StoredSet
 from models.hub import ModelError
 from reading.evaluate import spread
-from reading.generate.generator import GeneratedAnswer, Support, checked
+from reading.generate.generator import Support, checked
 from reading.judge.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
@@ -34,9 +35,7 @@ from views.reading.passages import (
     reason,
 )
 from views.resources.sets import question_set
-from views.search.answer import search
-from views.search.judging import draw as draw_judged
-from views.search.judging import draw_mark
+from views.search.answer import draw_judged, draw_mark, search
 from views.ui.passages import draw_style
 from views.ui.problems import errors_told, failure_text, search_failure_text
 from views.ui.words import plain, word
@@ -86,7 +85,6 @@ class _Asked:
 
 
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
-    """Draw the question, the controls, and what comes of both."""
     draw_style()
     question = controls.draw_box()
     if data.questions:
@@ -104,17 +102,14 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     elif question:
-        _draw_results(_asked(data, question), choices, picked, k, reader=reader if loaded else "", model=model)
+        questions = question_set(data.key)
+        truth = truth_of(questions, question)
+        controls.draw_truth(truth)
+        ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
+        judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
+        of = _Asked(data, question, truth.rows if truth else (), judged)
+        _draw_results(of, choices, picked, k, reader=reader if loaded else "", model=model)
     draw_judged(data)
-
-
-def _asked(data: StoredSet, question: str) -> _Asked:
-    questions = question_set(data.key)
-    truth = truth_of(questions, question)
-    controls.draw_truth(truth)
-    ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
-    judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
-    return _Asked(data, question, truth.rows if truth else (), judged)
 
 
 def _draw_results(
@@ -146,7 +141,7 @@ def _draw_results(
                 choices.specs[name],
                 of.questions,
                 anchor=anchor,
-                below=lambda one, anchor=anchor: _draw_mark(of, one, anchor),  # type: ignore[misc]
+                below=partial(_draw_mark, of, anchor),
             )
     if model:  # last, when all else is there to be read
         for place, column, anchor in waiting:
@@ -206,17 +201,13 @@ def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, ancho
         return
     found = generated.draw(place, model, of.question, passages, anchor)
     if found and not found.refused and found.cited.text:
+        citations = checked(found.cited, found.sent, Rules.KORQUAD)
+        holding = (found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS)
         with place:
-            draw_judging(of.questions, of.question, found.cited.text, _evidence(found), f"{anchor}-model")
+            draw_judging(of.questions, of.question, found.cited.text, next(holding, ""), f"{anchor}-model")
 
 
-def _evidence(found: GeneratedAnswer) -> str:
-    """The id of the first passage that is cited and holds the answer."""
-    citations = checked(found.cited, found.sent, Rules.KORQUAD)
-    return next((found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS), "")
-
-
-def _draw_mark(of: _Asked, one: ReadPassage, anchor: str) -> None:
+def _draw_mark(of: _Asked, anchor: str, one: ReadPassage) -> None:
     if one.row not in of.by_set:
         key = f"{anchor} {one.row}"
         draw_mark(of.questions, of.question, one.row, key, is_right=one.row in of.by_person)

@@ -34,7 +34,6 @@ _USUAL_K = "5"
 
 
 def draw_box() -> str:
-    """Draw the box; returns the question asked last, which the address holds, as on Search."""
     question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault(_BOX, question)
     with st.form("answers_question", border=False):
@@ -47,7 +46,11 @@ def draw_box() -> str:
             help=word("answers.question_help"),
         )
         button.form_submit_button(
-            word("answers.ask"), type="primary", icon=":material/send:", width="stretch", on_click=_ask_the_box
+            word("answers.ask"),
+            type="primary",
+            icon=":material/send:",
+            width="stretch",
+            on_click=lambda: ask(st.session_state[_BOX].strip()),
         )
     if question:
         remember("q", question)
@@ -56,7 +59,15 @@ def draw_box() -> str:
 
 def draw_examples(data: StoredSet) -> None:
     """Draw questions to try: those that retrievers are told apart by where an evaluation says so, else the first."""
-    disputed = _disputed(data)
+    folder, disputed = latest_reading(data), list[str]()
+    kept = open_reading(data.key, folder) if folder else None
+    answered = [*kept.result.readers[0].by_retriever.values()] if kept and kept.result.readers else []
+    if kept and answered:  # from some retrievers' passages and not from others', or from none; by turns
+        exact = np.stack([one.depth.exact[:, -1] for one in answered], axis=1)
+        apart = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
+        lost = np.flatnonzero(exact.max(axis=1) == 0).tolist()
+        rows = [*dict.fromkeys([*apart, *lost])][:_EXAMPLES]
+        disputed = [kept.result.question_set.questions[row].text for row in rows]
     questions = disputed or [one.text for one in question_set(data.key).questions[:_EXAMPLES]]
     if not questions:
         return
@@ -68,30 +79,11 @@ def draw_examples(data: StoredSet) -> None:
 
 
 def draw_truth(truth: Truth | None) -> None:
-    """Say what the set knows of the question."""
     if truth is None:
         st.caption(word("search.truth_unknown"))
     else:
         answers = plain(", ".join(truth.answers) or "–")
         st.caption(word("answers.truth", answers=answers, passages=len(truth.rows)))
-
-
-def _disputed(data: StoredSet) -> list[str]:
-    """Questions that are answered from some retrievers' passages and not from others', or from none; by turns."""
-    folder = latest_reading(data)
-    kept = open_reading(data.key, folder) if folder else None
-    if kept is None or not kept.result.readers or not kept.result.readers[0].by_retriever:
-        return []
-    answered = kept.result.readers[0].by_retriever.values()
-    exact = np.stack([one.depth.exact[:, -1] for one in answered], axis=1)
-    apart = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
-    lost = np.flatnonzero(exact.max(axis=1) == 0).tolist()
-    questions = kept.result.question_set.questions
-    return [questions[row].text for row in dict.fromkeys([*apart, *lost])][:_EXAMPLES]
-
-
-def _ask_the_box() -> None:
-    ask(st.session_state[_BOX].strip())
 
 
 def ask(question: str) -> None:
@@ -183,7 +175,6 @@ def _use_hub_model() -> None:
 
 
 def reader_name(readers: Readers, reference: str) -> str:
-    """Return what a reader is called, as Markdown."""
     return plain(readers.names.get(reference, reference))
 
 
@@ -209,7 +200,6 @@ def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
 
 
 def pick_k(ks: Sequence[int] = DEFAULT_DEPTHS) -> int:
-    """Draw the choice of how many passages are read; returns it."""
     options = [str(k) for k in ks]
     usual = _USUAL_K if _USUAL_K in options else options[-1]
     return int(choose(st.selectbox, "read", "K", options, usual, help=word("answers.k_help"), width=80))
@@ -230,7 +220,6 @@ def pick_measure(rules: Rules) -> str:
 
 
 def pick_rules() -> Rules:
-    """Draw the choice of who says what is right; returns it."""
     rules = choose(
         st.selectbox,
         "rules",
@@ -246,10 +235,14 @@ def pick_rules() -> Rules:
 
 def pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
     """Draw the choice among the parts that hold questions with passages; None where none does."""
-    counts = _counts(data, shares)
+    try:
+        rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    except DataError:
+        return None
+    counts = {part.value: len(rows[part]) for part in Part if len(rows[part])}
     if not counts:
         return None
-    part = choose(
+    chosen = choose(
         st.selectbox,
         "answered_part",
         word("compare.questions"),
@@ -260,13 +253,4 @@ def pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
         help=word("answers.part_help"),
         width=150,
     )
-    return Part(part)
-
-
-def _counts(data: StoredSet, shares: SplitOptions) -> dict[str, int]:
-    """How many questions each part holds, those without any left out."""
-    try:
-        rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
-    except DataError:
-        return {}
-    return {part.value: len(rows[part]) for part in Part if len(rows[part])}
+    return Part(chosen)

@@ -2,10 +2,9 @@
 
 import io
 import json
-import re
 import zipfile
 from collections.abc import Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 
 import pandas as pd
 import streamlit as st
@@ -16,9 +15,8 @@ from data.store import StoredSet
 from jobs.status import Status
 from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
-from reading.judge.rules import Rules
 from reading.judge.scores import EXACT
-from retrieval.comparison.spec import Spec
+from reading.results import file_name
 from views.choices import Choices
 from views.reading.controls import (
     Readers,
@@ -38,7 +36,7 @@ from views.ui.problems import failure_text
 from views.ui.state import choose_tab
 from views.ui.words import plain, word
 
-VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
+VIEWS = {"summary": "summary:draw", "slices": "questions:draw_slices", "questions": "questions:draw"}
 
 
 def draw_answer(view: ReadingView) -> None:
@@ -67,19 +65,17 @@ def _apart(view: ReadingView, best: str) -> list[str]:
     if of_best.empty:
         return []
     next_one, sure = of_best.iloc[-1], of_best[of_best["sure"]]
-    told = [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]
-    return [_told(view, best, row) for row in told]
-
-
-def _told(view: ReadingView, best: str, row: pd.Series) -> str:
-    ends = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
-    alike = not (row["low"] or row["high"])  # question by question
-    key = f"answers.apart_{'not' if alike else 'sure' if row['sure'] else 'unsure'}"
-    return word(key, name=plain(best), other=plain(row["b"]), points=f"{row['difference']:.1f}", k=view.tested, **ends)
+    said = []
+    for row in [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]:
+        values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
+        values |= {"name": plain(best), "other": plain(row["b"]), "points": f"{row['difference']:.1f}"}
+        alike = not (row["low"] or row["high"])  # question by question
+        key = "not" if alike else "sure" if row["sure"] else "unsure"
+        said.append(word(f"answers.apart_{key}", **values, k=view.tested))
+    return said
 
 
 def draw_downloads(view: ReadingView) -> None:
-    """Draw the buttons."""
     tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
     _button("json", lambda: json.dumps(view.told, ensure_ascii=False, indent=2), "scores.json", "application/json")
     _button("predictions", lambda: predictions(view), "predictions.zip", "application/zip")
@@ -90,10 +86,11 @@ def predictions(view: ReadingView) -> bytes:
     ids, archive = [question.id for question in view.asked.questions], io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for number, (name, answered) in enumerate(view.answered.items(), start=1):
-            plain_name = re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
             for place, k in enumerate(view.ks):
                 said = dict(zip(ids, answered.answers(place), strict=True))
-                files.writestr(f"{number:02}-{plain_name}-{k}.json", json.dumps(said, ensure_ascii=False, indent=1))
+                files.writestr(
+                    f"{number:02}-{file_name(name)}-{k}.json", json.dumps(said, ensure_ascii=False, indent=1)
+                )
     return archive.getvalue()
 
 
@@ -118,7 +115,6 @@ def _at_work(status: Status, experiment: ReadingExperiment) -> str:
 
 
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
-    """Draw the answer, the controls, and the evaluation of what is picked, or the button that starts it."""
     if not data.questions:
         st.info(word("answers.no_questions"), icon=":material/info:")
         return
@@ -139,7 +135,16 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     if not (picked and part):
         return
     spec = ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader)
-    experiment = _experiment(data, choices.needed(picked), part, shares, reader=spec, rules=rules)
+    experiment = ReadingExperiment(
+        data=data.key,
+        split=part,
+        validation_share=shares.validation,
+        test_share=shares.test,
+        seed=shares.seed,
+        retriever=tuple(choices.needed(picked)),
+        rules=rules,
+        reader=(spec,),
+    )
     try:
         job = ReadingJob.of(experiment, data.fingerprint)
     except ModelError as error:
@@ -183,7 +188,7 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
         return
     name, place = choose_tab("answers_look", {name: word(f"answers.view_{name}") for name in VIEWS})
     with place:
-        import_module(VIEWS[name]).draw(view)
+        resolve_name(f"views.reading.{VIEWS[name]}")(view)
 
 
 def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: Readers, reader: str) -> SplitOptions:
@@ -193,21 +198,6 @@ def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: R
         return run.plan().split
     plans = [choices.trained[name] for name in picked if name in choices.trained]
     return plans[-1].split if plans else SplitOptions()
-
-
-def _experiment(
-    data: StoredSet, retrievers: Sequence[Spec], part: Part, shares: SplitOptions, *, reader: ReaderSpec, rules: Rules
-) -> ReadingExperiment:
-    return ReadingExperiment(
-        data=data.key,
-        split=part,
-        validation_share=shares.validation,
-        test_share=shares.test,
-        seed=shares.seed,
-        retriever=tuple(retrievers),
-        rules=rules,
-        reader=(reader,),
-    )
 
 
 def _work(data: StoredSet, experiment: ReadingExperiment) -> str:

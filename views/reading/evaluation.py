@@ -43,9 +43,16 @@ def kept_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
     found: dict[str, Weight] = {}
     for _, told in _of(data):
         try:
-            found = _weights(told, reader) | found
+            names = [one["name"] for one in told["experiment"]["reader"] if one["model"] == reader]
+            chosen = {
+                retriever: Weight(float(by["weight"]), float(told["units"][name][retriever]))
+                for name in names
+                for retriever, by in told["weights"][name].items()
+                if by["chosen_on"]
+            }
         except (AttributeError, KeyError, TypeError, ValueError):  # of another version
             continue
+        found = chosen | found
     return found
 
 
@@ -57,16 +64,6 @@ def _of(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
         experiment = told.get("experiment")
         if isinstance(experiment, dict) and experiment.get("data") == data.key:
             yield path, told
-
-
-def _weights(told: dict[str, Any], reader: str) -> dict[str, Weight]:
-    names = [one["name"] for one in told["experiment"]["reader"] if one["model"] == reader]
-    return {
-        retriever: Weight(float(chosen["weight"]), float(told["units"][name][retriever]))
-        for name in names
-        for retriever, chosen in told["weights"][name].items()
-        if chosen["chosen_on"]
-    }
 
 
 @cached(max_entries=64)
@@ -93,37 +90,30 @@ class ReadingView:
 
     @property
     def reader(self) -> ReaderResult:
-        """The reader and its answers."""
         return self.kept.result.readers[0]
 
     @property
     def told(self) -> dict[str, Any]:
-        """What `scores.json` says."""
         return self.kept.told
 
     @property
     def rules(self) -> Rules:
-        """Whose rules say what is right."""
         return self.kept.result.experiment.rules
 
     @property
     def asked(self) -> QuestionSet:
-        """The whole corpus, the questions asked."""
         return self.kept.result.question_set
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The depths read."""
         return self.kept.result.experiment.depths_read
 
     @property
     def place(self) -> int:
-        """The place of K among the depths."""
         return self.ks.index(self.k)
 
     @property
     def tested(self) -> int:
-        """The depth at which retrievers were told apart."""
         return self.ks[tested_depth(self.ks)]
 
     @cached_property
@@ -132,17 +122,14 @@ class ReadingView:
         return {name: self.reader.by_retriever[name] for name in self.picked if name in self.reader.by_retriever}
 
     def spec(self, name: str) -> Spec:
-        """The retriever of a name."""
         return self.kept.result.experiment.specs[name]
 
     def shares(self, name: str, k: int | None = None) -> dict[str, Any]:
-        """What is told of a retriever at K."""
         found: dict[str, Any] = self.told["readers"][self.reader.name][name][str(k or self.k)]
         return found
 
     @property
     def oracle(self) -> dict[str, Any]:
-        """What is told of the right passage given."""
         found: dict[str, Any] = self.told["oracles"][self.reader.name]
         return found
 
@@ -151,13 +138,11 @@ class ReadingView:
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
 
     def slice_figures(self, by: Property) -> pd.DataFrame:
-        """Every retriever picked on every slice by a property; see `reading.judge.scores.slice_figures`."""
         finished = (self.folder / "scores.json").stat().st_mtime
         place = (str(self.folder), finished, self.data.key)
         return _slice_figures(*place, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)
 
     def labels(self, by: Property) -> Labels:
-        """The label of every question asked."""
         finished = (self.folder / "scores.json").stat().st_mtime
         return _labels(str(self.folder), finished, self.data.key, by)
 

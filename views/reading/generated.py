@@ -65,7 +65,6 @@ def pick_language_model() -> LanguageModel | None:
 
 
 def draw_language_model() -> None:
-    """Draw the boxes of name, address and key."""
     st.caption(word("answers.language_model_about"))
     typed = may_be_given()
     with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed

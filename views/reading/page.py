@@ -25,7 +25,6 @@ TABS = {"ask": "views.reading.ask", "evaluate": "views.reading.evaluate"}
 
 
 def draw_start(data: StoredSet) -> None:
-    """Draw how to get a reader: trained here, of the hub, or a language model instead."""
     training = any(isinstance(one, Run) and one.plan().kind == READER for one in (QUEUE.at_work(), *QUEUE.queued()))
     st.markdown(word("answers.is_trained" if training else "answers.needs_reader"))
     if st.button(
@@ -56,7 +55,6 @@ def _offer(data: StoredSet) -> str:
 
 
 def draw() -> None:
-    """Draw the page; where nothing can answer yet, the one thing to do about it."""
     data, readers = chosen_set(), readers_at_hand()
     st.title(word("answers.purpose"), anchor=False)
     if not readers.names and not language_model():

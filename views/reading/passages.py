@@ -172,7 +172,6 @@ def legend(*, others: bool) -> None:
 
 
 def draw_head(column: ReadColumn, names: Sequence[str]) -> None:
-    """Draw a column's head: the retriever, and the rank of the passage that answers."""
     place = column.right
     truth = word("search.gold_at", rank=place + 1) if place >= 0 else ""
     st.html(head_html(column.name, colour_of(column.name, names), shape_of(column.name, names), truth))

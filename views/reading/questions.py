@@ -1,5 +1,8 @@
-"""The questions of an evaluation: filtered by what became of them and by slice, and one of them with the passages
-read."""
+"""The questions of an evaluation: by slice, filtered by what became of them, and one of them with the passages read.
+
+Slices are by what is asked, what the answer is, and how long and where it stands in its passage."""
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -7,28 +10,24 @@ import streamlit as st
 
 from reading.evaluate import Fate
 from reading.judge.labels import Property
+from reading.judge.scores import FEWEST
 from retrieval.rankings import NOT_FOUND
+from views.compare import charts
 from views.reading import controls
 from views.reading.evaluation import FATES, ReadingView
 from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, legend, read_column, reason
-from views.reading.slices import label_words
 from views.ui import tables
+from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.state import choose, remember, show_top
-from views.ui.words import plain, word
+from views.ui.words import plain, word, word_or
 
 _ANY = "any"
 _SHOWN = 10  # rows without scrolling
 MARKS = {Fate.RIGHT: "✔", Fate.OUTRANKED: "⇅", Fate.MISREAD: "✘", Fate.NOT_FOUND: "∅"}
 
 
-def open_question(id_: str) -> None:
-    """Put a question into the address."""
-    st.query_params["read_question"] = id_
-
-
 def draw_question(view: ReadingView, row: int) -> None:
-    """Draw the question at `row`, a column a retriever."""
     question = view.asked.questions[row]
     show_top(question.id)
     draw_style()
@@ -142,8 +141,17 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
     if not len(rows):
         st.info(word("why.none_listed"), icon=":material/search_off:")
         return
-    table = _table(view, rows)
-    ids = [view.asked.questions[row].id for row in rows.tolist()]
+    questions = [view.asked.questions[row] for row in rows.tolist()]
+    table = pd.DataFrame(
+        {
+            "question": [question.text for question in questions],
+            "right": [", ".join(question.answers) or word("answers.label_no_answer") for question in questions],
+        }
+    )
+    for place, answered in enumerate(view.answered.values()):
+        told, fates = answered.answers(view.place), answered.depth.fate[:, view.place].tolist()
+        table[f"said_{place}"] = [f"{MARKS[Fate(fates[row])]} {told[row]}" for row in rows.tolist()]
+    ids = [question.id for question in questions]
     said = {f"said_{place}": name for place, name in enumerate(view.answered)}
     columns = {
         "question": tables.text("answers.question", "", pinned=True, width=300),
@@ -154,20 +162,76 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
     key = f"read_list_{abs(hash(tuple(ids)))}"
     picked = tables.draw_choice(table, columns, key, height=420 if len(rows) > _SHOWN else "auto")
     if picked:
-        open_question(ids[picked[0]])
+        st.query_params["read_question"] = ids[picked[0]]
         st.rerun()
     tables.draw_csv("answers.questions_csv", lambda: table.rename(columns=said), "answers_by_question.csv", "read_csv")
 
 
-def _table(view: ReadingView, rows: np.ndarray) -> pd.DataFrame:
-    questions = [view.asked.questions[row] for row in rows.tolist()]
-    table = pd.DataFrame(
-        {
-            "question": [question.text for question in questions],
-            "right": [", ".join(question.answers) or word("answers.label_no_answer") for question in questions],
-        }
+def label_words(label: str) -> str:
+    return word_or(f"answers.label_{label}", label)
+
+
+def draw_slices(view: ReadingView) -> None:
+    by = Property(
+        choose(
+            st.segmented_control,
+            "read_slice",
+            word("where.by"),
+            [one.value for one in Property],
+            Property.QUESTION_WORD.value,
+            format_func=lambda one: word(f"answers.by_{one}"),
+        )
     )
-    for place, answered in enumerate(view.answered.values()):
-        said, fates = answered.answers(view.place), answered.depth.fate[:, view.place].tolist()
-        table[f"said_{place}"] = [f"{MARKS[Fate(fates[row])]} {said[row]}" for row in rows.tolist()]
-    return table
+    with st.spinner(word("where.measuring")):
+        figures = view.slice_figures(by)
+    if figures.empty:
+        st.info(word("answers.no_slice", count=FEWEST), icon=":material/info:")
+        return
+    sizes = {str(label): int(count) for label, count in zip(figures["slice"], figures["questions"], strict=True)}
+    rows = {label: f"{label_words(label)} ({count:,})" for label, count in sizes.items()}
+    drawn, order = figures.assign(row=figures["slice"].map(rows)), [*rows.values()]
+    _draw_charts(view, drawn, order)
+    _draw_slice_table(figures, list(view.answered), word(f"answers.by_{by.value}"))
+    st.caption(word("answers.slices_help", count=FEWEST))
+
+
+def _draw_charts(view: ReadingView, drawn: pd.DataFrame, order: list[str]) -> None:
+    first, *others = view.answered
+    measure, names = word(f"answers.measure_{view.measure}"), list(view.answered)
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{word('answers.at_k', measure=measure, k=view.k)}**")
+        title = word("where.with_interval", figure=measure)
+        draw_chart(charts.on_slices, drawn, names, list(view.names), order, x=title)
+    if others:
+        with right:
+            st.markdown(f"**{word('where.from_first', first=plain(first))}**")
+            apart = drawn[drawn["retriever"] != first]
+            draw_chart(
+                *(charts.on_slices, apart, names, list(view.names), order), x=word("where.points"), kind="difference"
+            )
+
+
+def _draw_slice_table(figures: pd.DataFrame, names: list[str], label: str) -> None:
+    parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
+    table = figures.assign(slice=figures["slice"].map(label_words))
+    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table[parts] *= 100
+    table.loc[table["retriever"] == names[0], parts[3:]] = float("nan")
+    formats: dict[Any, Any] = {part: "{:+.2f}" if part.startswith("difference") else "{:.2f}" for part in parts}
+    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
+    styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
+    columns = {
+        "slice": st.column_config.TextColumn(label, pinned=True, width=120),
+        "questions": tables.number("where.questions"),
+        "retriever": tables.text("compare.retriever"),
+        "mean": tables.number("answers.mean"),
+        **tables.interval(),
+        "difference": tables.number("compare.difference", explained_by="where.difference_help"),
+        "difference_low": tables.number("where.difference_low", explained_by="compare.interval_help"),
+        "difference_high": tables.number("where.difference_high", explained_by="compare.interval_help"),
+        "p_holm": tables.p_holm(),
+    }
+    with st.expander(word("where.as_table")):
+        tables.draw(styled, columns)
+        tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")

@@ -77,24 +77,21 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
 
 
 def draw(view: ReadingView) -> None:
-    """Draw the curves and the bars beside each other, each with its table, and the differences."""
     left, right = st.columns([3, 2])
     with left:
-        _draw_curves(view)
+        measure, oracle = word(f"answers.measure_{view.measure}"), view.oracle[view.measure]
+        st.markdown(f"**{word('answers.curves', measure=measure)}**", help=word("answers.curves_help"))
+        label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
+        draw_chart(curves, curve_table(view), list(view.names), oracle, chosen=view.k, y=measure, label=label)
+        st.caption(word("answers.curves_legend"))
     with right:
-        _draw_lost(view)
+        st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
+        labels = {word(f"answers.fate_{fate}"): fate for fate in FATES.values()}
+        shares = word("answers.share_of_questions")
+        draw_chart(lost, fate_table(view), order=list(view.answered), fates=labels, x=shares)
     _draw_figures(view)
     _draw_fates(view)
     _draw_differences(view)
-
-
-def _draw_curves(view: ReadingView) -> None:
-    measure = word(f"answers.measure_{view.measure}")
-    st.markdown(f"**{word('answers.curves', measure=measure)}**", help=word("answers.curves_help"))
-    oracle = view.oracle[view.measure]
-    label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
-    draw_chart(curves, curve_table(view), list(view.names), oracle, chosen=view.k, y=measure, label=label)
-    st.caption(word("answers.curves_legend"))
 
 
 def _draw_figures(view: ReadingView) -> None:
@@ -113,13 +110,6 @@ def _draw_figures(view: ReadingView) -> None:
         styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", str(view.k)]))
         tables.draw(styled, columns)
         st.caption(word("answers.figures_help", k=view.k))
-
-
-def _draw_lost(view: ReadingView) -> None:
-    st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
-    table = fate_table(view)
-    labels = {word(f"answers.fate_{fate}"): fate for fate in FATES.values()}
-    draw_chart(lost, table, order=list(view.answered), fates=labels, x=word("answers.share_of_questions"))
 
 
 def _draw_fates(view: ReadingView) -> None:

@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper, wraps
+from pathlib import Path
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import streamlit as st
@@ -53,3 +55,29 @@ def content_of(reference: str) -> str:
     """Return the key of a model's content as far as it is known at once: empty of a hub model."""
     source = find_model(reference)
     return source.fingerprint("") if source.folder else ""
+
+
+def opened(read: Callable[[Path], R], folder: Path) -> R | None:
+    """Return what `read` makes of a finished job's folder, read once until it runs again; None where it cannot be."""
+    found: R | None = _opened(read, str(folder), (folder / "scores.json").stat().st_mtime)
+    return found
+
+
+@cached(max_entries=24, hash_funcs={FunctionType: lambda read: f"{read.__module__}.{read.__qualname__}"})
+def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
+    del finished  # only a part of the key: one that ran again is another one
+    try:
+        return read(Path(folder))
+    except ValueError:
+        return None
+
+
+@cached(max_entries=48)
+def place_of(of: tuple[Any, ...]) -> list[Any]:
+    """Return the place for what is made of this, at first empty.
+
+    What is drawn inside a cached function is drawn again whenever it is called: what tells of its progress is made
+    outside.
+    """
+    del of  # only a key
+    return []

@@ -36,7 +36,7 @@ from retrieval.explain.encoders import (
 from retrieval.lexical.terms import CutWord, cut_words
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored
-from views.resources.cached import cached
+from views.resources.cached import cached, place_of
 from views.resources.sets import question_set, split_of
 
 _one_at_a_time = Lock()  # a page that is drawn anew asks for the same from a second thread
@@ -73,11 +73,14 @@ def words_cut_wrongly(
 
     The questions of the test part are not looked at: they are to judge the dictionary. Raises `DictionaryError`.
     """
-    place, dictionary = _place(data, shares, reference), dictionary_of(reference)
+    place = _place(data, shares, reference)
     with _one_at_a_time:
         if not place:
             on_progress(0.0)
-            place.append(_found(data.key, shares, dictionary, on_progress))
+            rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+            asked = question_set(data.key).with_questions(np.union1d(rows[Part.TRAIN], rows[Part.VALIDATION]))
+            words = cut_words(asked, dictionary_of(reference), on_progress) if asked.questions else []
+            place.append(CutWords(tuple(words), tuple(question.text for question in asked.questions)))
     return place[0]
 
 
@@ -86,25 +89,9 @@ def is_read(data: StoredSet, shares: SplitOptions, reference: str) -> bool:
     return bool(_place(data, shares, reference))
 
 
-def _found(
-    key: str, shares: SplitOptions, dictionary: Dictionary | None, on_progress: Callable[[float], None]
-) -> CutWords:
-    rows = split_of(key, shares.validation, shares.test, shares.seed).rows
-    asked = question_set(key).with_questions(np.union1d(rows[Part.TRAIN], rows[Part.VALIDATION]))
-    words = cut_words(asked, dictionary, on_progress) if asked.questions else []
-    return CutWords(tuple(words), tuple(question.text for question in asked.questions))
-
-
 def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWords]:
     dictionary, split = dictionary_of(reference), (shares.validation, shares.test, shares.seed)
-    return _place_of(data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else "")
-
-
-@cached(max_entries=16)
-def _place_of(key: str, fingerprint: str, split: tuple[float, float, int], dictionary: str) -> list[CutWords]:
-    """Return the place for what is found, at first empty: what tells of its progress is drawn outside."""
-    del key, fingerprint, split, dictionary  # only a key
-    return []
+    return place_of(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 
 @cached(max_entries=8)

@@ -20,7 +20,7 @@ from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokeniz
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
-from views.resources.cached import cached, content_of
+from views.resources.cached import cached, content_of, opened, place_of
 from views.resources.pairs import pair_set, parts_of
 from views.resources.sets import question_set, split_of
 
@@ -46,14 +46,12 @@ class CutPiece:
 
 @cached(max_entries=16)
 def characters_of(key: str, fingerprint: str) -> int:
-    """Return how many characters the passages of a stored set have together."""
     del fingerprint  # only a part of the key: a key may come to mean another set
     return int(passages_of(key).texts.lengths().sum())
 
 
 def open_tokenizers(folder: Path) -> KeptComparison | None:
-    """Open the finished comparison in a folder; None where it cannot be read."""
-    return _opened(str(folder), (folder / "scores.json").stat().st_mtime)
+    return opened(load_comparison, folder)
 
 
 def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
@@ -72,15 +70,6 @@ def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
 def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
     """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
     return _steps(*_place(one), text)
-
-
-@cached(max_entries=8)
-def _opened(folder: str, finished: float) -> KeptComparison | None:
-    del finished  # only a part of the key: one that ran again is another one
-    try:
-        return load_comparison(Path(folder))
-    except ValueError:
-        return None
 
 
 @cached(max_entries=32)
@@ -162,17 +151,6 @@ def _attention(reference: str, content: str, sentence: str) -> SentenceAttention
 def _guesses(reference: str, content: str, text: str, k: int) -> list[list[Guess]]:
     with _one_at_a_time:
         return fill(_masked(reference, content), text, k)
-
-
-@cached(max_entries=32)
-def place_of(of: tuple[str, ...]) -> list[Any]:
-    """Return the place for what is made of this, at first empty.
-
-    What is drawn inside a cached function is drawn again whenever it is called: what tells of its progress is made
-    outside.
-    """
-    del of  # only a key
-    return []
 
 
 def made_once(place: list[Any], make: Callable[[], R]) -> R:

@@ -11,7 +11,7 @@ from data.split import Part
 from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation
-from views.resources.cached import cached
+from views.resources.cached import cached, opened
 
 SAMPLES = ("sample-nli", "sample-sts")  # the last one kept is the one that a first visit opens
 
@@ -35,37 +35,23 @@ def _keep_samples() -> tuple[str, ...]:
 
 @cached(max_entries=4)
 def pair_set(key: str) -> PairSet:
-    """Load a stored set."""
     return load(key)
 
 
 @cached(max_entries=8)
 def parts_of(key: str) -> dict[Part, np.ndarray]:
-    """Return the rows of every part of a stored set."""
     return split_pairs(pair_set(key))
 
 
 @cached(max_entries=8)
 def pair_audit(key: str) -> PairAudit:
-    """Return the audit of a stored set."""
     return audit_pairs(pair_set(key), parts_of(key))
 
 
 @cached(max_entries=8)
 def distinct_of(key: str, part: Part) -> Distinct:
-    """Return the different sentences of a part of a stored set."""
     return Distinct.of(pair_set(key).at(parts_of(key)[part]))
 
 
 def open_evaluation(folder: Path) -> Evaluation | None:
-    """Open the finished evaluation in a folder; None where it cannot be read."""
-    return _opened(str(folder), (folder / "scores.json").stat().st_mtime)
-
-
-@cached(max_entries=16)
-def _opened(folder: str, finished: float) -> Evaluation | None:
-    del finished  # only a part of the key: one that ran again is another one
-    try:
-        return load_evaluation(Path(folder))
-    except ValueError:
-        return None
+    return opened(load_evaluation, folder)

@@ -45,7 +45,6 @@ def finished_part(key: str, experiment: str) -> Comparison | None:
 
 @cached(max_entries=8)
 def analyzers_of(key: str) -> tuple[Analyzer, ...]:
-    """Return the analyzers worth trying on a stored set."""
     return analyzers_for(question_set(key).passages.texts)
 
 

@@ -29,19 +29,16 @@ def _keep_sample() -> StoredSet:
 
 @cached(max_entries=4)
 def question_set(key: str) -> QuestionSet:
-    """Load a stored set."""
     return load(key)
 
 
 @cached(max_entries=8)
 def audit_of(key: str) -> Audit:
-    """Return the audit of a stored set."""
     return audit(question_set(key))
 
 
 @cached(max_entries=16)
 def split_of(key: str, validation: float, test: float, seed: int) -> Split:
-    """Return the split of a stored set."""
     return split(question_set(key), SplitOptions(validation, test, seed))
 
 

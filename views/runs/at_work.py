@@ -11,17 +11,16 @@ from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Plan, Run
 from training.runs.sweeps import QUEUE, Ablation, Search
-from views.names import base_name, kind_name, phase_words, run_name, set_name
+from views.names import kind_name, phase_words, run_name, set_name
 from views.runs.ablation import draw_ablation_so_far
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
-from views.runs.head import open_dialog
+from views.runs.head import made_of, open_dialog
 from views.runs.search import draw_search_so_far
 from views.ui.job import draw_log, follow
 from views.ui.words import duration, moment, plain, word
 
 _POLL_SECONDS = 1.5
 _LOG_LINES = 15
-_DRAWN = ("loss", "learning_rate", "grad_norm")
 _POLL = timedelta(seconds=2)
 _SHOWN = 4  # rows, before the list scrolls
 _HEIGHT = 330  # pixels
@@ -38,49 +37,41 @@ def draw_at_work(run: Run) -> None:
 def _details(run: Run, plan: Plan, status: Status) -> None:
     if isinstance(run, Search):
         draw_search_so_far(run)
-    elif isinstance(run, Ablation):
+        return
+    if isinstance(run, Ablation):
         draw_ablation_so_far(run)
-    else:
-        _training(run, plan, status)
-
-
-def _training(run: Run, plan: Plan, status: Status) -> None:
-    found = curves(run, [*_DRAWN, "examples_per_second", *MEASURES])
-    _figures(plan, status, found, best_by(run, plan))
-    _charts(run, plan, status, found)
+        return
+    found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
+    usual = best_by(run, plan)
+    _draw_figures(plan, status, found, usual)
+    measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
+    for names in (("loss", measure), ("learning_rate", "grad_norm")):
+        for column, name in zip(st.columns(2), names, strict=True):
+            with column:
+                draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
     with st.expander(word("train.tab_log"), icon=":material/terminal:"):
         draw_log(run, _LOG_LINES)
 
 
-def _figures(plan: Plan, status: Status, found: Curves, best_by: str) -> None:
-    known = bool(status.total_steps)
-    done = f"{status.step / status.total_steps * plan.options.epochs:.1f} / {plan.options.epochs:g}" if known else "–"
-    left = duration(status.left) if status.left else "–"
-    first, second = st.columns(4), st.columns(4)
-    for column, name, value in (
-        (first[0], "step", f"{status.step:,} / {status.total_steps:,}" if known else "–"),
-        (first[1], "epoch", done),
-        (first[2], "left", left),
-        (first[3], "examples_per_second", _last(found, "examples_per_second", ",.0f")),
-        (second[0], "loss", _last(found, "loss", ".4f")),
-        (second[1], "learning_rate", _last(found, "learning_rate", ".2e")),
-        (second[2], "grad_norm", _last(found, "grad_norm", ".3f")),
-    ):
+def _draw_figures(plan: Plan, status: Status, found: Curves, measure: str) -> None:
+    def last(name: str, form: str) -> str:
+        points = found.points[name]
+        return format(points[-1][1], form) if points else "–"
+
+    step, total, epochs = status.step, status.total_steps, plan.options.epochs
+    figures = {
+        "step": f"{step:,} / {total:,}" if total else "–",
+        "epoch": f"{step / total * epochs:.1f} / {epochs:g}" if total else "–",
+        "left": duration(status.left) if status.left else "–",
+        "examples_per_second": last("examples_per_second", ",.0f"),
+        "loss": last("loss", ".4f"),
+        "learning_rate": last("learning_rate", ".2e"),
+        "grad_norm": last("grad_norm", ".3f"),
+    }
+    columns = [*st.columns(4), *st.columns(4)]
+    for column, (name, value) in zip(columns, figures.items(), strict=False):
         column.metric(word(f"train.{name}"), value, help=word(f"train.{name}_help"))
-    second[3].metric(measure_name(best_by), _last(found, best_by, ".2%"), help=word("train.best_by_help"))
-
-
-def _last(found: Curves, name: str, number: str) -> str:
-    points = found.points[name]
-    return format(points[-1][1], number) if points else "–"
-
-
-def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
-    measure = pick_measure(f"measure_{run.id}", plan.kind, best_by(run, plan))
-    for left, right in (("loss", measure), ("learning_rate", "grad_norm")):
-        for column, name in zip(st.columns(2), (left, right), strict=True):
-            with column:
-                draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+    columns[-1].metric(measure_name(measure), last(measure, ".2%"), help=word("train.best_by_help"))
 
 
 def draw_queue() -> None:
@@ -113,12 +104,7 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
 def _row(place: int, run: Run) -> None:
     plan, status = run.plan(), run.status()
     since = datetime.fromtimestamp(status.queued, UTC).isoformat()
-    about = [
-        kind_name(plan.kind),
-        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
-        word("train.about_data", data=plain(set_name(plan.data_name))),
-        word("train.queued_since", moment=plain(moment(since))),
-    ]
+    about = [*made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""

@@ -1,7 +1,11 @@
-"""The charts of one training, or of several beside each other, each with its table."""
+"""The charts of one training, or of several beside each other, each with its table; and the dialog of everything that
+is known of one: its curves, what was asked, what it was made of, and its log."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from math import ceil
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -11,11 +15,14 @@ from retrieval.report.charts import legend, shape
 from retrieval.report.colours import PALETTE
 from training.readers.recipe import READERS
 from training.recipe import RECIPES, recipe_of
-from training.runs.curves import MEASURES, Curves, Points
-from training.runs.runs import Plan, Run
+from training.runs.curves import MEASURES, Curves, Points, curves
+from training.runs.runs import Plan, Run, all_runs
 from training.sentences.material import PAIRS
+from views.names import base_name, run_name, set_name
+from views.ui import tables
 from views.ui.charts import draw_chart, tips
-from views.ui.words import word, word_or
+from views.ui.job import draw_log
+from views.ui.words import known, moment, word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
 _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
@@ -27,6 +34,8 @@ _LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
 _FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
 _FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
 _SHARE = (".2%", "percent")
+_LOG_LINES = 200
+_MOST_BESIDE = 5
 
 
 def measure_names(kind: str) -> dict[str, str]:
@@ -35,7 +44,6 @@ def measure_names(kind: str) -> dict[str, str]:
 
 
 def measure_name(name: str) -> str:
-    """Return what a measure is called."""
     return word_or(f"measure.{name}", _NAMES[name])
 
 
@@ -67,16 +75,9 @@ def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0
     if found.beside[name]:
         lines[word(f"train.line_{other}")] = found.beside[name]
         colours = [colour, _BESIDE] if own == "validation" else [_BESIDE, colour]  # what judges has one colour
-    draw_figure(
-        name,
-        lines,
-        colours,
-        last_step=last_step,
-        bm25=found.bm25.get(name),
-        kept=next(
-            (point for point in found.points[name] if kept_step and point[0] == kept_step and name in MEASURES), None
-        ),
-    )
+    points = found.points[name] if kept_step and name in MEASURES else []
+    kept = next((point for point in points if point[0] == kept_step), None)
+    draw_figure(name, lines, colours, last_step=last_step, bm25=found.bm25.get(name), kept=kept)
 
 
 def draw_figure(
@@ -128,17 +129,19 @@ def _chart(
     bm25: float | None,
     kept: tuple[int, float] | None,
 ) -> alt.LayerChart:
-    lines = _lines(name, table, runs, colours, last_step)
+    chart = _lines(name, table, runs, colours, last_step)
     if kept is not None:
-        lines += _kept_mark(*kept, colours[0])
-    return lines if bm25 is None else lines + _bm25_rule(bm25)
-
-
-def _kept_mark(step: int, value: float, colour: str) -> alt.LayerChart:
-    point = pd.DataFrame({"step": [step], "value": [value], "text": [word("train.kept_mark")]})
-    base = alt.Chart(point).encode(x="step:Q", y="value:Q")
-    ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colour)
-    return ring + base.mark_text(dy=-18, fontWeight="bold", color=colour).encode(text="text:N")
+        point = pd.DataFrame({"step": [kept[0]], "value": [kept[1]], "text": [word("train.kept_mark")]})
+        base = alt.Chart(point).encode(x="step:Q", y="value:Q")
+        ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colours[0])
+        chart += ring + base.mark_text(dy=-18, fontWeight="bold", color=colours[0]).encode(text="text:N")
+    if bm25 is not None:
+        base = alt.Chart(pd.DataFrame({"value": [bm25], "text": [f"BM25 {bm25:.1%}"]})).encode(y="value:Q")
+        label = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold").encode(
+            text="text:N", x=alt.value("width")
+        )
+        chart += base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
+    return chart
 
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
@@ -165,14 +168,6 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
     return (base.mark_line() + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
 
 
-def _bm25_rule(value: float) -> alt.LayerChart:
-    base = alt.Chart(pd.DataFrame({"value": [value], "text": [f"BM25 {value:.1%}"]})).encode(y="value:Q")
-    label = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold").encode(
-        text="text:N", x=alt.value("width")
-    )
-    return base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
-
-
 def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
     """One row a step; the columns are the trainings, and BM25."""
     wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
@@ -190,3 +185,128 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
 
 def _short(name: str) -> str:
     return measure_name(name) if name in MEASURES else word(f"train.{name}")
+
+
+def draw_details(run: Run) -> None:
+    plan = run.plan()
+    names = ("curves", "settings", "provenance", "log")
+    curves_tab, settings, provenance, log = st.tabs([word(f"train.tab_{name}") for name in names])
+    with curves_tab:
+        _draw_curves(run, plan)
+    with settings:
+        options = {name: value for name, value in asdict(plan.options).items() if name != "base"}
+        rows = [
+            (word("train.base"), base_name(plan.options.base, plan.kind)),
+            (word("train.row_data"), set_name(plan.data_name)),
+            *((_option(name), value) for name, value in (options | _split(asdict(plan.split))).items()),
+            (word("train.row_folder"), str(run.folder)),
+        ]
+        _table(rows, word("train.row_option"))
+    with provenance:
+        _draw_provenance(run)
+    with log:
+        draw_log(run, _LOG_LINES)
+
+
+def _draw_provenance(run: Run) -> None:
+    """Draw one table of the single facts, then one for each group of them; all of it can be had as JSON."""
+    made = run.provenance()
+    if not made:
+        st.caption(word("train.no_provenance"))
+        return
+    st.caption(word("train.provenance_about"))
+    single = {name: value for name, value in made.items() if not isinstance(value, dict)}
+    groups = {name: value for name, value in made.items() if isinstance(value, dict)}
+    _table([(_fact(name), value) for name, value in single.items()], word("train.row_fact"))
+    for name, facts in groups.items():
+        st.markdown(f"**{_fact(name)}**")
+        rows = _split(facts) if name == "split" else facts
+        label = _option if name in ("split", "options", "settled") else _fact
+        _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))
+    content = json.dumps(made, ensure_ascii=False, indent=2)
+    tables.draw_file("train.provenance_json", content, f"{run.id}-provenance.json", "application/json")
+
+
+def _split(facts: dict[str, Any]) -> dict[str, Any]:
+    """A split's seed is called otherwise than that of the training."""
+    return {"split_seed" if name == "seed" else name: value for name, value in facts.items()}
+
+
+def _option(name: str) -> str:
+    return next((word(key) for key in (f"option.{name}", f"train.{name}") if known(key)), name)
+
+
+def _fact(name: str) -> str:
+    return word_or(f"provenance.{name}", name)
+
+
+def _table(rows: list[tuple[str, Any]], heading: str) -> None:
+    def written(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:g}"
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+    columns = [heading, word("train.row_value")]
+    st.dataframe(pd.DataFrame([(name, written(value)) for name, value in rows], columns=columns), hide_index=True)
+
+
+def _draw_curves(run: Run, plan: Plan) -> None:
+    """Draw the curves of the run, and of those of its kind that are chosen to stand beside it."""
+    labels = _labels(plan.kind)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        beside = _pick_others(run, labels)
+    with right:
+        measure = pick_measure(f"details_measure_{run.id}", plan.kind, best_by(run, plan))
+    if any(_asked(one.plan()) != _asked(plan) for one in beside):
+        st.warning(word("train.other_questions"), icon=":material/warning:")
+    shown = [run, *beside]
+    names = ("loss", measure, "learning_rate", "grad_norm")
+    found = {labels[one]: curves(one, names) for one in shown}
+    bm25 = {one.bm25.get(measure) for one in found.values()}  # drawn where it is the same for all
+    columns = st.columns(2)
+    last_step = max(one.status().total_steps for one in shown)
+    for number, name in enumerate(names):
+        with columns[number % 2]:
+            if not beside:
+                kept, colour = run.scores().get("kept_step", 0), recipe_of(plan.kind).colour
+                draw_run_figure(name, found[labels[run]], colour, last_step=last_step, kept_step=kept)
+                continue
+            draw_figure(
+                name,
+                {label: one.points[name] for label, one in found.items()},
+                PALETTE[1 : len(shown) + 1],  # the first one is BM25's
+                last_step=last_step,
+                bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
+            )
+
+
+def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
+    others = {one.id: one for one in labels if one != run and one.progress()}
+    chosen = st.multiselect(
+        word("train.beside"),
+        list(others),
+        format_func=lambda run_id: labels[others[run_id]],
+        max_selections=_MOST_BESIDE,
+        placeholder=word("train.beside_placeholder") if others else word("train.beside_none"),
+        help=word("train.beside_help"),
+        disabled=not others,
+        key=f"beside_{run.id}",
+    )
+    return [others[run_id] for run_id in chosen]
+
+
+def _labels(kind: str) -> dict[Run, str]:
+    """The names of all runs of the kind, no two alike."""
+    plans = {run: plan for run in all_runs() if (plan := run.plan()).kind == kind}
+    names = {run: run_name(plan) for run, plan in plans.items()}
+    often = list(names.values())
+    return {
+        run: name if often.count(name) == 1 else f"{name} · {moment(plans[run].created)} · {run.id[-4:]}"
+        for run, name in names.items()
+    }
+
+
+def _asked(plan: Plan) -> tuple[Any, ...]:
+    """What decides which questions were measured."""
+    return plan.fingerprint, plan.split, plan.options.evaluation_limit

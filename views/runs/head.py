@@ -29,7 +29,6 @@ def open_dialog(name: str, run: Run) -> None:
 
 
 def close_dialog() -> None:
-    """Have it drawn no more."""
     st.session_state.pop(_OPEN, None)
 
 
@@ -45,41 +44,36 @@ def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
 
 
 def has_ended(status: Status) -> bool:
-    """Whether it came to an end, a good one or not."""
     return status.state in _BADGES
 
 
 def draw_head(plan: Plan, status: Status) -> None:
-    """Draw the head."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{plain(run_name(plan))}**", width="content")
         colour, icon = _BADGES[status.state]
         st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-    st.caption(_about(plan, status))
+    said = [*made_of(plan), plain(moment(plan.created))]
+    if status.spent:
+        said.append(word("train.about_seconds", duration=duration(status.spent)))
+    if plan.is_training and status.state in RESUMABLE:
+        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
+        said.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
+    st.caption(" · ".join(said))
 
 
-def tell_failure(plan: Plan, status: Status, **details: str) -> None:
-    """Tell why it did not end well, where it did not."""
-    if status.state in (State.FAILED, State.INTERRUPTED):
-        code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
-        tell_training_failure(code, status.message, plan.options.base, **details)
-
-
-def _about(plan: Plan, status: Status) -> str:
-    parts = [
+def made_of(plan: Plan) -> list[str]:
+    """Return, as Markdown, its kind, its base and its data."""
+    return [
         kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
         word("train.about_data", data=plain(set_name(plan.data_name))),
-        plain(moment(plan.created)),
     ]
-    if status.spent:
-        parts.append(word("train.about_seconds", duration=duration(status.spent)))
-    if not plan.is_training:
-        return " · ".join(parts)
-    if status.state in RESUMABLE:
-        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
-        parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
-    return " · ".join(parts)
+
+
+def tell_failure(plan: Plan, status: Status, **details: str) -> None:
+    if status.state in (State.FAILED, State.INTERRUPTED):
+        code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
+        tell_training_failure(code, status.message, plan.options.base, **details)
 
 
 def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:

@@ -1,4 +1,5 @@
-"""The trainings that have ended: what each gained, and what can be done with it."""
+"""The trainings that have ended: what each gained, and what can be done with it and with its model: compared with its
+base, as a file, or sent to a model hub."""
 
 from collections.abc import Callable
 
@@ -6,25 +7,32 @@ import streamlit as st
 
 from data.store import StoredSet, stored
 from jobs.status import State, Status
+from models.sources import ModelSource, is_starter
+from retrieval.comparison.experiment import add
+from retrieval.comparison.first_stage import DenseSpec
+from retrieval.comparison.spec import Spec
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
+from training.recipe import recipe_of
+from training.runs.push import PushError, push, zipped_model
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.sweeps import QUEUE, Ablation, CompositeRun, Search
-from views.choices import model_place
-from views.names import run_name
+from views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
+from views.names import base_name, run_name
 from views.navigation import open_page, page_called
+from views.resources.sets import use_set
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
-from views.runs.details import draw_details
+from views.runs.charts import draw_details
 from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, open_dialog, tell_failure
-from views.runs.model import compare_with_untrained, draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
 from views.ui.problems import attempt, draw_damaged
-from views.ui.words import language, plain, word
+from views.ui.words import known, language, plain, word
 
 _SHOWN_FIRST = 5
+_LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
 
 
 def draw_runs(
@@ -47,45 +55,49 @@ def draw_runs(
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
-        _draw(run, status, use_settings, another_round)
+        with st.container(border=True):
+            _draw(run, status, use_settings, another_round)
     older = len(ended) - shown
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
     draw_damaged([*damaged], lambda name: damaged[name].delete())
-    draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push, "helps": does_it_help})
+    draw_dialog({"details": draw_details, "delete": _ask_to_delete, "push": _draw_push, "helps": does_it_help})
 
 
 def _draw(run: Run, status: Status, use: Use, another_round: Callable[[Run], None]) -> None:
     plan, done = run.plan(), status.state is State.DONE
-    with st.container(border=True):
-        draw_head(plan, status)
-        if isinstance(run, Search):
-            draw_search(run, use)
-        elif isinstance(run, Ablation):
-            draw_ablation(run)
-        elif done:
-            draw_scores(run, plan, run.scores())
-        tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
-        with st.container(horizontal=True):
-            if isinstance(run, Ablation):
-                draw_ablation_buttons(run)
-            elif done and not isinstance(run, Search):
-                _draw_ways_on(run, plan, another_round)
-            if not done:
-                _draw_resume(run)
-            if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
-                open_dialog("details", run)
-            if _button("delete", run, ":material/delete:"):
-                open_dialog("delete", run)
+    draw_head(plan, status)
+    if isinstance(run, Search):
+        draw_search(run, use)
+    elif isinstance(run, Ablation):
+        draw_ablation(run)
+    elif done:
+        draw_scores(run, plan, run.scores())
+    tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
+    with st.container(horizontal=True):
+        if isinstance(run, Ablation):
+            draw_ablation_buttons(run)
+        elif done and not isinstance(run, Search):
+            _draw_ways_on(run, plan, another_round)
+        if not done:
+            _draw_resume(run)
+        if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
+            open_dialog("details", run)
+        if _button("delete", run, ":material/delete:"):
+            open_dialog("delete", run)
+
+
+def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
+    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
 
 
 def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) -> None:
-    """Draw what can be done with a finished model."""
     data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
     if plan.kind == READER:
-        _draw_way_to_answers(run, data)
+        if _button("use_reader", run, page_called("answers").sign, help_text=word("train.use_reader_help")):
+            open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
     elif plan.kind == LANGUAGE_MODEL:
         if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
             open_page("language", language_tab="inside", network=model_place(run), lang=language())
@@ -94,7 +106,7 @@ def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) ->
     else:
         help_text = word("train.use_help" if data else "train.use_no_data")
         if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
-            compare_with_untrained(plan, data)
+            _compare_with_untrained(plan, data)
     if isinstance(plan.options, BiEncoderOptions):
         st.button(
             word("train.another_round"),
@@ -104,8 +116,11 @@ def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) ->
             on_click=another_round,
             args=(run,),
         )
-    draw_download(run, plan)
-    draw_push_button(run)
+    starter = _of_a_starter(run)
+    _draw_download(run, plan, starter=starter)
+    help_text = word("train.push_starter" if starter else "train.push_help")
+    if _button("push", run, ":material/cloud_upload:", disabled=starter, help_text=help_text):
+        open_dialog("push", run)
 
 
 def _draw_resume(run: Run) -> None:
@@ -122,40 +137,127 @@ def _draw_resume(run: Run) -> None:
         _tried("train.not_resumed", lambda: QUEUE.resume(run))
 
 
-def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
-    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
+def _ask_to_delete(run: Run) -> None:
+    def remove() -> None:
+        if run.status().state is State.QUEUED:
+            run.stop()  # a command may stand in line with it
+        run.delete()
 
-
-def _draw_way_to_answers(run: Run, data: StoredSet | None) -> None:
-    """Draw the button that lets the reader answer, of passages of the set it was trained on where that is there."""
-    if _button("use_reader", run, page_called("answers").sign, help_text=word("train.use_reader_help")):
-        open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
-
-
-def ask_to_delete(run: Run) -> None:
-    """Ask once more, then remove the run and its model."""
     plan = run.plan()
-    name = plain(run_name(plan))
-    if plan.ablation:
-        st.markdown(word("ablation.delete_question", name=name))
-    else:
-        st.markdown(word("settings.delete_question" if plan.minutes else "train.delete_question", name=name))
+    key = "settings.delete_question" if plan.minutes else "train.delete_question"
+    st.markdown(word("ablation.delete_question" if plan.ablation else key, name=plain(run_name(plan))))
     with st.container(horizontal=True):
         sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
         if st.button(word("train.delete_no"), key="delete_no"):
             close_dialog()
             st.rerun()
     if sure:
-        _tried("train.not_deleted", lambda: _remove(run))
-
-
-def _remove(run: Run) -> None:
-    if run.status().state is State.QUEUED:
-        run.stop()  # a command may stand in line with it
-    run.delete()
+        _tried("train.not_deleted", remove)
 
 
 def _tried(problem: str, action: Callable[[], None]) -> None:
     if attempt(action, problem, errors=(OSError, ValueError)):
         close_dialog()
         st.rerun()
+
+
+def _compare_with_untrained(plan: Plan, data: StoredSet) -> None:
+    """Open the comparison that tells what the training was worth, on the test questions of the set it learned from."""
+    use_set(data.key)
+    choices = choices_for(data)
+    trained = next((name for name, known in choices.trained.items() if known == plan), None)
+    before = _untrained(choices.specs[trained], plan, choices, data) if trained else None
+    names = [name for name in (BM25_NAME, before, trained) if name]
+    parameters = {"retrievers": "|".join(names), "baseline": before or BM25_NAME, "part": "test", "run": "now"}
+    open_page("compare", data=data.key, **parameters, lang=language())
+
+
+def _untrained(trained: Spec, plan: Plan, choices: Choices, data: StoredSet) -> str | None:
+    """Return the name of what searches as the trained model does, with its base; a missing dense one is added.
+
+    None for a base that cannot search before it was trained, such as a transformer without a reranker's head.
+    """
+    base, title = plan.options.base, getattr(trained, "title", True)
+    for name, spec in choices.specs.items():
+        if (spec.kind, getattr(spec, "model", None), getattr(spec, "title", True)) == (trained.kind, base, title):
+            return name
+    if not isinstance(trained, DenseSpec):
+        return None
+    short = base_name(base, plan.kind).replace("|", "/").rstrip("/").rsplit("/", maxsplit=1)[-1]
+    added = DenseSpec(name=free_name(f"Dense · {short}", choices.specs), model=base, title=title, windows=True)
+    add(data.fingerprint, added)
+    return added.name
+
+
+def _of_a_starter(run: Run) -> bool:
+    try:
+        return is_starter(ModelSource(run.id, folder=run.model_folder))
+    except (OSError, ValueError, LookupError):  # somebody has been at the folder: what loads it will say so
+        return False
+
+
+def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
+    """Draw the button that opens the download, with the lines that load what is downloaded."""
+    recipe = recipe_of(plan.kind)
+    with st.popover(word("train.download"), icon=":material/download:"):
+        st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
+        imports, model = (starter and recipe.loading_a_starter) or recipe.loading
+        lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
+        st.code(lines, language="python", wrap_lines=True)
+        st.download_button(
+            word("train.download_zip"),
+            lambda: zipped_model(run),
+            f"{run.id}.zip",
+            "application/zip",
+            key=f"download_{run.id}",
+            icon=":material/folder_zip:",
+            help=word("train.download_help"),
+            on_click="ignore",
+        )
+
+
+def _draw_push(run: Run) -> None:
+    """Draw the form that sends the model to the hub, and what came of it."""
+    number = st.session_state.setdefault("push_attempt", 0)
+    token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
+    with st.form(f"push_form_{run.id}", border=False):
+        repository = st.text_input(
+            word("train.push_repository"),
+            key=f"push_repository_{run.id}",
+            placeholder="name/my-model",
+            max_chars=200,
+            help=word("train.push_repository_help"),
+        )
+        token = st.text_input(
+            word("train.push_token"),
+            key=token_key,
+            type="password",
+            max_chars=500,
+            autocomplete="off",
+            help=word("train.push_token_help"),
+        )
+        private = st.toggle(
+            word("train.push_private"), value=True, key=f"push_private_{run.id}", help=word("train.push_private_help")
+        )
+        pressed = st.form_submit_button(word("train.push_now"), type="primary", icon=":material/cloud_upload:")
+    if pressed:
+        del st.session_state[token_key]
+        st.session_state["push_attempt"] = number + 1
+        with st.spinner(word("train.pushing")):
+            st.session_state[f"pushed_{run.id}"] = _outcome(run, repository, token, private=private)
+        st.rerun()
+    code, text = st.session_state.get(f"pushed_{run.id}", ("", ""))
+    if code:
+        key = f"push.{code}" if known(f"push.{code}") else "push.refused"
+        st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")
+    elif text:
+        st.success(word("train.pushed"), icon=":material/check_circle:")
+        st.code(text, language=None, wrap_lines=True)
+
+
+def _outcome(run: Run, repository: str, token: str, *, private: bool) -> tuple[str, str]:
+    """The code of the problem, empty where there was none, and its message or the model's address."""
+    try:
+        return "", push(run, repository, token, private=private)
+    except PushError as error:
+        return error.code, str(error)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
-from training.runs.sweeps import DEFAULTS, Findings, Search, Tried
+from training.runs.sweeps import DEFAULTS, Findings, Search
 from views.names import run_name
 from views.runs.head import draw_parts
 from views.ui import tables
@@ -18,7 +18,6 @@ Use = Callable[[Plan, Findings], None]  # fills what was found into the form; ca
 
 
 def draw_search(search: Search, use: Use) -> None:
-    """Draw what a search that ended has found, the button that puts it to use, and its trials."""
     found, plan = search.found, search.plan()
     if found is not None:
         if search.done:
@@ -37,12 +36,13 @@ def draw_search(search: Search, use: Use) -> None:
 
 
 def setting_words(changes: Mapping[str, Any]) -> str:
-    """Return what a trial changes, in words."""
-    return ", ".join(_change_words(name, value) for name, value in changes.items()) or word("settings.defaults")
+    said = {name: value_words(name, value) for name, value in changes.items()}
+    labels = {name: "" if name == "objective" else word_or(f"option.{name}", name) + ": " for name in said}
+    named = (labels[name] + told for name, told in said.items())  # an objective says by itself what it is
+    return ", ".join(named) or word("settings.defaults")
 
 
 def value_words(name: str, value: Any) -> str:
-    """Return the value of an option in words."""
     if name == "objective":
         return word_or(f"objective.{value}", str(value))
     number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
@@ -50,7 +50,6 @@ def value_words(name: str, value: Any) -> str:
 
 
 def draw_search_so_far(search: Search) -> None:
-    """Draw what a search at work has found."""
     st.caption(word("settings.minutes_at_most", minutes=f"{search.plan().minutes:g}"))
     if found := search.found:
         _table(search.plan(), found)
@@ -62,20 +61,32 @@ def _sentence(found: Findings) -> str:
     if found.best == DEFAULTS:
         return word("settings.defaults_best", measure=measure)
     best = next(one for one in found.tried if one.number == found.best)
-    values = {
-        "setting": plain(setting_words(best.changed)),
-        "measure": measure,
-        "points": signed(best.difference),
-        "low": signed(best.difference_low),
-        "high": signed(best.difference_high),
-    }
-    return word("settings.better" if found.chosen != DEFAULTS else "settings.alike", **values)
+    return word(
+        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
+        setting=plain(setting_words(best.changed)),
+        measure=measure,
+        points=signed(best.difference),
+        low=signed(best.difference_low),
+        high=signed(best.difference_high),
+    )
 
 
 def _table(plan: Plan, found: Findings) -> None:
     """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
     tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
-    rows = [_row(one, chosen=one.number == found.chosen) for one in tried]
+    rows = [
+        {
+            "chosen": "✓" if one.number == found.chosen else "",
+            "setting": setting_words(one.changed),
+            "value": one.value,
+            "difference": one.difference,
+            "p": one.p_family,
+            "epochs": one.epochs,
+            "steps": one.steps,
+            "loss": one.loss,
+        }
+        for one in tried
+    ]
     table = pd.DataFrame(rows)
     style = table.style.format("{:.2f}", subset=["epochs"]).format("{:.4f}", subset=["p", "loss"], na_rep="")
     for place, one in enumerate(tried):
@@ -103,19 +114,6 @@ def _table(plan: Plan, found: Findings) -> None:
     _notes(plan, found)
 
 
-def _row(one: Tried, *, chosen: bool) -> dict[str, Any]:
-    return {
-        "chosen": "✓" if chosen else "",
-        "setting": setting_words(one.changed),
-        "value": one.value,
-        "difference": one.difference,
-        "p": one.p_family,
-        "epochs": one.epochs,
-        "steps": one.steps,
-        "loss": one.loss,
-    }
-
-
 def _notes(plan: Plan, found: Findings) -> None:
     values = {"questions": f"{found.questions:,}", "measure": Measure.parse(found.measure).long}
     notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
@@ -131,9 +129,3 @@ def _notes(plan: Plan, found: Findings) -> None:
 def _trials(search: Search) -> None:
     trials = search.parts()
     draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
-
-
-def _change_words(name: str, value: Any) -> str:
-    if name == "objective":  # says by itself what it is
-        return value_words(name, value)
-    return f"{word_or(f'option.{name}', name)}: {value_words(name, value)}"

@@ -1,4 +1,4 @@
-"""A question asked of each retriever, their findings side by side, and all of them as a table."""
+"""A question asked of each retriever: their findings side by side and as a table, and passages judged right."""
 
 import logging
 import time
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
+from data.questions.judgements import Judged, forget, judge, judgements_of, with_judged
 from data.records import QuestionSet
-from data.store import StoredSet
+from data.store import StoredSet, keep
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
-from views.names import base_name
+from views.names import base_name, set_name
+from views.navigation import way_to
 from views.reasons import AskedQuestion
 from views.resources.retrieval import findings, listening, marked_passages, retrievers
 from views.resources.sets import question_set
-from views.search.judging import draw_mark
 from views.ui import tables
 from views.ui.passages import card, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
-from views.ui.problems import search_failure_text
+from views.ui.problems import errors_told, search_failure_text
 from views.ui.words import duration, known, plain, word
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,6 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
         made = _made(data, experiment)
     if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
         return {name: _outcome(data, experiment, name, question) for name in names}
-    models = {spec.name: dict(spec).get("model", "") for spec in experiment.retriever}
     outcomes: dict[str, Outcome] = {}
     place = st.empty()
     with place.status(word("search.loading"), expanded=True) as status:
@@ -47,18 +47,14 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
         st.button(word("search.stop"), icon=":material/stop:", on_click=_stop)
         for number, name in enumerate(names, start=1):
             began = time.perf_counter()
-            status.update(label=_at_work(name, models[name], number, len(names)), expanded=True)
+            told = {"name": plain(name), "number": number, "all": len(names)}
+            model = dict(experiment.specs[name]).get("model")
+            told |= {"model": plain(base_name(model))} if model else {}
+            status.update(label=word(f"search.loading_{'model' if model else 'one'}", **told), expanded=True)
             outcomes[name] = _prepared(made[name]) or _outcome(data, experiment, name, question)
             st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
     place.empty()
     return outcomes
-
-
-def _at_work(name: str, model: str, number: int, count: int) -> str:
-    told = {"name": plain(name), "number": number, "all": count}
-    if model:
-        return word("search.loading_model", model=plain(base_name(model)), **told)
-    return word("search.loading_one", **told)
 
 
 def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
@@ -126,7 +122,6 @@ class SearchAnswer:
 
     @property
     def questions(self) -> QuestionSet:
-        """The question set searched."""
         return question_set(self.data.key)
 
     @property
@@ -147,15 +142,14 @@ class SearchAnswer:
 
     @property
     def found(self) -> dict[str, Findings]:
-        """What the retrievers found that did not fail."""
         return {name: outcome for name, outcome in self.outcomes.items() if isinstance(outcome, Findings)}
 
 
 def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-    """Draw the retrievers' findings side by side, and what each of them does."""
     names = list(choices.specs)
     st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
-    rows = _rows_shown(answer, specs)
+    shown = [answer.shown(spec.name) for spec in specs if spec.name in answer.found]
+    rows = tuple(dict.fromkeys(row for of in shown for row in of))
     marks = dict(zip(rows, marked_passages(answer.data.key, answer.question, rows), strict=True))
     found = [answer.found.get(spec.name) for spec in specs]
     firsts = [next(iter(right_ranks(one, answer.right)), None) if one else None for one in found]
@@ -190,14 +184,19 @@ def _draw_hits(answer: SearchAnswer, spec: Spec, marks: Mapping[int, tuple[Marke
 
 
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
-    """Draw the same findings as a table, to compare ranks and to take away."""
     found = {spec.name: answer.found[spec.name] for spec in specs if spec.name in answer.found}
+    passages = answer.questions.passages
+
+    def label(row: int) -> str:
+        named = " · ".join(filter(None, (passages[row].title, passages[row].id)))
+        return f"✔ {named}" if row in answer.right else named
+
     table = pd.DataFrame({"rank": range(1, answer.k + 1)})
     columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
     for spec in specs:
         if spec.name in found:
             outcome = found[spec.name]
-            labels = [_label(answer, row) for row in outcome.rows[: answer.k]]
+            labels = [label(row) for row in outcome.rows[: answer.k]]
             table[f"{spec.name} passage"] = pd.Series(labels, dtype=object)
             table[f"{spec.name} score"] = pd.Series(outcome.scores[: answer.k], dtype=float)
             columns[f"{spec.name} passage"] = st.column_config.TextColumn(spec.name)
@@ -211,32 +210,22 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
         tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
 
 
-def _rows_shown(answer: SearchAnswer, specs: Sequence[Spec]) -> tuple[int, ...]:
-    found = [answer.shown(spec.name) for spec in specs if spec.name in answer.found]
-    return tuple(dict.fromkeys(row for rows in found for row in rows))
-
-
 def _score_word(spec: Spec) -> str:
     """Return the key of the words that say what a score is; there is one of words for any score."""
     key = f"search.score_{spec.local.score_kind}"
     return key if known(key) else "search.score_other"
 
 
-def _label(answer: SearchAnswer, row: int) -> str:
-    passage = answer.questions.passages[row]
-    label = f"{passage.title} · {passage.id}" if passage.title else passage.id
-    return f"✔ {label}" if row in answer.right else label
-
-
 def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
+    passages = answer.questions.passages
     return pd.DataFrame(
         [
             {
                 "question": answer.question,
                 "retriever": name,
                 "rank": rank,
-                "passage_id": answer.questions.passages[row].id,
-                "title": answer.questions.passages[row].title,
+                "passage_id": passages[row].id,
+                "title": passages[row].title,
                 "score": outcome.scores[rank - 1],
                 "relevant": row in answer.right if answer.truth or answer.judged else None,
             }
@@ -244,3 +233,85 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
             for rank, row in enumerate(outcome.rows[: answer.k], start=1)
         ]
     )
+
+
+_LONGEST_NAME = 80
+_KEPT = "judged_set_kept"
+
+
+def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
+    """Draw the button that marks a passage (a row) as right for a question, or takes the mark away."""
+    st.button(
+        word("judging.marked" if is_right else "judging.mark"),
+        icon=":material/check_circle:" if is_right else ":material/add_circle:",
+        help=word("judging.unmark_help" if is_right else "judging.mark_help"),
+        type="tertiary",
+        on_click=_judge,
+        args=(questions.corpus_fingerprint, question, questions.passages.ids[row], not is_right),
+        key=f"judge_{key}",
+    )
+
+
+def _judge(corpus: str, question: str, passage: str, right: bool) -> None:
+    st.session_state.pop(_KEPT, None)  # more is judged: the set that was made is not all any more
+    with errors_told():
+        judge(corpus, question, passage, right=right)
+
+
+def draw_judged(data: StoredSet) -> None:
+    """Draw what was judged over this corpus, and the way from there to a set that can be compared."""
+    questions = question_set(data.key)
+    judged = judgements_of(questions.corpus_fingerprint)
+    with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
+        st.caption(word("judging.about"))
+        if judged:
+            _list(questions, judged)
+            _make_set(data, questions, judged)
+    if kept := st.session_state.get(_KEPT):
+        counts = {"questions": f"{kept.questions:,}", "passages": f"{kept.passages:,}"}
+        st.success(word("judging.kept", name=plain(kept.name), **counts), icon=":material/check_circle:")
+        with st.container(horizontal=True):
+            way_to("compare", word("data_page.to_compare"), data=kept.key, part="all")
+            way_to("data", word("judging.to_data"), data=kept.key)
+
+
+def _list(questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
+    row_of, titles = questions.row_of_passage, questions.passages.titles
+    rows = [
+        (one.question, ", ".join(titles[row_of[id_]] or id_ for id_ in one.passages if id_ in row_of)) for one in judged
+    ]
+    table = pd.DataFrame(rows, columns=["question", "passages"])
+    columns = {name: tables.text(f"judging.{name}", "") for name in table.columns}
+    chosen = tables.draw_choice(table, columns, f"judged_{len(judged)}", "multi-row")
+    with st.container(horizontal=True):
+        st.button(
+            word("judging.forget", count=len(chosen)),
+            icon=":material/delete:",
+            disabled=not chosen,
+            on_click=_forget,
+            args=(questions.corpus_fingerprint, [judged[row].question for row in chosen]),
+            key="judging_forget",
+        )
+        tables.draw_csv("judging.csv", lambda: table, "judged.csv")
+
+
+def _forget(corpus: str, asked: list[str]) -> None:
+    with errors_told():
+        for question in asked:
+            forget(corpus, question)
+
+
+def _make_set(data: StoredSet, questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
+    with st.form("judged_set", border=False):
+        usual = word("judging.usual_name", name=set_name(data.name))
+        name = st.text_input(word("judging.name"), value=usual, max_chars=_LONGEST_NAME)
+        both = bool(questions.questions) and st.checkbox(
+            word("judging.with_own", count=f"{len(questions.questions):,}"), help=word("judging.with_own_help")
+        )
+        pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
+    if pressed:
+        with errors_told():
+            with st.spinner(word("data_page.keeping")):
+                made = with_judged(questions, judged, name.strip() or usual, alone=not both)
+                st.session_state[_KEPT] = keep(made, source=data.source)
+            st.rerun()

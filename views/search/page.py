@@ -8,15 +8,13 @@ from data.questions.judgements import judged_passages, judgements_of
 from data.split import Part
 from data.store import StoredSet
 from data.texts import Script, script_of
-from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings, truth_of
 from views import reasons
 from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
-from views.search import judging
-from views.search.answer import SearchAnswer, draw_columns, draw_table, search, try_failed_again
+from views.search.answer import SearchAnswer, draw_columns, draw_judged, draw_table, search, try_failed_again
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
 from views.ui.state import choose, choose_several, remember
@@ -30,7 +28,6 @@ _LONGEST_QUESTION = 2000
 
 
 def draw() -> None:
-    """Draw the page."""
     data = chosen_set()
     choices = choices_for(data)
     draw_style()
@@ -45,7 +42,7 @@ def draw() -> None:
     if not question:
         ask = "search.ask" if data.questions else "search.ask_alone"
         st.info(word("search.stopped" if stopped else ask), icon=":material/search:")
-        judging.draw(data)
+        draw_judged(data)
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     else:
@@ -173,8 +170,10 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     # one experiment of everything that can be picked: another pick finds the models loaded
     experiment = choices.experiment(data, choices.searchable, Part.ALL)
     outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
-    truth = truth_of(question_set(data.key), question)
-    answered = SearchAnswer(data, question, outcomes, truth, k, _judged(data, question))
+    asked = question_set(data.key)
+    ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
+    judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
+    answered = SearchAnswer(data, question, outcomes, truth_of(asked, question), k, judged)
     _what_is_known(answered)
     if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
@@ -182,22 +181,12 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     shown = [choices.specs[name] for name in picked]
     draw_columns(answered, shown, choices)
     if answered.right:
-        _reasons(answered, [spec for spec in shown if spec.name in answered.found], choices)
+        place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
+        with place, st.spinner(word("why.reading")):
+            told = [spec for spec in shown if spec.name in answered.found]
+            reasons.draw(answered.asked, told, list(choices.specs))
     draw_table(answered, shown)
-    judging.draw(data)
-
-
-def _reasons(answered: SearchAnswer, told: Sequence[Spec], choices: Choices) -> None:
-    place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
-    with place, st.spinner(word("why.reading")):
-        reasons.draw(answered.asked, told, list(choices.specs))
-
-
-def _judged(data: StoredSet, question: str) -> tuple[int, ...]:
-    """Rows of the passages that a person judged right."""
-    questions = question_set(data.key)
-    ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
-    return tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
+    draw_judged(data)
 
 
 def _what_is_known(answer: SearchAnswer) -> None:

@@ -19,21 +19,22 @@ from language.masking import WholeWords
 from language.morphemes import TokenizerKind
 from language.perplexity import Size
 from models.sources import STARTER, find_model
-from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
+from retrieval.comparison.experiment import ExperimentError, read_as
+from training.commands import planned_ablation
 from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.rankers import BiEncoderOptions
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
-from training.sweep_commands import planned_ablation
 from training.sweeps.variants import AblationExperiment
 from views.names import pair_set_name, set_name
 from views.resources.pairs import stored_pairs
 from views.resources.sets import chosen_set, stored_sets
+from views.runs.ablation import draw_experiment_file
 from views.runs.head import close_dialog
 from views.runs.search import setting_words, value_words
 from views.train.fields import entered_value
-from views.train.start import begin, trainings_started
+from views.train.start import begin, pressed_once
 from views.ui.problems import failure_text
 from views.ui.state import offer, relabel
 from views.ui.words import plain, word, word_or
@@ -53,104 +54,10 @@ _OFFERED: dict[str, Sequence[Any]] = {
     "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
 }
 _OF_A_NEW_TOKENIZER = ("tokenizer_kind", "vocabulary")
-_OF_A_NEW_MODEL = ("size", *_OF_A_NEW_TOKENIZER)
 _EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
 _LENGTHS = (0.25, 0.5, 2.0, 4.0)  # of the reference's epochs
 _SEEDS = 3  # other ones
 _LARGEST_FILE = 1  # MB
-
-
-@dataclass(frozen=True)
-class Judges:
-    """The keys of a question set and of scored pairs, empty: none; and for how long is fine-tuned on the questions."""
-
-    questions: str
-    sentences: str
-    epochs: float
-
-
-def pick_judges(name: str, preferred: Sequence[str]) -> Judges:
-    """Draw the choices; the first of the question sets `preferred` that has questions is chosen before anybody does."""
-    questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
-    pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
-    usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
-    columns = st.columns(3, vertical_alignment="bottom")
-    with columns[0]:
-        label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
-        asked = _choice(f"{name}_questions", label, help_text, questions, usual)
-    with columns[1]:
-        epochs = _epochs(f"{name}_epochs", disabled=not asked)
-    with columns[2]:
-        label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
-        scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
-    return Judges(asked, scored, epochs)
-
-
-def experiment_around(
-    plan: Plan, judges: Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
-) -> AblationExperiment:
-    """Return the experiment whose reference is exactly the training of a plan."""
-    return AblationExperiment(
-        text=plan.data,
-        questions=judges.questions,
-        sentences=judges.sentences,
-        validation_share=plan.split.validation,
-        test_share=plan.split.test,
-        seed=plan.split.seed,
-        untrained=untrained,
-        language_model={name: entered_value(value) for name, value in asdict(plan.options).items()},
-        fine_tuning={"epochs": judges.epochs} if judges.questions else {},
-        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items()},
-    )
-
-
-def start_ablation(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
-    """Check an experiment and have it begin; what is wrong with it is told in `told`."""
-    try:
-        _check(experiment)
-        begin(lambda: planned_ablation(experiment, name), told)
-    except ExperimentError as error:
-        told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
-    except OptionError as error:
-        problem = word_or(f"option_problem.{error.code}", plain(str(error)))
-        told.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
-    except Failure as error:
-        told.error(plain(failure_text(error)), icon=":material/error:")
-
-
-def _check(experiment: AblationExperiment) -> None:
-    """The bases must be there, too, which a command is told only when it comes to them."""
-    experiment.check()
-    for base in {experiment.learning(number).base for number in experiment.changes}:
-        find_model(base)
-
-
-def _choice(key: str, label: str, help_text: str, names: Mapping[str, str], usual: str) -> str:
-    offer(key, usual)
-    if st.session_state[key] not in {*names, _NONE}:  # such as a set that was removed
-        st.session_state[key] = usual
-    relabel(key)
-    shown = {**names, _NONE: word("ablation.none")}
-    format_func = shown.__getitem__
-    return st.selectbox(label, list(shown), format_func=format_func, key=key, help=help_text, persist_state="session")
-
-
-def _epochs(key: str, *, disabled: bool) -> float:
-    offer(key, _EPOCHS)
-    entered = st.number_input(
-        word("ablation.epochs"),
-        min_value=0.01,
-        max_value=_MOST_EPOCHS,
-        step=1.0,
-        format="%g",
-        value=None,
-        placeholder=f"{_EPOCHS:g}",
-        key=key,
-        help=word("ablation.epochs_help"),
-        disabled=disabled,
-        persist_state="session",
-    )
-    return float(entered or _EPOCHS)
 
 
 def draw_ablation(plan: Plan | None) -> None:
@@ -169,26 +76,32 @@ def draw_ablation(plan: Plan | None) -> None:
 
 
 def offered(options: LanguageOptions) -> dict[str, list[Any]]:
-    """Return the values that each option can be varied to, without the one that it has."""
-    decided = _decided(options) + (() if options.pairs else ("pairs_weight",))
+    """Return the values that each option can be varied to, without the one that it has.
+
+    Not those that the base decides, or a tokenizer that is there.
+    """
+    decided = set() if options.pairs else {"pairs_weight"}
+    if options.base != STARTER:
+        decided |= {"size", *_OF_A_NEW_TOKENIZER}
+    elif options.tokenizer.strip():
+        decided |= {*_OF_A_NEW_TOKENIZER}
     values = {name: list(known) for name, known in _OFFERED.items() if name not in decided}
     values["epochs"] = [round(options.epochs * length, 4) for length in _LENGTHS]
     values["seed"] = [options.seed + more for more in range(1, _SEEDS + 1)]
     return {name: [one for one in known if one != getattr(options, name)] for name, known in values.items()}
 
 
-def _decided(options: LanguageOptions) -> tuple[str, ...]:
-    """Options that the base decides, or a tokenizer that is there."""
-    if options.base != STARTER:
-        return _OF_A_NEW_MODEL
-    return _OF_A_NEW_TOKENIZER if options.tokenizer.strip() else ()
-
-
 def _draw_chosen(plan: Plan) -> None:
     if not isinstance(plan.options, LanguageOptions):
         return
-    vary = _pick_values(plan.options)
-    judges = pick_judges("train_ablation", (plan.data, chosen_set().key))
+    vary: dict[str, list[Any]] = {}
+    columns: list[DeltaGenerator] = []
+    for name, values in offered(plan.options).items():
+        columns = columns or st.columns(_COLUMNS)
+        with columns.pop(0):
+            if chosen := _pick(name, values, getattr(plan.options, name)):
+                vary[name] = [one for one in values if one in chosen]
+    judges = _pick_judges("train_ablation", (plan.data, chosen_set().key))
     untrained = st.checkbox(
         word("ablation.with_untrained"),
         value=True,
@@ -196,20 +109,8 @@ def _draw_chosen(plan: Plan) -> None:
         help=word("ablation.with_untrained_help"),
         persist_state="session",
     )
-    experiment = experiment_around(plan, judges, vary, untrained=untrained)
+    experiment = _experiment_around(plan, judges, vary, untrained=untrained)
     _draw_start(experiment, plan.name, "train_ablation")
-
-
-def _pick_values(options: LanguageOptions) -> dict[str, list[Any]]:
-    """Draw a choice of several values for each option; returns what was picked of those that any was picked of."""
-    picked: dict[str, list[Any]] = {}
-    columns: list[DeltaGenerator] = []
-    for name, values in offered(options).items():
-        columns = columns or st.columns(_COLUMNS)
-        with columns.pop(0):
-            if chosen := _pick(name, values, getattr(options, name)):
-                picked[name] = [one for one in values if one in chosen]
-    return picked
 
 
 def _pick(name: str, values: list[Any], reference: Any) -> list[Any]:
@@ -242,7 +143,10 @@ def _draw_file() -> None:
     if not isinstance(file, UploadedFile):
         return
     try:
-        experiment = _read(file)
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "experiment.toml")  # what a person called it is no path
+            path.write_bytes(file.getvalue())
+            experiment = read_as(AblationExperiment, path)
         experiment.check()
     except ExperimentError as error:
         st.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
@@ -252,14 +156,6 @@ def _draw_file() -> None:
     _draw_start(experiment, name, "train_ablation_of_file")
 
 
-def _read(file: UploadedFile) -> AblationExperiment:
-    """Read what was uploaded. Raises `ExperimentError`."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "experiment.toml")  # what a person called it is no path
-        path.write_bytes(file.getvalue())
-        return read_as(AblationExperiment, path)
-
-
 def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
     """Draw how many trainings an experiment makes, its start, and its file."""
     models = len(experiment.changes) - experiment.untrained
@@ -267,45 +163,24 @@ def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
     enough = len(experiment.changes) > 1
     st.caption(word("ablation.makes" if enough else "ablation.nothing_varied", models=models, tuned=tuned))
     with st.container(horizontal=True, horizontal_alignment="right"):
-        st.download_button(
-            word("ablation.file"),
-            write_experiment(experiment),
-            "experiment.toml",
-            "application/toml",
-            key=f"{key}_download",
-            help=word("ablation.file_help"),
-            icon=":material/download:",
-            on_click="ignore",
-        )
-        pressed = st.button(
-            word("ablation.start"),
-            icon=":material/play_arrow:",
-            disabled=not enough,
-            key=f"{key}_start_{trainings_started()}",  # the second press of a double click starts nothing
-        )
+        draw_experiment_file(experiment, "experiment.toml", f"{key}_download")
+        pressed = pressed_once(word("ablation.start"), f"{key}_start", disabled=not enough)
     if pressed:
-        start_ablation(experiment, name, st.container())
+        _start(experiment, name, st.container())
 
 
 def draw_does_it_help(run: Run) -> None:
-    """Draw the content of the dialog about a finished language model."""
     plan = run.plan()
     st.markdown(word("ablation.helps_about", name=plain(plan.name)))
-    judges = pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
+    judges = _pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
     nothing = not (judges.questions or judges.sentences)
-    pressed = st.button(
-        word("ablation.helps_start"),
-        type="primary",
-        icon=":material/play_arrow:",
-        disabled=nothing,
-        key=f"helps_start_{trainings_started()}",  # the second press of a double click starts nothing
-    )
+    pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=nothing)
     told = st.container()
     if nothing:
         told.caption(word("ablation.no_judges"))
     if pressed and _is_as_it_was(plan):
         close_dialog()  # starting draws the page anew
-        start_ablation(experiment_around(plan, judges), plan.name, told)
+        _start(_experiment_around(plan, judges), plan.name, told)
 
 
 def _is_as_it_was(plan: Plan) -> bool:
@@ -319,3 +194,86 @@ def _is_as_it_was(plan: Plan) -> bool:
         st.error(word("ablation.text_changed"), icon=":material/error:")
         return False
     return True
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """The keys of a question set and of scored pairs, empty: none; and for how long is fine-tuned on the questions."""
+
+    questions: str
+    sentences: str
+    epochs: float
+
+
+def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
+    """Draw the choices; the first of the question sets `preferred` that has questions is chosen before anybody does."""
+    questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
+    pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
+    usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
+    columns = st.columns(3, vertical_alignment="bottom")
+    with columns[0]:
+        label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
+        asked = _choice(f"{name}_questions", label, help_text, questions, usual)
+    with columns[1]:
+        offer(f"{name}_epochs", _EPOCHS)
+        epochs = st.number_input(
+            word("ablation.epochs"),
+            min_value=0.01,
+            max_value=_MOST_EPOCHS,
+            step=1.0,
+            format="%g",
+            value=None,
+            placeholder=f"{_EPOCHS:g}",
+            key=f"{name}_epochs",
+            help=word("ablation.epochs_help"),
+            disabled=not asked,
+            persist_state="session",
+        )
+    with columns[2]:
+        label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
+        scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
+    return _Judges(asked, scored, float(epochs or _EPOCHS))
+
+
+def _experiment_around(
+    plan: Plan, judges: _Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
+) -> AblationExperiment:
+    """Return the experiment whose reference is exactly the training of a plan."""
+    return AblationExperiment(
+        text=plan.data,
+        questions=judges.questions,
+        sentences=judges.sentences,
+        validation_share=plan.split.validation,
+        test_share=plan.split.test,
+        seed=plan.split.seed,
+        untrained=untrained,
+        language_model={name: entered_value(value) for name, value in asdict(plan.options).items()},
+        fine_tuning={"epochs": judges.epochs} if judges.questions else {},
+        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items()},
+    )
+
+
+def _start(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
+    """Check an experiment and have it begin; what is wrong with it is told in `told`."""
+    try:
+        experiment.check()
+        for base in {experiment.learning(number).base for number in experiment.changes}:
+            find_model(base)  # which a command is told only when it comes to it
+        begin(lambda: planned_ablation(experiment, name), told)
+    except ExperimentError as error:
+        told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
+    except OptionError as error:
+        problem = word_or(f"option_problem.{error.code}", plain(str(error)))
+        told.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
+    except Failure as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
+
+
+def _choice(key: str, label: str, help_text: str, names: Mapping[str, str], usual: str) -> str:
+    offer(key, usual)
+    if st.session_state[key] not in {*names, _NONE}:  # such as a set that was removed
+        st.session_state[key] = usual
+    relabel(key)
+    shown = {**names, _NONE: word("ablation.none")}
+    format_func = shown.__getitem__
+    return st.selectbox(label, list(shown), format_func=format_func, key=key, help=help_text, persist_state="session")

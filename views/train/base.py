@@ -54,10 +54,19 @@ def model_field(words: dict[str, Any], choices: list[str], *, optional: bool) ->
         **words,
         options=choices,
         index=None if optional else 0,
-        format_func=_label,
+        format_func=lambda choice: word("train.guide_itself") if choice == ITSELF else model_label(choice),
         placeholder=word("train.pick_model"),
     )
-    return (other_field(_other(key)) if chosen == OTHER else chosen) or ""
+    if chosen != OTHER:  # which is in no list: a hub id or a folder
+        return chosen or ""
+    return st.text_input(
+        word("train.other"),
+        key=_other(key),
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+        persist_state="session",
+    ).strip()
 
 
 def hold_model(name: str, key: str, start: str, choices: list[str]) -> str:
@@ -71,40 +80,20 @@ def hold_model(name: str, key: str, start: str, choices: list[str]) -> str:
     return str((st.session_state[_other(key)] if chosen == OTHER else chosen) or "").strip()
 
 
-def other_field(key: str) -> str:
-    """Draw the field for a model that is in no list; returns its hub id or folder, empty where none is entered."""
-    return st.text_input(
-        word("train.other"),
-        key=key,
-        max_chars=1000,
-        placeholder=word("train.other_example"),
-        help=word("train.other_help"),
-        persist_state="session",
-    ).strip()
-
-
 def model_choices(name: str, kind: str) -> list[str]:
     """Return what a field named so offers, of models of a kind."""
     kinds = kinds_alike(kind)
     runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
+    packaged = [base.reference] if (base := base_at_hand()) else []
     if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
-        return [ITSELF, *_packaged(), recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+        return [ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
     if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
         return [STARTER, *runs, OTHER]
-    return [*_packaged(), STARTER, recipe_of(kind).base, *runs, OTHER]
+    return [*packaged, STARTER, recipe_of(kind).base, *runs, OTHER]
 
 
 def _other(key: str) -> str:
     return f"{key}_other"
-
-
-def _packaged() -> list[str]:
-    base = base_at_hand()
-    return [base.reference] if base else []
-
-
-def _label(choice: str) -> str:
-    return word("train.guide_itself") if choice == ITSELF else model_label(choice)
 
 
 @dataclass(frozen=True)
@@ -123,9 +112,19 @@ class Base:
 
 def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
+    choices = base_choices(kind)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        reference = _select(kind).strip()
+        reference = choose(
+            st.selectbox,
+            "base",
+            word("train.base_pick"),
+            [*choices, *(one for one in _typed() if one not in choices)],
+            usual_base(kind),
+            format_func=partial(model_label, kind=kind),
+            help=word("train.base_help"),
+            accept_new_options=True,
+        ).strip()
     return Base(reference, _runs(kind).get(reference), _about(kind, reference, right))
 
 
@@ -149,20 +148,6 @@ def suited_to(kind: str, base: Base) -> TrainingOptions:
 
 def _runs(kind: str) -> dict[str, Run]:
     return {run.id: run for run in finished_runs() if run.plan().kind == kind}
-
-
-def _select(kind: str) -> str:
-    choices = base_choices(kind)
-    return choose(
-        st.selectbox,
-        "base",
-        word("train.base_pick"),
-        [*choices, *(one for one in _typed() if one not in choices)],
-        usual_base(kind),
-        format_func=partial(model_label, kind=kind),
-        help=word("train.base_help"),
-        accept_new_options=True,
-    )
 
 
 def _typed() -> list[str]:

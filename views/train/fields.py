@@ -45,11 +45,6 @@ _COLUMNS = 4
 _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
-def judging_sets() -> dict[str, str]:
-    """Return the names, by key, of the sets whose scores or labels can judge a training on others."""
-    return {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
-
-
 @dataclass(frozen=True)
 class Field:
     """An option of a kind to be entered: what it is offered with, and its smallest and largest value if a number."""
@@ -67,18 +62,31 @@ class Field:
 def draw_field(field: Field) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
     hold_field(field)
+    words, start = _words(field), field.start
     if field.name in KINDS:
-        return model_field(_words(field), _model_choices(field), optional=field.name == "teacher")
+        return model_field(words, _model_choices(field), optional=field.name == "teacher")
     if field.name == "judged_on":
         sets = _judging_sets()
-        return str(st.selectbox(**_words(field), options=list(sets), format_func=sets.__getitem__))
-    if isinstance(field.start, StrEnum):
-        return _choice(field)
-    if isinstance(field.start, bool):
-        return st.checkbox(**_words(field))
-    if isinstance(field.start, str):
-        return st.text_input(**_words(field), max_chars=200)
-    return _number(field)
+        return str(st.selectbox(**words, options=list(sets), format_func=sets.__getitem__))
+    if isinstance(start, StrEnum):
+        relabel(field.key)
+        return str(st.selectbox(**words, options=_choices(field), format_func=partial(_choice_words, field)))
+    if isinstance(start, bool):
+        return st.checkbox(**words)
+    if isinstance(start, str):
+        return st.text_input(**words, max_chars=200)
+    made, step = type(start), _STEPS.get(field.name, 0.05)
+    if field.name in _SMALL:
+        step = float(f"{start / 2:.0e}")
+    return st.number_input(
+        **words,
+        value=None,  # what it is offered with stands in the session; an emptied field falls back to it
+        placeholder=_shown(start),
+        min_value=None if field.low is None else made(field.low),
+        max_value=None if field.high is None else made(field.high),
+        step=1 if made is int else step,
+        format=None if made is int else "%g",
+    )
 
 
 def hold_field(field: Field) -> Any:
@@ -96,49 +104,6 @@ def hold_field(field: Field) -> Any:
     return st.session_state[field.key]
 
 
-def tell_of_packages() -> None:
-    """Tell which places the curves could go to besides, and how."""
-    if missing := [report.value for report in Report if not _installed(report)]:
-        st.caption(word("train.report_to_more", packages=" ".join(missing)))
-
-
-def _model_choices(field: Field) -> list[str]:
-    return model_choices(field.name, field.model or KINDS[field.name])
-
-
-def _judging_sets() -> dict[str, str]:
-    return {"": word("train.judged_by_itself")} | judging_sets()
-
-
-def _choices(field: Field) -> list[str]:
-    return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
-
-
-def _choice(field: Field) -> str:
-    relabel(field.key)
-    words = partial(_choice_words, field)
-    return str(st.selectbox(**_words(field), options=_choices(field), format_func=words))
-
-
-def _choice_words(field: Field, choice: str) -> str:
-    if isinstance(field.start, BestBy):
-        return Measure.parse(choice).long
-    return word_or(f"choice.{field.name}_{choice}", choice)
-
-
-def _number(field: Field) -> float | int | None:
-    made = type(field.start)
-    return st.number_input(
-        **_words(field),
-        value=None,  # what it is offered with stands in the session; an emptied field falls back to it
-        placeholder=_shown(field.start),
-        min_value=None if field.low is None else made(field.low),
-        max_value=None if field.high is None else made(field.high),
-        step=1 if made is int else _step(field),
-        format=None if made is int else "%g",
-    )
-
-
 def _words(field: Field) -> dict[str, Any]:
     help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
     if field.low is not None:
@@ -149,27 +114,49 @@ def _words(field: Field) -> dict[str, Any]:
     return {"label": label, "help": help_text, "key": field.key, "persist_state": "session"}
 
 
-def _step(field: Field) -> float:
-    if field.name in _SMALL:
-        return float(f"{field.start / 2:.0e}")
-    return _STEPS.get(field.name, 0.05)
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _model_choices(field: Field) -> list[str]:
+    return model_choices(field.name, field.model or KINDS[field.name])
+
+
+def _judging_sets() -> dict[str, str]:
+    """The names, by key, of the sets whose scores or labels can judge a training on others."""
+    sets = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
+    return {"": word("train.judged_by_itself"), **sets}
+
+
+def _choices(field: Field) -> list[str]:
+    return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
+
+
+def _choice_words(field: Field, choice: str) -> str:
+    if isinstance(field.start, BestBy):
+        return Measure.parse(choice).long
+    return word_or(f"choice.{field.name}_{choice}", choice)
 
 
 def _installed(report: Report) -> bool:
     return report is Report.NONE or find_spec(report.value) is not None
 
 
-def _shown(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
 class OptionFields:
     """Draws the options that matter; knows what was entered, and where a field's problem is told."""
 
     def __init__(self, kind: str, base: Base, objective: str) -> None:
-        self._kind, self._base, self._objective = kind, base, objective
+        self._kind, self._base = kind, base
         self._start = _start(kind, base, objective)
-        self._about = _about(kind, objective)
+        # of each option and of the split: its smallest and largest value, and its help
+        self._about: dict[str, dict[str, Any]] = {
+            **{field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)},
+            **{name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()},
+        }
+        if kind == SENTENCES:
+            self._about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
+        for name, (low, high) in fitted(kind, objective).items():
+            self._about[name] |= {"low": low, "high": high}
         self._entered: dict[str, Any] = {}
         self._places: dict[str, DeltaGenerator] = {}
 
@@ -179,7 +166,6 @@ class OptionFields:
         return [name for name in self._entered if is_changed(self.key(name))]
 
     def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
-        """Draw the options that matter most, one a column."""
         self._row(FIRST, columns)
 
     def draw_needed(self) -> None:
@@ -208,8 +194,10 @@ class OptionFields:
                 if own and fold.open:
                     st.markdown(f"**{word(f'train.group_{group}')}**")
                 self._rows(own, drawn=bool(fold.open))
-                if group == "measuring" and fold.open:
-                    tell_of_packages()
+                # where else the curves could go, and how
+                missing = [report.value for report in Report if group == "measuring" and not _installed(report)]
+                if missing and fold.open:
+                    st.caption(word("train.report_to_more", packages=" ".join(missing)))
 
     def options(self) -> dict[str, Any]:
         """Return every option; one left empty or not drawn has its default."""
@@ -224,11 +212,9 @@ class OptionFields:
         return float(validation), float(test), int(seed)
 
     def models(self) -> dict[str, str]:
-        """Return the models named in the fields that matter."""
         return {name: self._entered[name] for name in KINDS if self._entered.get(name)}
 
     def tell(self, name: str, problem: str) -> None:
-        """Tell a problem beside its field."""
         if name in self._places:
             self._places[name].error(problem)
 
@@ -279,7 +265,6 @@ def entered_value(value: Any) -> Any:
 
 
 def field_key(kind: str, name: str) -> str:
-    """Return the key of a kind's field in the session."""
     return f"train_{kind}_{name}"
 
 
@@ -292,13 +277,3 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
         options, shares = suited_to(kind, base), SplitOptions()
     start = starting_values(kind, options, objective, as_trained=base.run is not None) | {"base": base.reference}
     return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
-
-
-def _about(kind: str, objective: str) -> dict[str, dict[str, Any]]:
-    """Of each option and of the split: its smallest and largest value, and its help."""
-    about = {field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)}
-    if kind == SENTENCES:
-        about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
-    for name, (low, high) in fitted(kind, objective).items():
-        about[name] |= {"low": low, "high": high}
-    return about | {name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()}

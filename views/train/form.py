@@ -1,9 +1,9 @@
 """The form of a training: what is entered is checked at once, and nothing of it is lost; searches for settings and
 earlier trainings fill it in."""
 
+from collections.abc import Set
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -12,7 +12,7 @@ from data.pairs.audit import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from language.corpus import Corpus, PassageCorpus
+from language.corpus import PassageCorpus
 from language.texts import StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
@@ -42,6 +42,7 @@ from views.train.start import (
     draw_negatives,
     draw_poolings,
     draw_start_button,
+    pressed_once,
     trainings_started,
 )
 from views.ui.state import offer, remember
@@ -52,45 +53,25 @@ _MINUTES_WIDTH = 220  # pixels
 _LONGEST_NAME = 80
 
 
-def draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
-    """Draw the way to a search: what it tries, how long it may take, and its start; `plan` is None where none fits."""
-    st.markdown(f"**{word('settings.find')}**")
-    st.markdown(word("settings.about"))
-    if plan is None:
-        return
-    tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
-    st.caption(word("settings.tried") + "\n\n" + tried)
-    key = "train_settings_minutes"
-    st.session_state.setdefault(key, _MINUTES)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        minutes = st.number_input(
-            word("settings.minutes"),
-            min_value=1,
-            max_value=_MOST_MINUTES,
-            key=key,
-            help=word("settings.minutes_help"),
-            width=_MINUTES_WIDTH,
-            persist_state="session",
-        )
-        pressed = st.button(
-            word("settings.start", minutes=minutes),
-            icon=":material/play_arrow:",
-            key=f"train_find_{trainings_started()}",  # the second press of a double click starts nothing
-        )
-    if pressed and minutes:
-        begin(lambda: create_search(plan, float(minutes)), told)
-
-
 def use_settings(plan: Plan, found: Findings) -> None:
     """Fill what was found into the form, with kind, base and objective; only as a callback."""
-    options = replace(plan.options, **found.changes)
-    names = {name for one in found.tried for name in one.changed} - {"objective"}
-    remember("train", plan.kind)
-    remember("base", plan.options.base)
-    st.session_state[field_key(plan.kind, "objective")] = options.objective.value
-    remember("objective", options.objective.value)
-    for name in names:
-        st.session_state[field_key(plan.kind, name)] = entered_value(getattr(options, name))
+    names = {name for one in found.tried for name in one.changed}
+    _fill_in(plan.kind, plan.options.base, replace(plan.options, **found.changes), names)
+
+
+def fill_in_another_round(run: Run) -> None:
+    """Fill in the form; only while no field is drawn, as in a callback."""
+    plan = run.plan()
+    if isinstance(plan.options, BiEncoderOptions):
+        options = replace(mined_by(run.id, plan.options), rounds=1)
+        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
+
+
+def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
+    for name, chosen in {"train": kind, "base": base, "objective": options.objective.value}.items():
+        remember(name, chosen)
+    for name in {"objective", *names}:
+        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))
 
 
 @st.fragment
@@ -139,8 +120,33 @@ def _draw_several(kind: str, plan: Plan | None, base: Base) -> None:
         if not fold.open:
             return
         told = st.container()
-        draw_find(plan, told)
+        _draw_find(plan, told)
         draw_poolings(plan, base, told)
+
+
+def _draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
+    """Draw the way to a search: what it tries, how long it may take, and its start; `plan` is None where none fits."""
+    st.markdown(f"**{word('settings.find')}**")
+    st.markdown(word("settings.about"))
+    if plan is None:
+        return
+    tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
+    st.caption(word("settings.tried") + "\n\n" + tried)
+    key = "train_settings_minutes"
+    st.session_state.setdefault(key, _MINUTES)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        minutes = st.number_input(
+            word("settings.minutes"),
+            min_value=1,
+            max_value=_MOST_MINUTES,
+            key=key,
+            help=word("settings.minutes_help"),
+            width=_MINUTES_WIDTH,
+            persist_state="session",
+        )
+        pressed = pressed_once(word("settings.start", minutes=minutes), "train_find")
+    if pressed and minutes:
+        begin(lambda: create_search(plan, float(minutes)), told)
 
 
 def _draw_way_back(form: OptionFields) -> None:
@@ -160,7 +166,7 @@ def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: s
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
         split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
-        _check_data(kind, data, split, options)
+        learned = _checked(kind, data, split, options)
         for field, model in form.models().items():
             _check_model(field, model)
     except OptionError as error:
@@ -169,25 +175,18 @@ def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: s
     except ValueError:  # all that is left are the shares of the split
         _tell(form, "validation", word("option_problem.validation"))
         return None
-    return new_plan(kind, name, _asked_of(kind, data), split, options)
+    return new_plan(kind, name, learned, split, options)
 
 
-def _asked_of(kind: str, data: Learned | StoredPairs) -> tuple[str, str, str]:
-    """Reference, name and fingerprint of what a training learns from: a language model knows of no questions."""
-    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):
-        return reference_of(data), data.name, _corpus(data).fingerprint
-    return data.key, data.name, data.fingerprint
-
-
-def _corpus(data: Learned) -> Corpus:
-    return opened(data) if isinstance(data, StoredText) else PassageCorpus(question_set(data.key))
-
-
-def _check_data(kind: str, data: Learned | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
+def _checked(
+    kind: str, data: Learned | StoredPairs, split: SplitOptions, options: TrainingOptions
+) -> tuple[str, str, str]:
+    """Reference, name and fingerprint of what a training learns from. Raises `OptionError` where it cannot."""
     family = recipe_of(kind).family
     if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
-        family.check(_corpus(data), options)
-        return
+        corpus = opened(data) if isinstance(data, StoredText) else PassageCorpus(question_set(data.key))
+        family.check(corpus, options)
+        return reference_of(data), data.name, corpus.fingerprint
     if isinstance(data, StoredSet):
         family.check(question_set(data.key), options)
         rows = split_of(data.key, split.validation, split.test, split.seed).rows
@@ -198,6 +197,7 @@ def _check_data(kind: str, data: Learned | StoredPairs, split: SplitOptions, opt
     judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
     if len(rows[Part.TRAIN]) < 2 or not judged:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
+    return data.key, data.name, data.fingerprint
 
 
 def _check_model(field: str, model: str) -> None:
@@ -210,9 +210,8 @@ def _check_model(field: str, model: str) -> None:
 def _tell(form: OptionFields, name: str, text: str) -> None:
     """Tell a problem beside its field, and by the button where the field may be folded away."""
     form.tell(name, text)
-    if name in NEEDED:
-        return
-    st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
+    if name not in NEEDED:
+        st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
 
 
 def _name_field(kind: str) -> str:
@@ -226,20 +225,3 @@ def _free_name(kind: str) -> str:
     """The kind and the first number that is free: short, so that tables can show what searches with it."""
     taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
     return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
-
-
-def fill_in_another_round(run: Run) -> None:
-    """Fill in the form; only while no field is drawn, as in a callback."""
-    plan = run.plan()
-    if not isinstance(plan.options, BiEncoderOptions):
-        return
-    options = mined_by(run.id, plan.options)
-    for name, chosen in {"train": plan.kind, "base": run.id, "objective": options.objective.value}.items():
-        remember(name, chosen)
-    entered: dict[str, Any] = {
-        **{name: getattr(options, name).value for name in ("objective", "negatives_from")},
-        **{name: getattr(options, name) for name in ("negatives", "negatives_model")},
-        "rounds": 1,
-    }
-    for name, value in entered.items():
-        st.session_state[field_key(plan.kind, name)] = value

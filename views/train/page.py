@@ -10,7 +10,6 @@ from data.store import StoredSet
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, recipe_of
-from training.runs.runs import Run
 from training.runs.sweeps import QUEUE, CompositeRun, all_jobs
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
@@ -58,7 +57,6 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
 
 
 def draw() -> None:
-    """Draw the page."""
     QUEUE.keep_going()  # the machine may have been switched off while runs waited
     data = chosen_set()
     st.title(word("train.title"))
@@ -78,10 +76,11 @@ def draw() -> None:
         st.info(word("train.no_questions"), icon=":material/info:")
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
-    under_way = {at_work, *QUEUE.queued()}
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
     wholes = {job.id for job in jobs if isinstance(job, CompositeRun)}
-    ended = [job for job in jobs if job not in under_way and not _is_folded(job, wholes)]
+    parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in wholes)
+    elsewhere = {at_work, *QUEUE.queued(), *parts}
+    ended = [job for job in jobs if job not in elsewhere]
     draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
 
 
@@ -95,12 +94,6 @@ def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
     with st.container(key="settings_objective"):
         objective = pick_objective(kind, base, data)
     draw_form(kind, base, objective, data)
-
-
-def _is_folded(job: Run, wholes: set[str]) -> bool:
-    """Whether it is a part of a search or an ablation, and stands with that."""
-    trial = job.plan().trial
-    return trial is not None and trial.search in wholes
 
 
 def _pick_kind() -> str:

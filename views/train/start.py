@@ -2,7 +2,7 @@
 it."""
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
-from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, create_rounds, rounds_of
@@ -100,12 +99,13 @@ def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerat
         st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
 
 
-def is_answered(asked: Asked) -> bool:
+def _is_answered(asked: Asked) -> bool:
     """Whether the answer is there; if not, draw how it stands."""
     if asked.rehearsal.done:
         return True
     if asked.rehearsal.running:
-        follow(asked.rehearsal, lambda status: _at_work(asked.task, status))
+        key = f"train.answering_{asked.task.value}"
+        follow(asked.rehearsal, lambda status: word(key, time=duration(time.time() - status.started)))
     elif asked.rehearsal.failed:
         base = base_name(asked.plan.options.base, asked.plan.kind)
         tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
@@ -114,10 +114,11 @@ def is_answered(asked: Asked) -> bool:
 
 def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
     """Draw what the training would take, and first of all what to do where it does not fit."""
-    if asked is None or not is_answered(asked):
+    if asked is None or not _is_answered(asked):
         return
     found = asked.rehearsal.estimate()
-    sizes = {"memory": _gigabytes(found.memory), "available": _gigabytes(found.memory_available)}
+    held = {"memory": found.memory, "available": found.memory_available}
+    sizes = {name: f"{number_of_bytes / _GIGABYTE:.1f}" for name, number_of_bytes in held.items()}
     if not found.fits:
         _tell_too_large(found, form)
     st.info(
@@ -158,18 +159,10 @@ def _told(name: str, value: object) -> str:
     return label if value is True else f"{label} {value:,}"
 
 
-def _at_work(task: RehearsalTask, status: Status) -> str:
-    return word(f"train.answering_{task.value}", time=duration(time.time() - status.started))
-
-
-def _gigabytes(number_of_bytes: int) -> str:
-    return f"{number_of_bytes / _GIGABYTE:.1f}"
-
-
 def draw_negatives(asked: Asked | None) -> None:
     """Draw the button that looks for them and, once they are found, the table."""
     draw_ask_button(RehearsalTask.NEGATIVES, asked, st.container())
-    if asked is None or not is_answered(asked):
+    if asked is None or not _is_answered(asked):
         return
     table = asked.rehearsal.negatives()
     split = asked.plan.split
@@ -181,23 +174,17 @@ def draw_negatives(asked: Asked | None) -> None:
     if table.empty:
         st.warning(word("train.negatives_none"), icon=":material/warning:")
         return
-    _downloads(table)
-    _browse(table)
-
-
-def _downloads(table: pd.DataFrame) -> None:
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        st.download_button(
-            word("train.negatives_jsonl"),
+        tables.draw_file(
+            "train.negatives_jsonl",
             # made when it is asked for: there may be a hundred thousand rows
             lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
             "hard-negatives.jsonl",
             "application/jsonl",
-            on_click="ignore",
-            icon=":material/download:",
-            key="train_negatives_jsonl",
+            "train_negatives_jsonl",
         )
+    _browse(table)
 
 
 @st.fragment
@@ -221,14 +208,11 @@ def _browse(table: pd.DataFrame) -> None:
         "positive": tables.text("train.negatives_positive", width="medium"),
         "title": tables.text("train.negatives_title", width="small"),
     }
-    if rows := tables.draw_choice(short, columns, "train_negatives_table"):
-        _read(shown.to_dict("records")[rows[0]])
-    else:
+    rows = tables.draw_choice(short, columns, "train_negatives_table")
+    if not rows:
         st.caption(word("train.negatives_pick"))
-
-
-def _read(row: dict[Hashable, Any]) -> None:
-    """Draw one negative beside the question's own passage, whole."""
+        return
+    row = shown.iloc[rows[0]]  # one negative beside the question's own passage, whole
     st.markdown(f"**{plain(str(row['question']))}**")
     for column, name in zip(st.columns(2, border=True), ("positive", "passage"), strict=True):
         with column:
@@ -236,21 +220,25 @@ def _read(row: dict[Hashable, Any]) -> None:
             st.text(str(row[name]))
 
 
+def pressed_once(label: str, name: str, **look: Any) -> bool:
+    """Draw a button that starts trainings: the second press of a double click starts nothing."""
+    return st.button(label, key=f"{name}_{trainings_started()}", **{"icon": ":material/play_arrow:", **look})
+
+
 def trainings_started() -> int:
-    """Return how many trainings this session has started."""
     return int(st.session_state.get(_STARTED, 0))
 
 
 def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
     """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
     busy = QUEUE.at_work() is not None or bool(QUEUE.queued())
-    pressed = st.button(
+    pressed = pressed_once(
         word("train.enqueue" if busy else "train.start"),
+        "train_start",
         type="primary",
         icon=":material/playlist_add:" if busy else ":material/play_arrow:",
         disabled=plan is None,
         help=word("train.enqueue_help") if busy else None,
-        key=f"train_start_{trainings_started()}",  # the second press of a double click starts nothing
     )
     if pressed and plan:
         _start([plan], told)
@@ -263,7 +251,7 @@ def draw_poolings(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
     st.divider()
     st.markdown(f"**{word('train.poolings')}**")
     st.markdown(word("train.poolings_about"))
-    if st.button(word("train.poolings_start"), icon=":material/filter_3:", key=f"train_poolings_{trainings_started()}"):
+    if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
         options = [(pooling, replace(plan.options, pooling=pooling)) for pooling in _COMPARED]
         _start([replace(plan, name=f"{plan.name} · {pooling}", options=one) for pooling, one in options], told)
 

@@ -80,7 +80,6 @@ def with_time_left(text: str, status: Status) -> str:
 
 
 def draw_log(job: Job, lines: int) -> None:
-    """Draw the end of what the job's process wrote."""
     st.code(job.log(lines) or word("job.log_empty"), language=None, height=400, wrap_lines=True)
 
 

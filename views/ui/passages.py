@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import starmap
 from pathlib import Path
 
 import streamlit as st
@@ -36,7 +35,6 @@ class Hit:
 
 
 def draw_style() -> None:
-    """Put the page's style in; it takes no room."""
     st.html(_STYLE)
 
 
@@ -53,22 +51,20 @@ def switch_html(group: str, names: Sequence[str], marks: Sequence[tuple[str, str
 
     Only a narrow screen shows them, and then only the column picked (`found.css`): nothing is sent or drawn anew.
     """
-    said, places = escape(word("search.switch")), range(len(names))
-    picks = "".join(_pick(escape(group), *one) for one in zip(places, names, marks, ranks, strict=True))
-    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{picks}</div>'
-
-
-def _pick(group: str, place: int, name: str, mark: tuple[str, str], rank: int | None) -> str:
-    (colour, shape), checked = mark, "" if place else " checked"
-    first = f" <small>✔{rank}</small>" if rank else ""
-    return (
-        f'<label style="--own:{colour}"><input type="radio" name="{group}" value="{place}"{checked}>'
-        f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>{escape(name)}{first}</label>'
-    )
+    picks = []
+    for place, (name, (colour, shape), rank) in enumerate(zip(names, marks, ranks, strict=True)):
+        first = f" <small>✔{rank}</small>" if rank else ""
+        checked = "" if place else " checked"
+        picks.append(
+            f'<label style="--own:{colour}">'
+            f'<input type="radio" name="{escape(group)}" value="{place}"{checked}>'
+            f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>{escape(name)}{first}</label>'
+        )
+    said = escape(word("search.switch"))
+    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
 
 
 def legend_html(*, truth: bool) -> str:
-    """Return what the marks mean."""
     matched = f"<span><mark>{escape(word('search.legend_match'))}</mark></span>"
     known = f"<span><u>{escape(word('search.legend_answer'))}</u></span>" if truth else ""
     return f'<div class="found-legend">{matched}{known}</div>'
@@ -98,7 +94,6 @@ def _weighed(text: str, weight: float, most: float) -> str:
 
 
 def hits_html(hits: Sequence[Hit]) -> str:
-    """Return a column's hits."""
     return f'<div class="found" role="list">{"".join(_hit(hit) for hit in hits)}</div>'
 
 
@@ -188,6 +183,10 @@ def hit(
     """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
     place = found[spec.name].rows.index(row)
     ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
+    said = [
+        word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name)
+        for name, rank in ranks.items()
+    ]
     return Hit(
         rank=place + 1,
         score=f"{found[spec.name].scores[place]:.{spec.local.digits}f}",
@@ -195,14 +194,10 @@ def hit(
         title=texts[0],
         text=texts[1],
         relevant=relevant,
-        notes=[" · ".join(starmap(_part_rank, ranks.items()))] if len(ranks) > 1 else [],
+        notes=[" · ".join(said)] if len(ranks) > 1 else [],
         before=next(iter(ranks.values())) if len(ranks) == 1 else None,
         confuser=confuser,
     )
-
-
-def _part_rank(name: str, rank: int | None) -> str:
-    return word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name)
 
 
 def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:

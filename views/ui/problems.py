@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.problems import DataError, Failure, Problem, ProblemCode
 from data.workspace import LimitError, is_of_the_disk
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from reading.judge.rules import ReadingError
 from text.dictionary import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
@@ -58,7 +58,7 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, DataError):
         texts = catalog(language())
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
-        return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
+        return problem_text(error.problem, texts, **({"first": problem_text(first, texts)} if first else {}))
     if isinstance(error, Failure):
         for key in _keys_of(error):
             if known(key):
@@ -98,20 +98,17 @@ def tell_training_failure(
         st.code(message, language=None, wrap_lines=True)
 
 
-def problem_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
+def problem_text(problem: Problem, texts: Mapping[str, str] | None = None, **values: str) -> str:
     """Return the words of a problem, led by its row; `texts` where no page is being drawn."""
-    return _text(problem, texts or catalog(language()), {})
+    texts = texts or catalog(language())
+    details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
+    translated = Problem(problem.code, problem.row, {**details, **values})
+    return " ".join(translated.in_words(texts[f"problem.{problem.code}"], texts["problem.row"]).split())
 
 
 def reason_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
     """Return the words of a problem without its row, for tables that have a column for it."""
     return problem_text(Problem(problem.code, None, problem.details), texts)
-
-
-def _text(problem: Problem, texts: Mapping[str, str], values: dict[str, str]) -> str:
-    details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
-    translated = Problem(problem.code, problem.row, {**details, **values})
-    return " ".join(translated.in_words(texts[f"problem.{problem.code}"], texts["problem.row"]).split())
 
 
 def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, str]) -> str | int:

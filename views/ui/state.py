@@ -36,16 +36,31 @@ def choose(
     """
     key = f"{name}_{language()}"  # other words make it another widget
     value = remembered(name, usual, options)
-    if st.session_state.get(key) != value:
+    if st.session_state.get(key, value) != value:
         st.session_state[key] = value
+    look |= _beginning_with(draw, options, value)
     draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual), **look)
+    _begin_waiting(name)
     if not follows or value != usual or name in st.query_params:
         _write(name, value)
     return value
 
 
+def _beginning_with(draw: Callable[..., Any], options: Sequence[str], value: str) -> dict[str, Any]:
+    """What has a widget begin with a value.
+
+    One that the session's state alone gives it is sent in one run, which the next may replace on its way, and reaches
+    the widget after it stands: a click elsewhere would send none, or the first option, as if a person had chosen it.
+    """
+    named = draw.__name__
+    if named in ("selectbox", "radio"):
+        return {"index": options.index(value)}
+    return {"value" if named == "select_slider" else "default": value}
+
+
 def _put_into_address(name: str, key: str, usual: str) -> None:
     remember(name, st.session_state[key] or usual)
+    _chosen_here()[name] = inf
 
 
 def choose_several(
@@ -64,8 +79,8 @@ def choose_several(
     """
     given = st.query_params.get(name, "").split("|")
     value = [one for one in options if one in given] or [one for one in options if one in usual]
-    st.session_state.setdefault(key, value)
-    picked = draw(label, options, selection_mode="multi", key=key, **look)
+    begun = [one for one in options if one in st.session_state.get(key, value)]  # see `_beginning_with`
+    picked = draw(label, options, selection_mode="multi", key=key, default=begun, **look)
     chosen = [one for one in options if one in picked]
     if chosen != [one for one in options if one in usual] or name in st.query_params:
         st.query_params[name] = "|".join(chosen)
@@ -81,11 +96,13 @@ def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
     places = st.tabs([*labels.values()], key=key, on_change=_open_tab, args=(name, key, labels))
+    _begin_waiting(name)
     return opened, places[tabs.index(opened)]
 
 
 def _open_tab(name: str, key: str, labels: Mapping[str, str]) -> None:
     remember(name, next(tab for tab, label in labels.items() if label == st.session_state[key]))
+    _chosen_here()[name] = inf
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
@@ -100,6 +117,12 @@ def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
     just_chosen = chosen_at is not None and monotonic() - chosen_at < _ON_ITS_WAY
     value = kept if just_chosen else given or (kept if chosen_at is None else None)
     return str(value) if value in allowed else default
+
+
+def _begin_waiting(name: str) -> None:
+    """Wait for the browser from when a choice is drawn: a busy machine may take longer to come to that."""
+    if _chosen_here().get(name) == inf:
+        _chosen_here()[name] = monotonic()
 
 
 def remember(name: str, value: str) -> None:

@@ -103,11 +103,16 @@ def draw_choice(
 
 def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:
     """Draw the button that downloads a table, made when it is asked for; `key` is that of its label."""
+    draw_file(key, lambda: csv_bytes(table()), file_name, "text/csv", name)
+
+
+def draw_file(key: str, content: str | Callable[[], bytes], file_name: str, form: str, name: str | None = None) -> None:
+    """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
     st.download_button(
         word(key),
-        lambda: csv_bytes(table()),
+        content,
         file_name,
-        "text/csv",
+        form,
         key=name,
         help=_explanation(key),
         on_click="ignore",

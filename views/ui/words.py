@@ -51,12 +51,10 @@ def word_or(key: str, otherwise: str, /, **values: Any) -> str:
 
 
 def known(key: str) -> bool:
-    """Whether there is a text for the key."""
     return key in catalog(language())
 
 
 def duration(seconds: float) -> str:
-    """Return a time a person would say."""
     if seconds < 1:
         return word("time.under_a_second")
     if seconds < 60:

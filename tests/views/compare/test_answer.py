@@ -4,30 +4,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep
-from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.store import ComparisonJob
-from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, many_questions, rankings_of
 from tests.views.compare.test_page import page, said
+from tests.views.compare.worlds import kept
 from tests.views.driving import opened
 from tests.views.test_choices import finished
 from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from views import choices as choices_module
 from views.choices import choices_for
+from views.resources.sets import question_set
 
+Found = Mapping[str, Sequence[Sequence[int]]]
 COPIES = 8  # of six questions: enough that right and late are surely apart
 
 
-def compared(data: StoredSet, found: Mapping[str, Sequence[Sequence[int]]], asked: QuestionSet) -> None:
+def compared(data: StoredSet, found: Found) -> None:
     """Keep the comparison that the page asks for: of these passages, for every question or for each of a copy's six."""
+    asked = question_set(data.key)
     experiment = choices_for(data).experiment(data, list(found), Part.ALL)
     results = []
     for name, rows in found.items():
@@ -36,89 +38,90 @@ def compared(data: StoredSet, found: Mapping[str, Sequence[Sequence[int]]], aske
         results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
     needed = {spec.name for spec in experiment.retriever} - found.keys()
     results += [Result(name, error=RuntimeError("not asked")) for name in needed]
-    keep_comparison(
-        Comparison(experiment, asked, tuple(results)), ComparisonJob.of(experiment, data.fingerprint).folder
-    )
+    kept(data, found, asked, results)
 
 
 @pytest.fixture
-def asked() -> QuestionSet:
-    return many_questions(COPIES)[0]
+def data() -> StoredSet:
+    return keep(many_questions(COPIES)[0])
 
 
-@pytest.fixture
-def data(asked: QuestionSet) -> StoredSet:
-    return keep(asked)
+def looked_at(*names: str, **more: str) -> AppTest:
+    return opened(page, retrievers="|".join(names), part="all", **more)
 
 
-def address(found: Mapping[str, Sequence[Sequence[int]]], **more: str) -> dict[str, str]:
-    return {"retrievers": "|".join(found), "part": "all", **more}
+def told(data: StoredSet, found: Found) -> str:
+    compared(data, found)
+    return said(looked_at(*found, k="1"))
 
 
-def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(data: StoredSet, asked: QuestionSet) -> None:
-    finished(BI_ENCODER, "mine", data)
-    found = {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT}
-    compared(data, found, asked)
-    text = said(opened(page, **address(found, k="1")))
-    assert r"On Recall@1, the trained **Dense · mine** is 83.3 points above the untrained **Dense**" in text
-    assert "and is 83.3 points above **BM25** (95% interval" in text
-    assert "over 48 questions" in text
+EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
 
 
-def test_what_a_training_did_not_surely_bring_may_be_chance(data: StoredSet, asked: QuestionSet) -> None:
-    finished(BI_ENCODER, "mine", data)
-    every = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
-    found = {"BM25": every, "Dense": [[3, 0], *every[1:]], "Dense · mine": every}  # of 48 questions one is lost
-    compared(data, found, asked)
-    text = said(opened(page, **address(found, k="1")))
-    assert "is 2.1 points above the untrained **Dense**, which may be chance" in text
-    assert "and comes out the same as **BM25** for every question" in text
-
-
-def test_where_what_was_trained_is_compared_without_what_it_was_the_page_says_so(
-    data: StoredSet, asked: QuestionSet
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (
+            {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT},
+            [
+                r"On Recall@1, the trained **Dense · mine** is 83.3 points above the untrained **Dense**",
+                "and is 83.3 points above **BM25** (95% interval",
+                "over 48 questions",
+            ],
+        ),
+        (  # of 48 questions one is lost
+            {"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY},
+            [
+                "is 2.1 points above the untrained **Dense**, which may be chance",
+                "and comes out the same as **BM25** for every question",
+            ],
+        ),
+        (
+            {"BM25": RIGHT, "Dense · mine": LATE},
+            [
+                "the trained **Dense · mine** is 83.3 points below **BM25**",
+                "pick the untrained **Dense** as well",
+            ],
+        ),
+    ],
+    ids=["surely", "by chance", "without what it was"],
+)
+def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
+    data: StoredSet, found: Found, says: list[str]
 ) -> None:
     finished(BI_ENCODER, "mine", data)
-    found = {"BM25": RIGHT, "Dense · mine": LATE}
-    compared(data, found, asked)
-    text = said(opened(page, **address(found, k="1")))
-    assert "the trained **Dense · mine** is 83.3 points below **BM25**" in text
-    assert "pick the untrained **Dense** as well" in text
+    text = told(data, found)
+    assert [one for one in says if one not in text] == []
 
 
-def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(
-    data: StoredSet, asked: QuestionSet
-) -> None:
+def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(data: StoredSet) -> None:
     finished(BI_ENCODER, "mine", data)
-    found = {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT}
-    compared(data, found, asked)
-    text = said(opened(page, **address({"BM25": LATE, "Dense · mine": RIGHT}, k="1")))
+    compared(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
+    text = said(looked_at("BM25", "Dense · mine", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
     assert "pick the untrained" not in text
 
 
-def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet, asked: QuestionSet) -> None:
+def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
-    compared(data, found, asked)
-    app = opened(page, **address(found))
+    compared(data, found)
+    app = looked_at(*found)
     text = said(app)
     assert "**Dense** beats **BM25** by 83.3 points on Recall@1" in text
     assert "By Recall@10 all of them find more than 99%, so what is shown is Recall@1" in text
     assert "k" not in app.query_params  # nobody chose it
-    chosen = opened(page, **address(found, k="10"))
+    chosen = looked_at(*found, k="10")
     assert "By Recall@10 all of them find more than 99%" in said(chosen)
     chosen.button(key="finer").click()
     assert "beats **BM25** by 83.3 points on Recall@1" in said(chosen.run())
 
 
-def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(
-    monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: QuestionSet
-) -> None:
+def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     found = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
-    compared(data, found, asked)
+    compared(data, found)
     assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
-    app = opened(page, **address(found, k="1"))
+    app = looked_at(*found, k="1")
     text = said(app)
     assert "**Dense** and **BM25** come out the same" in text
     assert "BM25 words: no more than where a comparison starts, so in the table alone." in text
@@ -126,12 +129,9 @@ def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(
     assert "the question on which" not in text  # the two leading ones agree on all of them
 
 
-def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(
-    data: StoredSet, asked: QuestionSet
-) -> None:
+def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
-    compared(data, found, asked)
-    text = said(opened(page, **address(found, k="1")))
+    text = told(data, found)
     assert "BM25 · Dense: the question on which their ranks of the answer differ most" in text
     assert "Answer: **" in text
 
@@ -139,10 +139,7 @@ def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_an
 def test_a_question_without_answers_has_no_line_for_them() -> None:
     small = small_set()
     asked = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
-    data = keep(asked)
-    found = {"BM25": LATE, "Dense": RIGHT}
-    compared(data, found, asked)
-    text = said(opened(page, **address(found, k="1")))
+    text = told(keep(asked), {"BM25": LATE, "Dense": RIGHT})
     assert "the question on which" in text
     assert "****" not in text
     assert "Answer:" not in text

@@ -4,24 +4,22 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.records import QuestionSet
-from data.split import Part
 from data.store import keep
-from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import BM25Spec, MilvusSpec
-from retrieval.comparison.store import ComparisonJob
-from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.worlds import page
+from tests.views.compare.worlds import kept, page
 from tests.views.driving import opened
-from views.choices import choices_for
+from views.compare import running
 from views.ui.problems import search_failure_text
 from views.ui.words import catalog, plain
 
@@ -32,12 +30,7 @@ KS = (1, 5, 10, 20, 50, 100)
 
 def compared(question_set: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:
     """Keep a comparison of these retrievers over all questions, those without rankings failed; returns its folder."""
-    data = keep(question_set)
-    experiment = choices_for(data).experiment(data, list(found), Part.ALL)
-    results = comparison_of(found, question_set, KS, depth=100).results
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, question_set, results), folder)
-    return folder
+    return kept(keep(question_set), found, question_set, comparison_of(found, question_set, KS, depth=100).results)
 
 
 def look(**address: str) -> AppTest:
@@ -94,6 +87,24 @@ def test_a_torn_note_of_progress_is_none(content: str, started: list[Experiment]
     assert EN["compare.not_run"] in said(app)
 
 
+def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
+    started: list[Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = compared(small_set(), {"BM25": FOUND, "Dense": FOUND}) / "scores.json"
+    unfinished, follow = scores.rename(scores.with_name("aside.json")), running.follow
+
+    def ended(*given: Any) -> None:
+        if unfinished.exists():
+            unfinished.rename(scores)
+        follow(*given)
+
+    monkeypatch.setattr(running, "follow", ended)
+    app = look()
+    assert len(started) == 1
+    assert EN["compare.not_run"] not in said(app)
+    assert EN["compare.run_again"] in labels(app)
+
+
 def test_where_all_failed_no_other_k_is_advised() -> None:
     compared(small_set(), {"BM25": None, "Dense": None})
     app = look(view="where")
@@ -122,11 +133,9 @@ def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
 
 def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     data = keep(small_set())
-    kept = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
-    experiment = choices_for(data).experiment(data, ["BM25", "Dense", "Hybrid"], Part.ALL)
-    failed = (Result("Dense", error=RuntimeError("gone")), Result("Hybrid", error=RuntimeError("gone")))
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, kept.question_set, (kept.results[0], *failed)), folder)
+    (found,) = comparison_of({"BM25": FOUND}, small_set(), KS, depth=100).results
+    failed = (Result(name, error=RuntimeError("gone")) for name in ("Dense", "Hybrid"))
+    kept(data, ["BM25", "Dense", "Hybrid"], small_set(), [found, *failed])
     for view in ("overview", "where", "why", "tune", "kept"):
         app = opened(page, part="all", retrievers="BM25|Dense|Hybrid", view=view)
         assert len(app.error) == 2
@@ -136,17 +145,13 @@ def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
 def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = keep(small_set())
     add(data.fingerprint, MilvusSpec(name="Milvus"))
-    experiment = choices_for(data).experiment(data, ["Milvus"], Part.ALL)
-    result = Result(
-        "Milvus", error=MilvusError(f"milvus_{code}", "in the program's words", milvus="http://host:1/mine")
-    )
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, small_set(), (result,)), folder)
+    failure = MilvusError(f"milvus_{code}", "in the program's words", milvus="http://host:1/mine")
+    kept(data, ["Milvus"], small_set(), [Result("Milvus", error=failure)])
     (error,) = opened(page, part="all", retrievers="Milvus").error
     told = EN[f"milvus.milvus_{code}"].format(milvus="http://host:1/mine")
     assert plain(told) in error.value
     monkeypatch.setattr("views.ui.words.language", lambda: "en")
-    assert search_failure_text(result.error or ValueError()) == told  # on the Search page too
+    assert search_failure_text(failure) == told  # on the Search page too
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])
@@ -185,8 +190,7 @@ def test_names_of_retrievers_are_no_markdown() -> None:
     data = keep(small_set())
     name = "*a* _b_ $c$ :smile: [d](e) <b>"
     add(data.fingerprint, BM25Spec(name=name, analyzer="word"))
-    folder = ComparisonJob.of(choices_for(data).experiment(data, [name], Part.ALL), data.fingerprint).folder
-    keep_comparison(comparison_of({name: FOUND}, small_set(), KS, depth=100), folder)
+    kept(data, [name], small_set(), comparison_of({name: FOUND}, small_set(), KS, depth=100).results)
     app = opened(page, part="all", retrievers=name)
     assert app.pills[0].options[-1] == plain(name) != name
     assert app.pills[0].value == [name]

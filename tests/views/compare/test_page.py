@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
 from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
+from tests.views.compare.worlds import kept
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import kept as compare_export
@@ -46,28 +49,19 @@ def data() -> StoredSet:
     return keep(small_set())
 
 
-@pytest.fixture
-def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page would compare next is not the subject here, and would outlive the test."""
-    monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
+def by_hand(found: dict[str, list[list[int]]]) -> tuple[Result, ...]:
+    return comparison_of(found, small_set(), KS, depth=100).results
 
 
-def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path:
+def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
     """Keep the comparison that the page asks for first, its rankings written by hand."""
-    choices = choices_for(data)
-    experiment = choices.experiment(data, list(choices.specs), Part.ALL)
-    by_hand = comparison_of(
-        {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100
-    )
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, by_hand.question_set, results or by_hand.results), folder)
-    return folder
+    usual = {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}
+    return kept(data, choices_for(data).specs, small_set(), results or by_hand(usual))
 
 
 def three_finished(data: StoredSet) -> Path:
     """Keep a comparison that the reranker, which the page picks first as well, is not in."""
-    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
-    return finished(data, by_hand.results)
+    return finished(data, by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}))
 
 
 def said(app: AppTest) -> str:
@@ -114,15 +108,15 @@ def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
 
 
 def test_what_failed_is_no_baseline(data: StoredSet) -> None:
-    by_hand = comparison_of({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100)
-    finished(data, (Result("BM25", error=RuntimeError("no words")), *by_hand.results))
+    found = by_hand({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND})
+    finished(data, (Result("BM25", error=RuntimeError("no words")), *found))
     (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
 def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
-    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
-    finished(data, (*by_hand.results, Result("Reranked", error=RuntimeError("no *model* here"))))
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    finished(data, (*found, Result("Reranked", error=RuntimeError("no *model* here"))))
     app = opened(page)
     assert r"**Reranked** could not be measured and has no score: no \*model\* here" in said(app)
     assert len(app.dataframe[-1].value) == 1  # the pair of the others that have a score
@@ -132,14 +126,14 @@ def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
 
 
 def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
-    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
-    shallow = by_hand.results[1]
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    shallow = found[1]
     assert shallow.scores is not None
     scores = replace(
         shallow.scores,
         per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
     )
-    finished(data, (by_hand.results[0], replace(shallow, scores=scores), *by_hand.results[2:]))
+    finished(data, (found[0], replace(shallow, scores=scores), *found[2:]))
     app = opened(page, k="100")
     assert "**Dense** was not searched deep enough to have a Recall@100" in said(app)
     assert len(app.dataframe[-1].value) == 1
@@ -147,26 +141,18 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
 
 
 def test_nothing_found_is_told(data: StoredSet) -> None:
-    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), KS, depth=100)
-    finished(data, (by_hand.results[0], replace(by_hand.results[1], unanswered=2)))
+    found = by_hand({"BM25": FOUND, "Dense": MISSED})
+    finished(data, (found[0], replace(found[1], unanswered=2)))
     assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
-
-
-def test_two_that_find_the_same_are_not_told_apart_by_an_interval_of_nothing(data: StoredSet) -> None:
-    by_hand = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
-    finished(data, by_hand.results)
-    assert "**Dense** and **BM25** come out the same for every one of these questions (6)" in said(opened(page))
 
 
 # what it shows before anybody pressed anything
 
 
 def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+    data: StoredSet, started: list[Experiment]
 ) -> None:
     three_finished(data)
-    started: list[list[str]] = []
-    monkeypatch.setattr(ComparisonJob, "start", lambda _, asked: started.append(list(asked.specs)))
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
     assert started == []
@@ -174,20 +160,18 @@ def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     assert offered.label == EN["compare.with_new"].format(names="Reranked")
     offered.click()
     run(app)
-    assert started == [["BM25", "Dense", "Reranked"]]
+    assert [[*one.specs] for one in started] == [["BM25", "Dense", "Reranked"]]
 
 
-def test_what_is_picked_of_the_last_comparison_needs_no_new_one(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
-    monkeypatch.setattr(ComparisonJob, "start", lambda *_: pytest.fail("nothing new was asked for"))
     app = opened(page, retrievers="BM25|Hybrid")
+    assert started == []
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Hybrid"}
     assert EN["compare.run_picked"] not in [button.label for button in app.button]
 
 
-@pytest.mark.usefixtures("_nothing_starts")
+@pytest.mark.usefixtures("started")
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
     finished(data)
     app = opened(page, part="test", retrievers="BM25|Dense")
@@ -195,12 +179,10 @@ def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) ->
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 
-def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: list[Experiment]) -> None:
     three_finished(data)
-    started: list[list[str]] = []
-    monkeypatch.setattr(ComparisonJob, "start", lambda _, asked: started.append(list(asked.specs)))
     app = opened(page, retrievers="BM25|Reranked", run="now")
-    assert started == [["BM25", "Reranked"]]
+    assert [[*one.specs] for one in started] == [["BM25", "Reranked"]]
     assert "run" not in app.query_params
     run(app)
     assert len(started) == 1
@@ -209,26 +191,22 @@ def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, monkeypatch:
 # what it gives
 
 
-def exports_of(data: StoredSet, folder: Path, language: str) -> dict[str, bytes]:
-    opened = open_comparison(data.key, folder)
-    assert opened is not None
-    results = opened.comparison.results
-    shown = ComparisonView(data, opened, results, tuple(one.name for one in results), "recall", 10, "BM25")
-    made = {name: content() for name, (_, _, content) in compare_export._files(shown, language).items()}
-    return {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_file_can_be_taken_away(data: StoredSet, language: str) -> None:
-    files = exports_of(data, finished(data), language)
+def test_every_file_can_be_taken_away(data: StoredSet) -> None:
+    compared = open_comparison(data.key, finished(data))
+    assert compared is not None
+    results = compared.comparison.results
+    shown = ComparisonView(data, compared, results, tuple(one.name for one in results), "recall", 10, "BM25")
+    made = {name: content() for name, (_, _, content) in compare_export._files(shown, "en").items()}
+    files = {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
     assert {f"export.{name}" for name in files} <= EN.keys()
     table = pd.read_csv(io.BytesIO(files["table"]))
     assert table.set_index("retriever").loc["BM25", "recall@1"] == pytest.approx(5.5 / 6)
     assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
     assert len(files["questions_json"].splitlines()) == 6
     assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
-    assert f'<html lang="{language}"' in files["report"].decode()
+    reports = {"en": made["report"], "ko": compare_export._files(shown, "ko")["report"][2]()}
+    assert all(f'<html lang="{language}"' in str(reports[language]) for language in LANGUAGES)
     head = files["experiment"].decode().splitlines()[0]
     assert head.startswith("# data")
     assert data.fingerprint in head
@@ -258,9 +236,9 @@ def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -
 def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
     key = finished(data).name
     folder = workspace() / "comparisons" / key[::-1]
-    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
-    experiment = by_hand.experiment.model_copy(update={"data": data.key})
-    keep_comparison(replace(by_hand, experiment=experiment), folder)
+    shallow = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    experiment = shallow.experiment.model_copy(update={"data": data.key})
+    keep_comparison(replace(shallow, experiment=experiment), folder)
     app = opened(page, comparison=folder.name, k="50")  # the address of someone who looked at another one
     assert app.query_params["k"] == "2"  # by four both find everything
     shown = app.dataframe[0].value
@@ -269,7 +247,7 @@ def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: S
     assert "on Recall@2" in said(app)
 
 
-@pytest.mark.usefixtures("_nothing_starts")
+@pytest.mark.usefixtures("started")
 def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
     key = finished(data).name
     other, _ = many_questions(2)
@@ -300,7 +278,7 @@ def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
     assert "is not in the workspace any more" in said(app)
 
 
-@pytest.mark.usefixtures("_nothing_starts")
+@pytest.mark.usefixtures("started")
 def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
     key = finished(data).name
     app = opened(page, view="kept")
@@ -331,10 +309,8 @@ def test_labs_are_not_in_the_list(data: StoredSet) -> None:
 def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
     folder = finished(data)
     earlier = folder.with_name("1" * 16)
-    choices = choices_for(data)
-    experiment = choices.experiment(data, ["BM25"], Part.ALL)
-    worse = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
-    keep_comparison(Comparison(experiment, worse.question_set, worse.results), earlier)
+    experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
+    keep_comparison(Comparison(experiment, small_set(), by_hand({"BM25": MISSED})), earlier)
     rename(earlier.name, "earlier")
     app = opened(page, view="kept", k="1")
     names = app.dataframe[0].value["name"].tolist()
@@ -349,10 +325,7 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
 def test_the_sample_is_called_in_the_person_s_language() -> None:
     sample = replace(small_set(), name="Korean sample")
     data = keep(sample)
-    by_hand = comparison_of({"BM25": FOUND}, sample, KS, depth=100)
-    experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, sample, by_hand.results), folder)
+    kept(data, ["BM25"], sample, comparison_of({"BM25": FOUND}, sample, KS, depth=100).results)
     app = opened(page, view="kept", retrievers="BM25", lang="ko")
     assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
 
@@ -367,9 +340,7 @@ def test_a_measure_is_chosen_where_it_has_an_effect(data: StoredSet, view: str, 
 def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
     finished(data)
     asked, others = many_questions(2)
-    kept = keep(asked)
-    folder = ComparisonJob.of(others.experiment, kept.fingerprint).folder
-    keep_comparison(others, folder)
+    keep_comparison(others, ComparisonJob.of(others.experiment, keep(asked).fingerprint).folder)
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))

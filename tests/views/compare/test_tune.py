@@ -1,11 +1,10 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
-import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.split import Part
-from data.store import CATALOG, StoredSet, keep, read_entry
+from data.store import StoredSet, keep
 from jobs.processes import this_process
 from jobs.status import State, Status
 from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
@@ -15,7 +14,7 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set
-from tests.views.compare.worlds import compared, finished, page
+from tests.views.compare.worlds import compared, finished, informs, look_at, page, sample, tables, whole_sample
 from tests.views.driving import run
 from text.analyzers import Analyzer
 from views.resources.sets import question_set
@@ -25,12 +24,12 @@ WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(read_entry(CATALOG["sample"]).question_set)
+    return keep(whole_sample())
 
 
 def opened(*names: str, **address: str) -> AppTest:
     app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "view": "tune", "retrievers": "|".join(names), **address})
+    app.query_params.update({"lang": "en", "view": "tune", "part": "all", "retrievers": "|".join(names), **address})
     return run(app)
 
 
@@ -38,33 +37,24 @@ def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
 
-def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
-    return [table.value for table in app.dataframe if column in table.value]
-
-
 def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
-    experiment = compared(data, "BM25", part=Part.ALL)
-    app = opened("BM25", part="all")
+    experiment = compared(data, "BM25")
+    app = opened("BM25")
     assert app.query_params["lab"] == "bm25"
     assert app.warning[0].value.startswith("48 validation questions are few")
     app.pills(key="lab_analyzers").set_value(["word", "bigram"])
     app.pills(key="lab_windows").set_value(["0", "1"])
-    app.text_input(key="lab_k1").set_value("2, 0.3")
-    app.text_input(key="lab_b").set_value("0.5")
+    app.text_input(key="typed_k1").set_value("2, 0.3")
+    app.text_input(key="typed_b").set_value("0.5")
     run(app)
     assert app.button(key="start_bm25").label == "Try 8 settings"
     app.button(key="start_bm25").click()
     run(app)
     wanted = bm25_lab(experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5])
     assert started == [wanted]
-    address = dict(app.query_params)
-    assert (address["analyzers"], address["windows"], address["k1"], address["b"]) == (
-        "word|bigram",
-        "0|1",
-        "2, 0.3",
-        "0.5",
-    )
-    again = opened("BM25", **{name: address[name] for name in ("part", "lab", "analyzers", "windows", "k1", "b")})
+    address = {"analyzers": "word|bigram", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
+    assert {name: app.query_params[name] for name in address} == address
+    again = opened("BM25", lab="bm25", **address)
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
@@ -72,9 +62,9 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
 @pytest.mark.usefixtures("started")
 def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
     compared(data, "BM25")
-    app = opened("BM25", part="all")
-    app.text_input(key="lab_k1").set_value(k1)
-    app.text_input(key="lab_b").set_value(b)
+    app = opened("BM25")
+    app.text_input(key="typed_k1").set_value(k1)
+    app.text_input(key="typed_b").set_value(b)
     run(app)
     assert [error.value for error in app.error] == [
         "k1 and b must be up to 12 numbers each, separated by commas: k1 from 0 to 10, b from 0 to 1."
@@ -92,7 +82,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
     stopped: list[str] = []
     monkeypatch.setattr(ComparisonJob, "end", lambda one: stopped.append(one.id))
-    app = opened("BM25", "Words", part="all", lab="hybrid")
+    app = opened("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
     assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
@@ -109,7 +99,7 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
-    app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
+    app = opened("BM25", analyzers="word", k1="1", b="0.5")
     assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
     app.button(key="start_bm25").click()
@@ -122,7 +112,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
     lab = finished(data, bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
-    app = opened("Words", part="all", analyzers="word|bigram", k1="0.3, 2", b="0.5")
+    app = opened("Words", analyzers="word|bigram", k1="0.3, 2", b="0.5")
     found = compare(lab, question_set(data.key))
     figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
     (table,) = tables(app, "k1")
@@ -153,11 +143,9 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
-    app = opened("Words", part="all", analyzers="word", k1="0.3, 2", b="0.5")
+    app = opened("Words", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = tables(app, "k1")
-    key = f"bm25_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
-    app.session_state[key] = {"selection": {"rows": [1], "columns": [], "cells": []}}
-    run(app)
+    look_at(app, lab, data, 1)
     assert f"BM25 · word · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
     assert "picked as the best" not in "".join(caption.value for caption in app.caption)
 
@@ -167,7 +155,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
-    app = opened("BM25", "Words", part="all", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
+    app = opened("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
     (table,) = tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]
@@ -175,23 +163,22 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert table["value"].max() > ends["value"].max()
     assert "Hybrid · Words " in texts(app)
     assert "use_hybrid" in [button.key for button in app.button]
-    key = f"hybrid_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
-    app.session_state[key] = {"selection": {"rows": [int(ends.index[0])], "columns": [], "cells": []}}
-    run(app)
+    look_at(app, lab, data, int(ends.index[0]))
     assert any("alone, with nothing mixed in" in info.value for info in app.info)
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_the_reranking_lab_shows_what_depth_brings_and_costs(data: StoredSet) -> None:
+def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
+    data = sample()
     finished(data, rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
-    app = opened("BM25", "Reranked", part="all", lab="rerank", depths="5|20")
+    app = opened("BM25", "Reranked", lab="rerank", depths="5|20")
     (table,) = tables(app, "ceiling")
     assert len(table) == 2 * 11
     assert (table["value"] <= table["ceiling"] + 1e-9).all()
     assert table[table["weight"] == 0]["milliseconds"].eq(0).all()
-    assert any("At most 960 pairs" in caption.value for caption in app.caption)
+    assert any("At most 240 pairs" in caption.value for caption in app.caption)
     assert app.query_params["depths"] == "5|20"
     app.pills(key="lab_depths").set_value([])
     run(app)
@@ -202,7 +189,7 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs(data: StoredSet) ->
 @pytest.mark.usefixtures("started")
 def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     finished(data, index_lab(compared(data, "Dense"), "Dense"))
-    app = opened("Dense", part="all", lab="index")
+    app = opened("Dense", lab="index")
     (table,) = tables(app, "overlap")
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
@@ -227,15 +214,15 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
 @pytest.mark.usefixtures("started")
 def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, lab: str, says: str) -> None:
     compared(data, "BM25")
-    app = opened("BM25", part="all", lab=lab)
-    assert any(info.value.startswith(says) for info in app.info)
+    app = opened("BM25", lab=lab)
+    assert informs(app, says)
 
 
 @pytest.mark.usefixtures("started")
 def test_data_that_cannot_be_split_have_no_labs() -> None:
     data = keep(small_set())
     compared(data, "BM25")
-    app = opened("BM25", data=data.key, part="all")
+    app = opened("BM25", data=data.key)
     assert any(warning.value.startswith("This data has no validation questions") for warning in app.warning)
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
@@ -243,7 +230,7 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
 @pytest.mark.usefixtures("started")
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
-    app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
+    app = opened("BM25", analyzers="word", k1="1", b="0.5")
     app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
     run(app)
     (table,) = tables(app, "tokens")

@@ -1,7 +1,6 @@
 """The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,21 +57,20 @@ def placed(ranks: Sequence[int], depth: int) -> Rankings:
     return Rankings(indices, -np.broadcast_to(np.arange(depth), indices.shape).astype(np.float32))
 
 
-def kept(
-    data: StoredSet,
-    of: QuestionSet,
+def forty(
     specs: Sequence[Mapping[str, Any]] = ALL,
     ranks: Mapping[str, Sequence[int]] = RANKS,
-    depth: int = 10,
-) -> Path:
-    experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
-    results = []
+    of: QuestionSet | None = None,
+) -> StoredSet:
+    """Keep the forty questions and a comparison of them."""
+    of = of or asked()
+    data, results = keep(of), []
     for spec in specs:
-        rankings = placed(ranks[spec["name"]], depth)
+        rankings = placed(ranks[spec["name"]], 10)
         results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
-    folder = workspace() / "comparisons" / "0123456789abcdef"
-    keep_comparison(Comparison(experiment, of, tuple(results)), folder)
-    return folder
+    experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
+    keep_comparison(Comparison(experiment, of, tuple(results)), workspace() / "comparisons" / "0123456789abcdef")
+    return data
 
 
 def page() -> None:
@@ -95,9 +93,15 @@ def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
 
 @pytest.fixture
 def data() -> StoredSet:
-    stored = keep(asked())
-    kept(stored, asked())
-    return stored
+    return forty()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
+    """The view of that comparison as it first is, to be read and not pressed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("drawn")))
+        return opened(forty())
 
 
 def opened(data: StoredSet, *, k: int = 1, picked: Sequence[str] = (), **address: str) -> AppTest:
@@ -111,6 +115,12 @@ def texts(app: AppTest) -> list[str]:
     return [element.value for element in (*app.markdown, *app.caption, *app.info, *app.success)]
 
 
+def of_all_slices(app: AppTest) -> str:
+    """What is said of all slices, tested together."""
+    (told,) = [text for text in texts(app) if "tested together" in text]
+    return told
+
+
 def numbers(app: AppTest) -> dict[str, str]:
     """The numbers that can be pressed, by key."""
     buttons = {button.key or "": button.label for button in app.button}
@@ -120,9 +130,9 @@ def numbers(app: AppTest) -> dict[str, str]:
 # slices
 
 
-def test_the_most_telling_slice_is_said_in_words(data: StoredSet) -> None:
+def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
-    (told,) = [text for text in texts(opened(data)) if "points **behind**" in text]
+    (told,) = [text for text in texts(drawn) if "points **behind**" in text]
     assert told.startswith(
         "On questions of the type “hard”, **Dense \\*1\\*** is 75.0 points **behind** BM25 (95% interval "
     )
@@ -130,33 +140,29 @@ def test_the_most_telling_slice_is_said_in_words(data: StoredSet) -> None:
 
 
 def test_where_nothing_is_sure_no_slice_is_named() -> None:
-    stored = keep(asked())
-    kept(stored, asked(), (BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39})
-    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39})
+    told = of_all_slices(opened(stored))
     assert told.startswith("In no group does any retriever surely differ from **BM25**")
 
 
 def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
-    stored = keep(asked())
     others = EN["where.telling_others"].format(first="BM25")
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
-    kept(stored, asked(), (BM25, DENSE, HYBRID), ranks)
-    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    stored = forty((BM25, DENSE, HYBRID), ranks)
+    told = of_all_slices(opened(stored))
     assert told.endswith(f"none is sure. {others}")
-    (told,) = [text for text in texts(opened(stored, picked=("BM25", "Hybrid"))) if "tested together" in text]
-    assert others not in told
+    assert others not in of_all_slices(opened(stored, picked=("BM25", "Hybrid")))
 
 
 def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
-    stored = keep(asked())
     lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
-    kept(stored, asked(), (BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
-    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
+    told = of_all_slices(opened(stored))
     assert told.startswith("Over all questions even the closest, **Dense \\*1\\***, is 17.5 points **behind** BM25.")
 
 
-def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
-    table = opened(data, slice="kind").dataframe[0].value
+def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
+    table = drawn.dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
     assert list(table["retriever"]) == list(RANKS) * 2
     assert table["mean"].tolist() == [75, 100, 100, 100, 75, 0, 0, 65]
@@ -186,18 +192,13 @@ def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, addre
 
 
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
-    plain_set = asked(kinds=[""] * COUNT)
-    stored = keep(plain_set)
-    kept(stored, plain_set)
-    app = opened(stored)
+    app = opened(forty(of=asked(kinds=[""] * COUNT)))
     assert app.selectbox[0].value == "overlap"
     assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
 def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
-    many = asked(titles=[f"article {row // 2}" for row in range(COUNT)])
-    stored = keep(many)
-    kept(stored, many)
+    stored = forty(of=asked(titles=[f"article {row // 2}" for row in range(COUNT)]))
     app = opened(stored, slice="article")
     assert EN["where.charted_differ"].format(charted=12, count=20) in texts(app)
     assert app.dataframe[0].value["slice"].nunique() == 20
@@ -232,8 +233,8 @@ def test_a_figure_that_nobody_has_is_told(data: StoredSet) -> None:
 # lost questions
 
 
-def test_every_number_of_lost_questions(data: StoredSet) -> None:
-    assert numbers(opened(data)) == {
+def test_every_number_of_lost_questions(drawn: AppTest) -> None:
+    assert numbers(drawn) == {
         "fate_BM25_found": "30 · 75.0%",
         "fate_BM25_below": "8 · 20.0%",
         "fate_BM25_not_found": "2 · 5.0%",
@@ -258,9 +259,7 @@ def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: Stor
 
 
 def test_where_nothing_is_lost_it_says_so() -> None:
-    stored = keep(asked())
-    kept(stored, asked(), (BM25,), {"BM25": [1] * 40})
-    app = opened(stored)
+    app = opened(forty((BM25,), {"BM25": [1] * 40}))
     assert EN["where.none_lost"].format(k=1) in texts(app)
     assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
 
@@ -268,8 +267,8 @@ def test_where_nothing_is_lost_it_says_so() -> None:
 # ceilings
 
 
-def test_ceilings_say_what_better_order_and_more_candidates_could_win(data: StoredSet) -> None:
-    told = next(text for text in texts(opened(data)) if "among its candidates" in text)
+def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
+    told = next(text for text in texts(drawn) if "among its candidates" in text)
     hybrid, reranked = told.split("\n")
     assert hybrid == "- " + EN["where.ceiling_told"].format(
         name="Hybrid",
@@ -286,8 +285,8 @@ def test_ceilings_say_what_better_order_and_more_candidates_could_win(data: Stor
     assert "up to 5.0 points, more or better candidates up to 12.5 more" in reranked
 
 
-def test_table_of_ceilings(data: StoredSet) -> None:
-    table = opened(data).dataframe[1].value.set_index("retriever")
+def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
+    table = drawn.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
     assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
     assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
@@ -303,9 +302,7 @@ def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> N
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
 def test_every_slice_in_both_languages(language: str, by: str) -> None:
-    titled = asked(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)])
-    stored = keep(titled)
-    kept(stored, titled)
+    stored = forty(of=asked(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)]))
     app = opened(stored, lang=language, slice=by)
     assert app.selectbox[0].value == by
     assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))

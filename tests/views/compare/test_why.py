@@ -13,29 +13,26 @@ from streamlit.testing.v1 import AppTest
 
 from data.questions.judgements import mark_negative, remarks_of, write_note
 from data.records import Passage, Question, QuestionSet
-from data.split import Part
 from data.store import StoredSet, keep
-from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from models.sources import find_model
-from retrieval.comparison.compare import Comparison, Result, compare
+from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, WindowedBM25
 from retrieval.milvus.retriever import Search
 from retrieval.rankings import Rankings
-from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
-from tests.views.compare.worlds import page
-from views.choices import choices_for
+from tests.views import driving
+from tests.views.compare.worlds import kept, page, searched, tables
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -65,17 +62,9 @@ DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
 def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
     """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
     data = keep(question_set)
-    choices = choices_for(data)
-    experiment = choices.experiment(data, list(NAMES), Part.ALL)
     bm25, fixed = BM25("BM25", question_set.passages), Fixed("Dense", dense)
     hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
-    results = []
-    for name, retriever in zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True):
-        rankings = retriever.search(texts_of(question_set.questions), 100)
-        results.append(Result(name, rankings, evaluate(rankings, question_set, experiment.ks)))
-    keep_comparison(
-        Comparison(experiment, question_set, tuple(results)), ComparisonJob.of(experiment, data.fingerprint).folder
-    )
+    searched(data, question_set, dict(zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True)))
     return data
 
 
@@ -85,15 +74,13 @@ def data() -> StoredSet:
 
 
 def opened(**address: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "view": "why", **address})
-    return run(app)
+    app = driving.opened(page, view="why", **address)
+    assert not app.error
+    return app
 
 
 def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    assert not app.error
+    assert not driving.run(app).error
     return app
 
 
@@ -103,8 +90,8 @@ def press(app: AppTest, key: str) -> AppTest:
 
 
 def listed(app: AppTest) -> list[str]:
-    tables = [frame.value for frame in app.dataframe if "overlap" in frame.value]
-    return tables[0]["id"].tolist() if tables else []
+    shown = tables(app, "overlap")
+    return shown[0]["id"].tolist() if shown else []
 
 
 def said(app: AppTest) -> str:
@@ -113,6 +100,13 @@ def said(app: AppTest) -> str:
 
 def html(app: AppTest) -> str:
     return "\n".join(str(element.value) for element in app.get("html"))
+
+
+def sums(app: AppTest) -> tuple[float, float]:
+    """Both scores, as they are told above what they are made of."""
+    (told,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
+    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", told))
+    return right, wrong
 
 
 def counts(app: AppTest) -> list[int]:
@@ -128,7 +122,7 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
     app = opened(k="1")
     assert listed(app)[0] == "q1"
     assert set(listed(app)) == {f"q{n}" for n in range(1, 7)}
-    table = next(frame.value for frame in app.dataframe if "overlap" in frame.value).set_index("id")
+    table = tables(app, "overlap")[0].set_index("id")
     assert table.loc["q2", "rank_1"] == 5
     assert table.loc["q1", "rank_0"] == 1
     assert table["rank_1"].isna()["q1"]
@@ -138,7 +132,7 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
 @pytest.mark.usefixtures("data")
 def test_the_map_s_numbers_are_a_table() -> None:
     app = opened()
-    table = next(frame.value for frame in app.dataframe if "retriever" in frame.value)
+    table = tables(app, "retriever")[0]
     dense = table.set_index("retriever").loc["Dense"]
     assert dense.tolist() == [3, 2, 0, 0, 0, 0, 1]
     assert len(app.get("vega_lite_chart")) == 1
@@ -233,12 +227,7 @@ def test_a_question_that_is_not_there_is_said(data: StoredSet) -> None:
 
 
 def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
-    choices = choices_for(data)
-    asked = small_set()
-    experiment = choices.experiment(data, ["BM25"], Part.ALL)
-    rankings = BM25("BM25", asked.passages).search(texts_of(asked.questions), 100)
-    result = Result("BM25", rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
+    searched(data, small_set(), {"BM25": BM25("BM25", PASSAGES)})
     app = opened(retrievers="BM25")
     assert counts(app) == []
     assert len(listed(app)) == 6
@@ -310,9 +299,8 @@ def test_same_article_passages_are_marked_as_confusers() -> None:
 @pytest.mark.usefixtures("data")
 def test_the_terms_of_a_score_add_up_to_it() -> None:
     app = opened(question="q2", shows="scores", explained="BM25")
-    (sums,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
-    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums))
-    table = next(frame.value for frame in app.dataframe if "idf" in frame.value)
+    right, wrong = sums(app)
+    table = tables(app, "idf")[0]
     terms, total = table.iloc[:-1], table.iloc[-1]
     assert total["term"] == EN["why.sum"]
     assert sum(terms["right"]) == pytest.approx(total["right"])
@@ -327,13 +315,11 @@ def test_of_windows_the_best_one_is_explained() -> None:
     data = keep(asked)
     spec = WindowedBM25Spec(name="BM25 windows")
     add(data.fingerprint, spec)
-    experiment = choices_for(data).experiment(data, ["BM25 windows"], Part.ALL)
-    rankings = WindowedBM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)
-    result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
+    (found,) = searched(data, asked, {spec.name: WindowedBM25(spec.name, asked.passages)})
+    assert found.rankings is not None
     app = opened(retrievers=spec.name, question="q2", shows="scores")
-    table = next(frame.value for frame in app.dataframe if "idf" in frame.value)
-    assert float(table.iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
+    table = tables(app, "idf")[0]
+    assert float(table.iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
     assert EN["why.best_windows"].format(sentences=1) in html(app)
 
 
@@ -343,16 +329,14 @@ def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None
     data = keep(asked)
     spec = MilvusSpec(name="Milvus", search=search)
     add(data.fingerprint, spec)
-    experiment = choices_for(data).experiment(data, [spec.name], Part.ALL)
-    rankings = BM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)  # as Milvus finds them
-    result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
+    (found,) = searched(data, asked, {spec.name: BM25(spec.name, asked.passages)})  # as Milvus finds them
+    assert found.rankings is not None
     app = opened(retrievers=spec.name, question="q2", shows="scores")
-    tables = [frame.value for frame in app.dataframe if "idf" in frame.value]
+    shown = tables(app, "idf")
     if search is Search.BM25:
-        assert float(tables[0].iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
+        assert float(shown[0].iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
     else:
-        assert tables == []
+        assert shown == []
     told = [info.value for info in app.info]
     assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
 
@@ -366,17 +350,9 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
         for place, row in enumerate((4, 0, 1), start=1)
     ]
     add_run(asked, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
-    experiment = choices_for(data).experiment(data, ["BM25", "Elsewhere"], Part.ALL)
-    results = []
-    for name, retriever, depth in (
-        ("BM25", BM25("BM25", asked.passages), 100),
-        ("Elsewhere", Fixed("Elsewhere", [[4, 0, 1]] * 6), 3),
-    ):
-        rankings = retriever.search(texts_of(asked.questions), depth)
-        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    keep_comparison(
-        Comparison(experiment, asked, tuple(results)), ComparisonJob.of(experiment, data.fingerprint).folder
-    )
+    ours = searched(data, asked, {"BM25": BM25("BM25", asked.passages)})
+    theirs = searched(data, asked, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
+    kept(data, ["BM25", "Elsewhere"], asked, [*ours, *theirs])
     address = {"retrievers": "BM25|Elsewhere", "k": "10"}
     app = opened(**address)
     assert len(listed(app)) == 6
@@ -392,9 +368,8 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
 @pytest.mark.usefixtures("data")
 def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
     app = opened(question="q2", shows="scores", explained="Hybrid")
-    (sums,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
-    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums))
-    table = next(frame.value for frame in app.dataframe if "normalised" in frame.value)
+    right, wrong = sums(app)
+    table = tables(app, "normalised")[0]
     of = table.groupby("side")["value"].sum()
     assert right == pytest.approx(1 / 61 + 1 / 65, abs=0.00006)  # BM25 at 1, Dense at 5
     assert of[EN["why.right"]] == pytest.approx(1 / 61 + 1 / 65)
@@ -424,10 +399,7 @@ def with_model(spec: Spec) -> AppTest:
     asked = small_set()
     data = keep(asked)
     add(data.fingerprint, spec)
-    experiment = choices_for(data).experiment(data, ["Own"], Part.ALL)
-    rankings = Fixed("Own", DENSE).search(texts_of(asked.questions), 100)
-    result = Result("Own", rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
+    searched(data, asked, {"Own": Fixed("Own", DENSE)})
     app = opened(retrievers="Own", question="q2", shows="scores")
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
@@ -439,14 +411,14 @@ def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> No
     folder = build_bi_encoder(tmp_path / "tiny")
     app = with_model(DenseSpec(name="Own", model=str(folder)))
     assert not app.error
-    tables = [frame.value for frame in app.dataframe if "sentence" in frame.value]
-    assert [list(table["sentence"]) for table in tables] == [
+    shown = tables(app, "sentence")
+    assert [list(table["sentence"]) for table in shown] == [
         ["한강", "한강은 서울을 지나 서해로 흐른다"],
         [PASSAGES[4].text],
     ]
     encoder = BiEncoder(find_model(str(folder)), [])
     question = encoder.encode_questions([QUESTIONS[1].text])[0]
-    for table in tables:
+    for table in shown:
         np.testing.assert_allclose(
             table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
         )
@@ -473,7 +445,7 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
     assert not app.error
-    (table,) = [frame.value for frame in app.dataframe if "window" in frame.value]
+    (table,) = tables(app, "window")
     best = int(np.argmax(table["score"]))
     told = EN["why.windows_best"].format(place=best + 1, count=len(table))
     assert told in [caption.value for caption in app.caption]
@@ -492,13 +464,12 @@ def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
     spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
     app = with_model(spec)
     assert not app.error
-    (sums,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
-    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums))
+    right, wrong = sums(app)
     encoder = SparseTextEncoder(find_model(spec.model), [], precision=Precision.FLOAT32)
     held = encoder.encode_passages([f"{PASSAGES[1].title}\n{PASSAGES[1].text}", PASSAGES[4].text])
     scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
     assert [right, wrong] == pytest.approx(scores, abs=0.0006)
-    table = next(frame.value for frame in app.dataframe if "held_right" in frame.value)
+    table = tables(app, "held_right")[0]
     terms, total = table.iloc[:-1], table.iloc[-1]
     assert total["right"] == pytest.approx(scores[0], abs=1e-4)
     assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
@@ -583,16 +554,18 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
 
 
 @pytest.mark.slow
-def test_the_drill_down_imports_no_torch(data: StoredSet) -> None:
-    code = (
+@pytest.mark.usefixtures("data")
+def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() -> None:
+    script = (
         "import sys; from models.packaged import PackagedBase; PackagedBase.path = None\n"
-        "from tests.views.compare.test_why import opened\n"
-        "app = opened(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
+        "from tests.views.compare.test_why import opened as why\n"
+        "from tests.views.driving import opened\n"
+        "from tests.views.search.test_page import QUESTION, page\n"
+        "app = opened(page, columns='BM25', q=QUESTION)\n"
+        "assert any('class=\"found\"' in str(one.value) for one in app.get('html'))\n"
+        "app = why(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
         "assert app.dataframe\n"
         "assert 'torch' not in sys.modules and 'faiss' not in sys.modules, sorted(sys.modules)\n"
     )
-    root = PROJECT
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, cwd=root, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr

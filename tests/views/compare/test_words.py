@@ -6,14 +6,14 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import StoredSet, keep
+from data.workspace import workspace
 from retrieval.analysis.labs import best, changes, lab_figures, lexical_lab, tried
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.terms import cut_words
-from tests.views.compare.worlds import compared, finished, opened, sample, texts
+from tests.views.compare.worlds import compared, finished, informs, look_at, opened, sample, select, tables, texts
 from tests.views.driving import run
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary, Word, written
@@ -30,6 +30,18 @@ ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
 @pytest.fixture
 def data() -> StoredSet:
     return sample()
+
+
+def rivers(passage: str, question: str) -> None:
+    """Keep a set of twenty, read at once, and a comparison of it."""
+    passages = tuple(Passage(f"p{n}", passage.format(n=n), f"River {n}") for n in range(20))
+    questions = tuple(Question(f"q{n}", question.format(n=n), (), (f"p{n}",)) for n in range(20))
+    compared(keep(QuestionSet("Rivers", passages, questions)), "BM25")
+
+
+@pytest.fixture
+def _few() -> None:
+    rivers("{n}번 강은 북쪽으로 흐른다", "{n}번 강은 어디로 흐르나?")
 
 
 def pills(app: AppTest, name: str) -> list[str]:
@@ -75,7 +87,7 @@ def test_without_a_value_or_with_too_many_nothing_is_started(data: StoredSet) ->
     compared(data, "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
-    assert any(info.value.startswith("Pick at least one thing to change") for info in app.info)
+    assert informs(app, "Pick at least one thing to change")
     assert not starts(app)
     pick(app, "titles", "1", "2", "3", "5")
     pick(app, "compounds", "split", "whole", "both")
@@ -121,7 +133,7 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     app = opened("BM25", changes="title|dictionary", titles="2|5", dictionaries=kept.reference)
     found = compare(lab, question_set(data.key))
     figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
-    (table,) = [one.value for one in app.dataframe if "change" in one.value]
+    (table,) = tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(figures[theirs] * 100))
     assert set(table["change"]) == {
@@ -137,10 +149,7 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     name = next(spec.name for spec in tried(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5)
     spec = to_use(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
-    place = table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전")
-    key = f"lexical_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
-    app.session_state[key] = {"selection": {"rows": [place], "columns": [], "cells": []}}
-    run(app)
+    look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
     app.button(key="use_lexical").click()
     run(app)
@@ -154,12 +163,9 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
 def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
-    (table,) = [one.value for one in app.dataframe if "change" in one.value]
-    place = table["change"].tolist().index("Nothing (the present setting)")
-    key = f"lexical_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
-    app.session_state[key] = {"selection": {"rows": [place], "columns": [], "cells": []}}
-    run(app)
-    assert any(info.value.startswith("This is the present setting.") for info in app.info)
+    (table,) = tables(app, "change")
+    look_at(app, lab, data, table["change"].tolist().index("Nothing (the present setting)"))
+    assert informs(app, "This is the present setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     found = compare(lab, question_set(data.key))
     assert best(lab_figures(found, "ndcg@10", question_groups(found.question_set))) in {one.name for one in tried(lab)}
@@ -170,7 +176,7 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
 def test_without_bm25_dictionaries_can_still_be_made(data: StoredSet) -> None:
     compared(data, "Dense")
     app = opened("Dense")
-    assert any(info.value.startswith("This lab varies the settings of BM25") for info in app.info)
+    assert informs(app, "This lab varies the settings of BM25")
     assert "User dictionary" in [heading.value for heading in app.subheader]
 
 
@@ -203,15 +209,14 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     unseen = {questions.questions[row].text for row in rows[Part.TEST]}
     asked = questions.with_questions(sorted({*rows[Part.TRAIN].tolist(), *rows[Part.VALIDATION].tolist()}))
     found = cut_words(asked)
-    (table,) = [one.value for one in app.dataframe if "in_question" in one.value]
+    (table,) = tables(app, "in_question")
     assert table["word"].tolist() == [one.word for one in found]
     assert table["in_question"].tolist() == [" / ".join(one.in_questions) for one in found]
     assert table["count"].tolist() == [len(one.questions) for one in found]
     assert all(word in question for word, question in zip(table["word"], table["question"], strict=True))
     assert not unseen & set(table["question"])
 
-    app.session_state[f"cut_words_{data.key}_"] = {"selection": {"rows": [0, 2], "columns": [], "cells": []}}
-    run(app)
+    select(app, f"cut_words_{data.key}_", 0, 2)
     assert app.button(key="save_dictionary").label == "Keep with the 2 picked"
     type_words(app, "자동차, 차량", name="철도")
     taken = Dictionary((Word(found[0].word), Word(found[2].word)), (("자동차", "차량"),))
@@ -228,21 +233,19 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     assert not [button for button in app.button if button.key == "try_dictionary"]
 
 
-@pytest.mark.usefixtures("started")
-def test_more_words_make_another_version(data: StoredSet) -> None:
-    compared(data, "BM25")
+@pytest.mark.usefixtures("started", "_few")
+def test_more_words_make_another_version() -> None:
     first = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
     app = opened("BM25", dictionary=first.reference)
     type_words(app, "누리호")
     assert sorted(kept_lines()) == [("철도", "경인선\n"), ("철도 2", "경인선\n누리호\n")]
 
 
-@pytest.mark.usefixtures("started")
-def test_what_is_wrong_in_typed_lines_is_told_with_its_row(data: StoredSet) -> None:
-    compared(data, "BM25")
+@pytest.mark.usefixtures("started", "_few")
+def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     app = opened("BM25")
     type_words(app, "")
-    assert any(info.value.startswith("Pick words in the table") for info in app.info)
+    assert informs(app, "Pick words in the table")
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     said = error.value.replace("\\", "")
@@ -251,9 +254,8 @@ def test_what_is_wrong_in_typed_lines_is_told_with_its_row(data: StoredSet) -> N
     assert not stored()
 
 
-@pytest.mark.usefixtures("started")
-def test_a_file_is_uploaded_once_and_a_bad_one_told(data: StoredSet) -> None:
-    compared(data, "BM25")
+@pytest.mark.usefixtures("started", "_few")
+def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
     app = opened("BM25")
     upload(app, "# 철도\n경인선\n국립중앙박물관 국립 중앙 박물관\n".encode(), "철도.txt")
     assert kept_lines() == [("철도", "경인선\n국립중앙박물관 국립 중앙 박물관\n")]
@@ -273,9 +275,8 @@ def test_a_file_is_uploaded_once_and_a_bad_one_told(data: StoredSet) -> None:
     assert len(stored()) == 1
 
 
-@pytest.mark.usefixtures("started")
-def test_kept_ones_are_listed_and_removed(data: StoredSet) -> None:
-    compared(data, "BM25")
+@pytest.mark.usefixtures("started", "_few")
+def test_kept_ones_are_listed_and_removed() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
@@ -285,12 +286,9 @@ def test_kept_ones_are_listed_and_removed(data: StoredSet) -> None:
     assert not stored()
 
 
-@pytest.mark.usefixtures("started")
-def test_a_kept_one_that_was_changed_is_told_and_the_page_stands(data: StoredSet) -> None:
-    compared(data, "BM25")
+@pytest.mark.usefixtures("started", "_few")
+def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
-    from data.workspace import workspace
-
     (workspace() / "dictionaries" / kept.key / "dictionary.txt").write_text("다른 것\n", encoding="utf-8")
     app = opened("BM25", dictionary=kept.reference)
     assert {error.value.replace("\\", "") for error in app.error} == {
@@ -301,12 +299,9 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands(data: StoredSet
 
 @pytest.mark.usefixtures("started")
 def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
-    passages = [Passage(f"p{n}", f"The river number {n} flows north", f"River {n}") for n in range(20)]
-    questions = [Question(f"q{n}", f"Where does river {n} flow?", ("north",), (f"p{n}",)) for n in range(20)]
-    data = keep(QuestionSet("Rivers", tuple(passages), tuple(questions)))
-    compared(data, "BM25")
-    app = opened("BM25", data=data.key)
-    assert any(info.value.startswith("These texts are not Korean") for info in app.info)
+    rivers("The river number {n} flows north", "Where does river {n} flow?")
+    app = opened("BM25")
+    assert informs(app, "These texts are not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
     type_words(app, "river, stream", name="Water")
     assert kept_lines() == [("Water", "river, stream\n")]

@@ -1,13 +1,22 @@
-"""A small Korean set with a finished comparison of BM25, and the Compare page at its lab of words."""
+"""Comparisons that have ended, where the Compare page looks for them, and the page at its lab of words."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
 from streamlit.testing.v1 import AppTest
 
+from data.records import QuestionSet
 from data.split import Part
 from data.store import CATALOG, StoredSet, keep, read_entry
-from retrieval.comparison.compare import compare
+from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
+from retrieval.evaluation.measures import evaluate
+from retrieval.rankings import Retriever
+from tests.doubles import texts_of
 from tests.views.driving import run
 from views.choices import choices_for
 from views.resources.sets import question_set
@@ -19,10 +28,34 @@ def page() -> None:
     compare_page.draw()
 
 
+@cache
+def whole_sample() -> QuestionSet:
+    """The sample, which a process reads once."""
+    return read_entry(CATALOG["sample"]).question_set
+
+
 def sample() -> StoredSet:
     """The sample with every fourth question: it is read in a second."""
-    whole = read_entry(CATALOG["sample"]).question_set
-    return keep(whole.with_questions(range(0, len(whole.questions), 4)))
+    return keep(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
+
+
+def kept(data: StoredSet, names: Iterable[str], asked: QuestionSet, results: Iterable[Result]) -> Path:
+    """Keep what was found as the comparison of all questions that the page asks for first; returns its folder."""
+    experiment = choices_for(data).experiment(data, list(names), Part.ALL)
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    return folder
+
+
+def searched(data: StoredSet, asked: QuestionSet, by: Mapping[str, Retriever], depth: int = 100) -> Sequence[Result]:
+    """Keep a comparison of what these find, each under its name; returns what that is."""
+    experiment = choices_for(data).experiment(data, list(by), Part.ALL)
+    results = []
+    for name, retriever in by.items():
+        rankings = retriever.search(texts_of(asked.questions), depth)
+        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
+    kept(data, by, asked, results)
+    return results
 
 
 def finished(data: StoredSet, experiment: Experiment) -> Experiment:
@@ -42,6 +75,25 @@ def opened(*names: str, **address: str) -> AppTest:
     look = {"lang": "en", "view": "tune", "lab": "lexical", "part": "all", "retrievers": "|".join(names)}
     app.query_params.update({**look, **address})
     return run(app)
+
+
+def select(app: AppTest, key: str, *rows: int) -> AppTest:
+    """Choose rows of a table, which the test's app forgets with every run."""
+    app.session_state[key] = {"selection": {"rows": [*rows], "columns": [], "cells": []}}
+    return run(app)
+
+
+def look_at(app: AppTest, lab: Experiment, data: StoredSet, row: int) -> AppTest:
+    """Choose a row of a lab's table."""
+    return select(app, f"{lab.lab}_table_{ComparisonJob.of(lab, data.fingerprint).folder}", row)
+
+
+def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
+    return [table.value for table in app.dataframe if column in table.value]
+
+
+def informs(app: AppTest, start: str) -> bool:
+    return any(one.value.startswith(start) for one in app.info)
 
 
 def texts(app: AppTest) -> str:

@@ -14,7 +14,7 @@ from data.store import CATALOG, load, stored
 from tests.data.sample_files import ROWS, as_csv, as_squad
 from tests.views.data.driving import keys, press, texts
 from tests.views.driving import run
-from views.data.passages import _marked
+from views.data.audit import _marked
 
 KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from data.pairs.store import stored
 from data.split import Part
 from data.workspace import workspace, write_json
-from embeddings.job import EmbeddingJob, EvaluationRequest, Request
+from embeddings.job import EvaluationRequest, Request
 from tests.views.driving import opened, run
 from tests.views.embeddings.worlds import (
     HUB,
@@ -17,30 +17,14 @@ from tests.views.embeddings.worlds import (
     alone,
     failed,
     kept,
+    page,
     result,
     scored,
+    words_of,
 )
 from views.ui.words import catalog
 
 EN = catalog("en")
-
-
-def page() -> None:
-    from views.embeddings import page as embeddings_page
-
-    embeddings_page.draw()
-
-
-@pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """What the page would measure is not the subject here, and would outlive the test."""
-    asked: list[Request] = []
-    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
-    return asked
-
-
-def words_of(app: AppTest) -> str:
-    return "\n".join(one.value for kind in ("markdown", "caption", "info", "error", "warning") for one in app.get(kind))
 
 
 def two_models() -> AppTest:

@@ -3,7 +3,6 @@
 import pytest
 
 from data.store import StoredSet, keep
-from embeddings.job import EmbeddingJob
 from models.sources import STARTER
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import Experiment, add, added
@@ -13,12 +12,11 @@ from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
 from tests.views.driving import opened
-from tests.views.embeddings.test_page import page, words_of
-from tests.views.embeddings.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, kept, result, scored
+from tests.views.embeddings.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, kept, page, result, scored, words_of
 from text.analyzers import Analyzer
 from views import choices
 from views.embeddings.controls import Models, models_at_hand
-from views.embeddings.to_compare import retriever_names
+from views.embeddings.page import retriever_names
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -26,7 +24,6 @@ EN = catalog("en")
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EmbeddingJob, "start", lambda *_: None)
     monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
     monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
 

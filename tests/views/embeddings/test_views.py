@@ -1,6 +1,7 @@
 """Every view of the Embeddings page, over results written by hand."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,6 @@ from embeddings.geometry import Projection
 from embeddings.job import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from tests.views.driving import opened
 from tests.views.embeddings.test_models import trained
-from tests.views.embeddings.test_page import page, words_of
 from tests.views.embeddings.worlds import (
     GOLD,
     HUB,
@@ -25,20 +25,15 @@ from tests.views.embeddings.worlds import (
     SENTENCES,
     alone,
     kept,
+    page,
     result,
     scored,
+    words_of,
 )
 from views.ui.words import catalog
 
 EN = catalog("en")
 MODELS = ("starter", HUB)
-
-
-@pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    asked: list[Request] = []
-    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
-    return asked
 
 
 @pytest.fixture
@@ -203,7 +198,7 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
         for method, factor in ((Method.CROSS_ENCODER, 1.0), (Method.EXACT, 0.01), (Method.HNSW, 0.01))
         for size in SIZES
     )
-    done(request, data, {}, Cost(points, 0.975).as_dict())
+    done(request, data, {}, asdict(Cost(points, 0.975)))
     app = look(data, "cost")
     assert "100 times" in words_of(app)
     assert "65 hours" in words_of(app)

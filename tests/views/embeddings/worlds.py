@@ -1,8 +1,9 @@
-"""Evaluations written by hand, of pairs of five sentences: no model is needed to draw them."""
+"""Evaluations written by hand, of pairs of five sentences: no model is needed to draw them; and the page over them."""
 
 from itertools import combinations
 
 import numpy as np
+from streamlit.testing.v1 import AppTest
 
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
@@ -72,3 +73,13 @@ def kept(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> Store
     folder.mkdir(parents=True)
     store.keep(evaluated(pairs, *results, part=part), folder)
     return data
+
+
+def page() -> None:
+    from views.embeddings import page as embeddings_page
+
+    embeddings_page.draw()
+
+
+def words_of(app: AppTest) -> str:
+    return "\n".join(one.value for kind in ("markdown", "caption", "info", "error", "warning") for one in app.get(kind))

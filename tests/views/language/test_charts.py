@@ -6,17 +6,9 @@ import pandas as pd
 from views.language import charts
 
 
-def cells(values: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
-    names = [str(place) for place in range(len(values))]
-    rows, columns = np.indices(values.shape).reshape(2, -1)
-    named = {"row": rows, "column": columns, "first": rows, "second": columns}
-    table = pd.DataFrame({key: [names[at] for at in places] for key, places in named.items()})
-    return table.assign(value=values.ravel()), names
-
-
 def colours(values: np.ndarray, *, share: bool) -> tuple[list[float], int]:
-    table, names = cells(values)
-    made = charts.grid(table, names, names, title="t", share=share).to_dict()
+    names = [str(place) for place in range(len(values))]
+    made = charts.grid(charts.grid_cells(values, names, names), names, names, title="t", share=share).to_dict()
     return made["layer"][0]["encoding"]["color"]["scale"]["domain"], len(made["layer"])
 
 

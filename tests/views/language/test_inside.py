@@ -21,10 +21,11 @@ from language.inside.layers import LayerSearch, Pooling
 from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.driving import opened, run
+from tests.views.language.test_tokenizers import texts
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
+from views.language.gaps import share, words_of
 from views.language.layers import table_of
-from views.language.over_steps import share, words_of
 from views.resources.language import LayerFindings
 from views.ui.words import catalog
 
@@ -39,15 +40,20 @@ def page() -> None:
     inside.draw()
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    written(tmp_path / "tiny")
-    return str(tmp_path / "tiny")
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("models") / "tiny").reference
 
 
-@pytest.fixture
-def other(tmp_path: Path) -> str:
-    return written(tmp_path / "other", seed=1).reference
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("models") / "other", seed=1).reference
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One without its head."""
+    return written(tmp_path_factory.mktemp("models") / "bare", head=False).reference
 
 
 def trained(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
@@ -68,11 +74,6 @@ def answered() -> QuestionSet:
     return QuestionSet(
         "few", passages, tuple(Question(f"q{place}", text, (), (own,)) for place, (text, own) in enumerate(questions))
     )
-
-
-def texts(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
-    return "\n".join(one.value.replace("\\", "") for kind in kinds for one in kind)
 
 
 def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_alone() -> None:
@@ -175,12 +176,10 @@ def test_what_began_from_nothing_has_nothing_before_it(model: str) -> None:
     assert "before" not in texts(app).lower()
 
 
-def test_a_base_that_cannot_stand_beside_is_told(tmp_path: Path) -> None:
-    bare = written(tmp_path / "bare", head=False).reference
+def test_a_base_that_cannot_stand_beside_is_told(bare: str, tmp_path: Path) -> None:
     app = opened(page, network=trained("from bare", base=bare).id, inside="fill_mask")
     assert f"“{bare}” has no head that tells masked pieces, so it cannot stand beside" in texts(app)
-    shutil.rmtree(bare)
-    app = opened(page, network=trained("from nothing", base=bare).id, inside="fill_mask")
+    app = opened(page, network=trained("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
     assert "is no longer there" in texts(app)
     assert len(app.dataframe) == 1
 
@@ -239,8 +238,7 @@ def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> 
     assert "The 2 models kept" in texts(app)
 
 
-def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(tmp_path: Path) -> None:
-    bare = written(tmp_path / "bare", head=False).reference
+def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(bare: str) -> None:
     for view in ("fill_mask", "over_steps"):
         app = opened(page, network=bare, inside=view)
         assert app.button(key="to_train").label == EN["inside.to_train"]
@@ -260,9 +258,8 @@ def test_shares_have_the_digits_that_tell_them_from_none() -> None:
     assert [share(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
 
 
-def test_a_model_without_the_head_says_so_in_the_persons_language(tmp_path: Path) -> None:
-    bare: ModelSource = written(tmp_path / "bare", head=False)
-    app = opened(page, network=bare.reference, inside="fill_mask")
+def test_a_model_without_the_head_says_so_in_the_persons_language(bare: str) -> None:
+    app = opened(page, network=bare, inside="fill_mask")
     assert "has no head that tells masked pieces" in texts(app)
     app.query_params["lang"] = "ko"
     run(app)

@@ -27,16 +27,14 @@ from language.comparison import Measured, Refusal, Request
 from language.fertility import HeldOut, fertility
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import BOUNDARY, Split, TokenizerKind
-from language.prepared import PreparedTokenizer
-from language.text_file import LanguageError
+from language.texts import LanguageError
 from language.texts import keep as keep_text
 from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
-from tests.language.test_train import SENTENCES, trained
+from tests.language.test_train import SENTENCES, prepared, trained
 from tests.views.driving import opened, run
 from views.language.pieces import cut_html, names_html
-from views.language.tokenizer_charts import by_size
-from views.language.tokenizer_figures import best_rows, command_of, zipped
+from views.language.tokenizer_figures import best_rows, by_size, command_of, zipped
 from views.language.tokenizers import TokenizersView, usual_sizes
 from views.resources.language import CutPiece
 from views.ui.words import catalog
@@ -70,9 +68,8 @@ def data() -> StoredSet:
 
 @cache
 def small(kind: TokenizerKind) -> tuple[TrainedTokenizer, Measured]:
-    made = trained(kind)
-    prepared = PreparedTokenizer.of(made)
-    return made, Measured(f"{kind}", prepared.trained, fertility(prepared, HeldOut.of(TEXTS[:10])))
+    figures = fertility(prepared(kind), HeldOut.of(TEXTS[:10]))
+    return trained(kind), Measured(f"{kind}", prepared(kind).trained, figures)
 
 
 def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> TokenizerJob:
@@ -106,8 +103,14 @@ def html_of(app: AppTest) -> str:
     return "\n".join(one.proto.body for one in app.get("html"))
 
 
-def test_it_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: list[TokenizerRequest]) -> None:
-    app = opened(page, data=data.key)
+def test_the_page_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: list[TokenizerRequest]) -> None:
+    def language() -> None:
+        from views.language import page
+
+        page.draw()
+
+    app = opened(language, data=data.key)
+    assert app.tabs[0].label == EN["language_page.tab_tokenizers"]
     assert "4 tokenizers are trained on 60 documents" in texts(app)
     (start,) = app.button
     start.click()
@@ -115,23 +118,12 @@ def test_it_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: lis
     assert asked == [TokenizerRequest(data.key, Request(tuple(TokenizerKind), (Split.WORDS,), (1_000,), ()))]
 
 
-def test_the_page_opens_with_it(data: StoredSet) -> None:
-    def language() -> None:
-        from views.language import page
-
-        page.draw()
-
-    app = opened(language, data=data.key)
-    assert "tokenizers are trained on 60 documents" in texts(app)
-    assert app.tabs[0].label == EN["language_page.tab_tokenizers"]
-
-
 def test_much_text_allows_large_vocabularies() -> None:
     assert [usual_sizes(n) for n in (0, 39_999, 40_000)] == [[1_000], [1_000], [1_000, 2_000]]
     assert [usual_sizes(n) for n in (160_000, 640_000)] == [[2_000, 8_000], [2_000, 8_000, 32_000]]
 
 
-def test_the_answer_names_the_fewest_pieces_and_on_what_they_were_counted(data: StoredSet) -> None:
+def test_the_answer_names_the_fewest_pieces_and_figures_stand_in_a_table(data: StoredSet) -> None:
     kept(data)
     app = opened(page, data=data.key, **ADDRESS)
     told = texts(app)
@@ -141,6 +133,12 @@ def test_the_answer_names_the_fewest_pieces_and_on_what_they_were_counted(data: 
     assert f"Measured on 10 documents of “sentences” ({words} words)" in told
     assert EN["tokenizers.few_documents"] in told
     assert not app.button
+    table = app.dataframe[0].value
+    assert table["kind"].tolist() == ["WordPiece", "BPE"]
+    assert table["tokens_per_word"].tolist() == [1.5, 2.25]
+    first = small(KINDS[0])[1].figures
+    assert first is not None
+    assert (table["pieces"][0], table["f1"][0]) == (first.pieces, pytest.approx(first.f1))
 
 
 def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pieces(data: StoredSet) -> None:
@@ -160,16 +158,6 @@ def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     assert "morphemes" not in told
     told = texts(opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서", **ADDRESS))
     assert "All 2 cut this sentence into the same number of pieces: 1." in told
-
-
-def test_figures_stand_in_a_table(data: StoredSet) -> None:
-    kept(data)
-    table = opened(page, data=data.key, **ADDRESS).dataframe[0].value
-    assert table["kind"].tolist() == ["WordPiece", "BPE"]
-    assert table["tokens_per_word"].tolist() == [1.5, 2.25]
-    first = small(KINDS[0])[1].figures
-    assert first is not None
-    assert (table["pieces"][0], table["f1"][0]) == (first.pieces, pytest.approx(first.f1))
 
 
 def test_the_best_of_a_column_is_the_lowest_or_the_highest_of_those_that_may_be() -> None:
@@ -192,7 +180,7 @@ def test_a_sentence_is_cut_by_all_of_them_and_is_no_html(data: StoredSet) -> Non
     assert re.search(r'<li class="unknown" title="[^"]*\[UNK\][^"]*"><small>\[UNK\] </small>뷁</li>', shown)
     table = app.dataframe[0].value
     for kind, name in zip(KINDS, ("WordPiece · 1,000", "BPE · 1,000"), strict=True):
-        own, made = table[table["tokenizer"] == name], PreparedTokenizer.of(small(kind)[0])
+        own, made = table[table["tokenizer"] == name], prepared(kind)
         assert own["letters"].tolist() == [piece.letters for piece in made.pieces(HOSTILE)]
         assert own["number"].tolist() == made.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
         assert own["occurrences"].tolist() == own["number"].tolist()  # as they were kept
@@ -229,8 +217,7 @@ def test_a_word_is_built_by_merges(data: StoredSet) -> None:
     slider = app.select_slider(key="merges_en")
     assert [*slider.options] == ["0", *(f"{number:,}" for number in table["number"])]
     assert slider.value == str(len(table))
-    made = PreparedTokenizer.of(small(TokenizerKind.BPE)[0])
-    final = made.tokenizer.encode("강아지에서", add_special_tokens=False).tokens
+    final = prepared(TokenizerKind.BPE).tokenizer.encode("강아지에서", add_special_tokens=False).tokens
     assert table["pieces"].iloc[-1] == " · ".join(final)
     assert f"{len(final)} after {len(table)} merges" in texts(app)
     app.query_params["merges"] = "0"

@@ -16,8 +16,8 @@ from reading.evaluate import Fate
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.judge.rules import Rules, read_predictions
 from tests.views.driving import opened, run
-from tests.views.reading.test_page import texts
-from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
+from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, texts, trained
+from views.choices import choices_for
 from views.reading.evaluate import predictions
 from views.reading.evaluation import ReadingView, curve_table, fate_table, open_reading
 from views.ui.words import catalog
@@ -40,19 +40,27 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
     return asked
 
 
-def tab(retrievers: str = BOTH, **address: str) -> AppTest:
-    return opened(page, answers="evaluate", retrievers=retrievers, answered_part="all", **address)
+def experiment_of(data: StoredSet) -> ReadingExperiment:
+    """What the page asks for at `tab`, with a reader that was trained."""
+    reader = ReaderSpec(name="Mine", model=trained(data).id)
+    return ReadingExperiment(
+        data=data.key, retriever=tuple(choices_for(data).needed(BOTH.split("|"))), reader=(reader,)
+    )
 
 
-def begun(data: StoredSet, started: list[ReadingExperiment], **address: str) -> AppTest:
-    """Press the button, let the work be done, and draw the page anew."""
-    if not started:
-        trained(data)
-        app = tab(**address)
-        next(one for one in app.button if (one.key or "").startswith("start_")).click()
-        run(app)
-        carried_out(started[0], data)
-    return tab(**address)
+@pytest.fixture
+def view(data: StoredSet) -> ReadingView:
+    """That, carried out."""
+    experiment = experiment_of(data)
+    carried_out(experiment, data)
+    folder = ReadingJob.of(experiment, data.fingerprint).folder
+    kept = open_reading(data.key, folder)
+    assert kept
+    return ReadingView(data, folder, kept, BOTH.split("|"), BOTH.split("|"), "em", 5)
+
+
+def tab(**address: str) -> AppTest:
+    return opened(page, answers="evaluate", retrievers=BOTH, answered_part="all", **address)
 
 
 def table_with(app: AppTest, column: str) -> pd.DataFrame:
@@ -60,81 +68,62 @@ def table_with(app: AppTest, column: str) -> pd.DataFrame:
 
 
 def test_nothing_is_read_before_a_button_is_pressed(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    run_of = trained(data)
+    expected = experiment_of(data)
     app = tab()
     assert started == []
     assert "for each of 4 questions" in texts(app)
     assert "160 pairs at most" in texts(app)
     next(one for one in app.button if (one.key or "").startswith("start_")).click()
     run(app)
-    (asked,) = started
-    assert (asked.split, asked.rules, asked.reader[0]) == (
-        Part.ALL,
-        Rules.KORQUAD,
-        ReaderSpec(name="Mine", model=run_of.id),
-    )
-    assert [spec.name for spec in asked.retriever] == ["BM25", "BM25 words"]
+    assert started == [expected]
+    assert (expected.split, expected.rules) == (Part.ALL, Rules.KORQUAD)
+    assert [spec.name for spec in expected.retriever] == ["BM25", "BM25 words"]
 
 
 def test_without_a_reader_it_says_how_to_get_one(data: StoredSet) -> None:
     assert EN["answers.needs_reader"] in texts(tab())
 
 
-def test_the_answer_stands_first_in_one_plain_sentence(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    said = texts(begun(data, started))
+def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: ReadingView) -> None:
+    app = tab()
+    said = texts(app)
     assert "the first 5 passages answer **50 of 100** questions exactly" in said
     assert "with the right passage it would be 75." in said
-
-
-def test_two_that_answer_alike_are_not_called_unsure(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    told = texts(begun(data, started))
-    folder = ReadingJob.of(started[0], data.fingerprint).folder
-    kept = open_reading(data.key, folder)
-    assert kept
-    first, second = (one.depth.exact for one in kept.result.readers[0].by_retriever.values())
+    first, second = (one.depth.exact for one in view.reader.by_retriever.values())
     assert (first == second).all()
-    assert "comes out just the same" in told
-    assert "not sure" not in told
-
-
-def test_figures_and_fates_have_their_tables(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started)
-    figures = table_with(app, "20")
+    assert "comes out just the same" in said
+    assert "not sure" not in said, "two that answer alike are not called unsure"
+    assert "Mine was trained on some of these questions" in said
+    figures, fates = table_with(app, "20"), table_with(app, "misread")
     assert set(figures["retriever"]) == {"BM25 words", "BM25"}
     assert figures["5"].tolist() == [50.0, 50.0]
-    fates = table_with(app, "misread")
     assert fates["not_found"].tolist() == ["0.0% (0)"] * 2
     assert fates["outranked"].tolist() == ["25.0% (1)"] * 2
     assert fates["misread"].tolist() == ["25.0% (1)"] * 2  # the data says that the flower is another one
     assert len(app.get("vega_lite_chart")) == 2
+    labels = {one.proto.label for one in app.get("download_button")}
+    assert {EN["answers.csv"], EN["answers.json"], EN["answers.predictions"]} <= labels
 
 
-def view_of(data: StoredSet, started: list[ReadingExperiment], k: int = 5, measure: str = "em") -> ReadingView:
-    folder = ReadingJob.of(started[0], data.fingerprint).folder
-    kept = open_reading(data.key, folder)
-    assert kept
-    return ReadingView(data, folder, kept, BOTH.split("|"), BOTH.split("|"), measure, k)
-
-
-def test_every_number_agrees_with_the_answers_it_is_of(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    begun(data, started)
+def test_every_number_agrees_with_the_answers_it_is_of(view: ReadingView) -> None:
     for k in (1, 5):
-        view = view_of(data, started, k)
-        for name, answered in view.answered.items():
-            right = [said in one.answers for said, one in zip(answered.answers(view.place), QUESTIONS, strict=True)]
-            curves = curve_table(view).set_index(["retriever", "k"])
+        at_k = ReadingView(view.data, view.folder, view.kept, view.picked, view.names, "em", k)
+        for name, answered in at_k.answered.items():
+            right = [said in one.answers for said, one in zip(answered.answers(at_k.place), QUESTIONS, strict=True)]
+            curves = curve_table(at_k).set_index(["retriever", "k"])
             assert curves.loc[(name, k), "value"] == sum(right) / 4
-            fates = fate_table(view).set_index(["retriever", "fate"])
+            fates = fate_table(at_k).set_index(["retriever", "fate"])
             assert fates.loc[(name, "right"), "count"] == sum(right)
             assert fates.loc[name]["share"].sum() == 1
-            assert (answered.depth.fate[:, view.place] == Fate.RIGHT).tolist() == right
+            assert (answered.depth.fate[:, at_k.place] == Fate.RIGHT).tolist() == right
 
 
-def test_questions_are_filtered_by_fate_and_opened(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started, answers_look="questions", read_fate="misread", read_of="BM25")
+@pytest.mark.usefixtures("view")
+def test_questions_are_filtered_by_fate_and_opened() -> None:
+    app = tab(answers_look="questions", read_fate="misread", read_of="BM25")
     assert table_with(app, "right")["question"].tolist() == ["나라의 꽃"]
     assert "**1** of 4 questions" in texts(app)
-    app = begun(data, started, answers_look="questions", read_question="q4")
+    app = tab(answers_look="questions", read_question="q4")
     assert "Answer: **진달래**" in texts(app)
     assert texts(app).count("**무궁화** · read wrong") == 2
     app.button(key="read_back").click()
@@ -142,37 +131,36 @@ def test_questions_are_filtered_by_fate_and_opened(data: StoredSet, started: lis
     assert len(table_with(app, "right")) == 4
 
 
-def test_a_question_of_the_list_can_be_asked(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started, answers_look="questions", read_question="q4")
+@pytest.mark.usefixtures("view")
+def test_a_question_of_the_list_can_be_asked() -> None:
+    app = tab(answers_look="questions", read_question="q4")
     app.button(key="read_ask").click()
     run(app)
     assert app.query_params["q"] == QUESTIONS[3].text
     assert "### 무궁화" in texts(app)
 
 
-def test_why_a_passage_was_taken_stands_beside_the_question(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started, answers_look="questions", read_question="q3")
-    assert (
-        "“백두산” of passage 1 has a reading score of −3.00, not below “한라산” of the right passage 2 (−3.00)"
-        in texts(app)
-    )
+@pytest.mark.usefixtures("view")
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        (
+            {"answers_look": "questions", "read_question": "q3"},
+            "“백두산” of passage 1 has a reading score of −3.00, not below “한라산” of the right passage 2 (−3.00)",
+        ),
+        ({"answers_look": "slices"}, "No group holds 5 questions"),
+    ],
+)
+def test_why_a_passage_was_taken_and_that_slices_are_too_small_is_told(address: dict[str, str], told: str) -> None:
+    assert told in texts(tab(**address))
 
 
-def test_questions_are_filtered_by_slice(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started, answers_look="questions", read_by="answer_length", read_label="4–6")
-    assert EN["why.none_listed"] not in texts(app)
+@pytest.mark.usefixtures("view")
+def test_questions_are_filtered_by_slice() -> None:
+    assert EN["why.none_listed"] not in texts(tab(answers_look="questions", read_by="answer_length", read_label="4–6"))
 
 
-def test_of_few_questions_no_slice_is_shown(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started, answers_look="slices")
-    assert "No group holds 5 questions" in texts(app)
-
-
-def test_the_answers_can_be_taken_away_in_the_published_form(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started)
-    labels = {one.proto.label for one in app.get("download_button")}
-    assert {EN["answers.csv"], EN["answers.json"], EN["answers.predictions"]} <= labels
-    view = view_of(data, started)
+def test_the_answers_can_be_taken_away_in_the_published_form(view: ReadingView) -> None:
     with zipfile.ZipFile(io.BytesIO(predictions(view))) as files:
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
@@ -181,23 +169,14 @@ def test_the_answers_can_be_taken_away_in_the_published_form(data: StoredSet, st
     assert read_predictions(path) == said
 
 
-def test_a_reader_that_learned_from_these_questions_is_told(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    app = begun(data, started)
-    assert "Mine was trained on some of these questions" in texts(app)
-
-
-def test_a_damaged_evaluation_is_offered_anew(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    begun(data, started)
-    (path,) = (workspace() / "reading").glob("*/scores.json")
-    path.write_text(json.dumps({"readers": 1}), encoding="utf-8")
+def test_a_damaged_evaluation_is_offered_anew(view: ReadingView) -> None:
+    (view.folder / "scores.json").write_text(json.dumps({"readers": 1}), encoding="utf-8")
     app = tab()
     assert not app.dataframe
     assert any((one.key or "").startswith("start_") for one in app.button)
 
 
-def test_what_is_kept_holds_no_more_than_numbers_and_texts(data: StoredSet, started: list[ReadingExperiment]) -> None:
-    begun(data, started)
-    (folder,) = (workspace() / "reading").glob("*")
-    arrays = load_arrays(folder / "judged.npz")
+def test_what_is_kept_holds_no_more_than_numbers_and_texts(view: ReadingView) -> None:
+    arrays = load_arrays(view.folder / "judged.npz")
     assert arrays
     assert all(values.dtype.kind in "bif" for values in arrays.values())

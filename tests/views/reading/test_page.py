@@ -18,7 +18,7 @@ from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import small_set
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.views.driving import opened, run
-from tests.views.reading.worlds import page, read_by_next_word, trained
+from tests.views.reading.worlds import page, read_by_next_word, texts, trained
 from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
@@ -40,11 +40,6 @@ def data() -> StoredSet:
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
     return read_by_next_word(monkeypatch)
-
-
-def texts(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
-    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
 
 
 def html(app: AppTest) -> str:
@@ -114,12 +109,6 @@ def test_a_language_model_alone_answers_and_is_not_evaluated(data: StoredSet) ->
         assert texts(app).count(EN["answers.needs_reader"]) == 1
 
 
-def test_the_answer_of_the_set_is_told_to_be_that(data: StoredSet) -> None:
-    trained(data)
-    told = "\n".join(one.value.replace("\\", "") for one in asked(QUESTIONS[0].text).caption)
-    assert f"The answer noted in the question set: {QUESTIONS[0].answers[0]}" in told
-
-
 @pytest.mark.parametrize("address", [{}, {"reader": "somebody/reader"}])
 def test_there_is_one_notice_at_most(data: StoredSet, address: dict[str, str]) -> None:
     trained(data)
@@ -139,9 +128,10 @@ def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None
     assert "### 한강" in texts(app)
 
 
-def test_the_answer_its_probability_and_its_passage(data: StoredSet, made: list[NextWord]) -> None:
+def test_the_answer_its_probability_and_its_passage_and_that_of_the_set(data: StoredSet, made: list[NextWord]) -> None:
     trained(data)
-    app = asked("흐르는 강")
+    app = asked(QUESTIONS[1].text)
+    assert "The answer noted in the question set: 한강" in "\n".join(one.value for one in app.caption)
     assert "### 한강" in texts(app)
     assert "P 0.14 · from passage 1" in texts(app)  # exp of minus two letters
     assert "<mark>한강</mark>" in html(app)
@@ -217,10 +207,10 @@ def test_an_answer_is_judged_with_its_passage_and_taken_back(data: StoredSet) ->
     assert judged_answers(corpus) == ()
 
 
-def with_model(app: AppTest, server: ChatServer) -> AppTest:
+def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
     app.text_input(key="answers_address").set_value(server.address)
     app.text_input(key="answers_model").set_value(MODEL)
-    app.text_input(key="answers_secret").set_value(KEY)
+    app.text_input(key="answers_secret").set_value(key)
     app.button(key="use_model").click()
     return run(app)
 
@@ -264,12 +254,7 @@ def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> N
 
 def test_an_endpoint_that_refuses_is_told_without_the_key(data: StoredSet) -> None:
     with chat_server(lambda _: "x") as server:
-        app = asked("흐르는 강")
-        app.text_input(key="answers_address").set_value(server.address)
-        app.text_input(key="answers_model").set_value(MODEL)
-        app.text_input(key="answers_secret").set_value("sk-wrongwrongwrong")
-        app.button(key="use_model").click()
-        run(app)
+        app = with_model(asked("흐르는 강"), server, "sk-wrongwrongwrong")
     assert app.error
     assert "sk-wrong" not in texts(app)
 
@@ -294,22 +279,14 @@ def test_who_is_signed_in_is_answered_by_a_language_model_too(monkeypatch: pytes
     assert not (workspace_module.shared_workspace() / "generated").exists()
 
 
-def options(**address: str) -> list[str]:
-    found: list[str] = opened(page, retrievers="BM25", **address).selectbox(key="reader_en").options
-    return found
-
-
-def test_every_training_is_offered_and_any_of_the_hub_can_be_named(data: StoredSet) -> None:
+def test_every_training_is_offered_and_any_of_the_hub_can_be_named_by_what_is_a_name(data: StoredSet) -> None:
     trained(data, "Old")
     trained(data, "New")
-    assert sorted(options()) == ["New", "Old"]
-    assert options(reader="somebody/reader")[-1] == "somebody/reader"
-    assert opened(page, reader="somebody/reader").query_params["reader"] == "somebody/reader"
-
-
-def test_what_is_no_name_of_a_model_is_left_out(data: StoredSet) -> None:
-    trained(data)
-    assert options(reader="<script>") == ["Mine"]
+    app = opened(page, retrievers="BM25", reader="<script>")
+    assert sorted(app.selectbox(key="reader_en").options) == ["New", "Old"]
+    app = opened(page, retrievers="BM25", reader="somebody/reader")
+    assert app.selectbox(key="reader_en").options[-1] == "somebody/reader"
+    assert app.query_params["reader"] == "somebody/reader"
 
 
 def test_a_training_has_seen_what_it_learned_from(data: StoredSet) -> None:

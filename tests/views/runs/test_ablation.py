@@ -13,17 +13,18 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run
-from tests.views.train.worlds import EN, progress_texts, texts
+from tests.views.train.worlds import EN, click, progress_texts, texts
+from training.commands import planned_ablation
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Trial, all_runs, create_run
 from training.runs.sweeps import Ablation, Difference, Interval, Table, Variant, all_jobs
-from training.sweep_commands import planned_ablation
 from training.sweeps.variants import AblationExperiment
 from views.choices import choices_for, finished_runs
 from views.runs.ablation import as_written
 
 pytestmark = pytest.mark.usefixtures("no_worker")
 NDCG = "ndcg@10"
+PERPLEXITY = Interval(60.0, 55.0, 65.0)
 BROKEN = Variant(4, {"vocabulary": 2000}, code="memory", message="*out* of memory")
 
 
@@ -90,36 +91,55 @@ def said(app: AppTest, *variants: Variant, vary: bool = True) -> str:
     return texts(run(app))
 
 
-def test_a_variant_that_is_surely_best_is_named(app: AppTest) -> None:
-    told = said(app, UNTRAINED, REFERENCE, BETTER, WORSE)
-    assert "**“Hide whole words\\: words between spaces” is best**: nDCG@10 56.0 against 50.0" in told
-    assert "(+6.0 points, 95%: +1.0 to +11.0)" in told
-    assert "**Pre-training on this text helped**: nDCG@10 50.0 against 45.0 without" in told
-    assert "(+5.0 points, 95%: +1.0 to +9.0)" in told
+def of_pairs(variant: Variant) -> Variant:
+    known = {"figures": variant.figures, "differences": variant.differences}
+    renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
+    return replace(variant, **renamed)
 
 
-def test_what_may_be_chance_is_said_to_be(app: AppTest) -> None:
-    told = said(app, REFERENCE, CHANCE)
-    assert EN["ablation.best_unsure"].split("“")[0] in told
-    assert "“Share hidden (0–1)\\: 0\\.3”".replace("(", "\\(").replace(")", "\\)") in told
-    assert "is best" not in told
-    assert "Pre-training" not in told
+HELPED = "**Pre-training on this text helped**"
 
 
-def test_nothing_better_than_the_reference(app: AppTest) -> None:
-    assert EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0") in said(app, REFERENCE, WORSE)
+@pytest.mark.parametrize(
+    ("variants", "told", "untold"),
+    [
+        (
+            [UNTRAINED, REFERENCE, BETTER, WORSE],
+            [
+                "**“Hide whole words\\: words between spaces” is best**: nDCG@10 56.0 against 50.0",
+                "(+6.0 points, 95%: +1.0 to +11.0)",
+                f"{HELPED}: nDCG@10 50.0 against 45.0 without",
+                "(+5.0 points, 95%: +1.0 to +9.0)",
+            ],
+            [],
+        ),
+        # what may be chance is said to be
+        (
+            [REFERENCE, CHANCE],
+            [EN["ablation.best_unsure"].split("“")[0], "“Share hidden \\(0–1\\)\\: 0\\.3”"],
+            ["is best", "Pre-training"],
+        ),
+        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
+        # of variants that could not be trained nothing is said
+        ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
+        ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
+    ],
+)
+def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
+    answer = said(app, *variants)
+    assert [one for one in told if one not in answer] == []
+    assert [one for one in untold if one in answer] == []
 
 
-def test_nothing_is_said_of_variants_that_could_not_be_trained(app: AppTest) -> None:
-    told = said(app, UNTRAINED, REFERENCE, BROKEN)
-    assert "The reference is as good" not in told
-    assert "**Pre-training on this text helped**" in told
+def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
+    told = said(app, of_pairs(UNTRAINED), of_pairs(REFERENCE), vary=False)
+    assert f"{HELPED}: Spearman before tuning 50.0 against 45.0 without" in told
 
 
 @pytest.mark.parametrize(
     ("difference", "told"),
     [
-        ((-0.05, -0.09, -0.01, 0.01), "**Pre-training on this text helped**"),
+        ((-0.05, -0.09, -0.01, 0.01), HELPED),
         ((-0.02, -0.05, 0.01, 0.3), "**Whether pre-training on this text helped cannot be told**"),
         ((0.05, 0.01, 0.09, 0.01), "**Pre-training on this text made it worse**"),
     ],
@@ -130,37 +150,18 @@ def test_whether_it_helped_is_answered_also_with_no(
     base = replace(UNTRAINED, figures=figures(0.5 + difference[0]), differences=apart(*difference))
     answer = said(app, base, REFERENCE, vary=False)
     assert told in answer
-    assert (
-        f"({-100 * difference[0]:+.1f} points, 95%: {-100 * difference[2]:+.1f} to {-100 * difference[1]:+.1f})"
-        in answer
-    )
+    points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
+    assert f"({points} points, 95%: {low} to {high})" in answer
     assert "Does it help? mine" in answer
     assert EN["ablation.trained"] in shown(app)["variant"].tolist()
     assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
-
-
-def test_where_nothing_judges_it_is_said(app: AppTest) -> None:
-    alone = replace(REFERENCE, figures={"perplexity": Interval(60.0, 55.0, 65.0)})
-    assert EN["ablation.nothing_judges"] in said(app, alone)
-
-
-def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
-    told = said(app, of_pairs(UNTRAINED), of_pairs(REFERENCE), vary=False)
-    assert "**Pre-training on this text helped**: Spearman before tuning 50.0 against 45.0 without" in told
-
-
-def of_pairs(variant: Variant) -> Variant:
-    known = {"figures": variant.figures, "differences": variant.differences}
-    renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
-    return replace(variant, **renamed)
 
 
 # the table
 
 
 def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: AppTest) -> None:
-    told = said(app, UNTRAINED, REFERENCE, BETTER, CHANCE, BROKEN)
-    table = shown(app)
+    told, table = said(app, UNTRAINED, REFERENCE, BETTER, CHANCE, BROKEN), shown(app)
     assert table[NDCG].tolist()[:4] == pytest.approx([45, 50, 56, 51])
     assert table["perplexity"].tolist()[1:4] == [60, 50, 70]
     assert table["difference"].tolist()[2] == pytest.approx(6)
@@ -178,8 +179,7 @@ def test_another_measure_is_picked(app: AppTest) -> None:
     assert pills.value == NDCG
     assert EN["ablation.tested_together"] in texts(app)
     pills.set_value("perplexity")
-    run(app)
-    assert EN["ablation.tested_together"] not in texts(app)  # of hidden tokens there are no tests
+    assert EN["ablation.tested_together"] not in texts(run(app))  # of hidden tokens there are no tests
 
 
 def test_the_table_as_a_file_has_all_figures() -> None:
@@ -203,8 +203,7 @@ def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> 
     assert not [key for key in buttons(app) if key.startswith("details_")]
     assert "**mine 3 · Bi\\-encoder**" in texts(app)
     assert sorted(one.id for one in finished_runs()) == parts
-    app.button(key=f"part_{ablation.id}_{parts[1]}").click()
-    run(app)
+    click(app, f"part_{ablation.id}_{parts[1]}")
     assert app.session_state["run_dialog"] == ("details", parts[1])
 
 
@@ -212,19 +211,15 @@ def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch
     ablation = made(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
     monkeypatch.setattr("views.runs.ablation.open_page", lambda page, **address: opened.update(page=page, **address))
-    run(app)
-    app.button(key=f"compare_{ablation.id}").click()
-    run(app)
-    assert opened["page"] == "compare"
-    assert opened["part"] == "test"
-    assert opened["retrievers"] == "BM25|Dense · mine 1|Dense · mine 3"
+    click(run(app), f"compare_{ablation.id}")
     kept = keep(small_set())
-    assert opened["data"] == kept.key
+    wanted = {"page": "compare", "data": kept.key, "retrievers": "BM25|Dense · mine 1|Dense · mine 3", "part": "test"}
+    assert opened == wanted | {"lang": "en"}
     assert set(opened["retrievers"].split("|")) <= choices_for(kept).specs.keys()
 
 
 def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
-    known = replace(REFERENCE, figures={"perplexity": Interval(60.0, 55.0, 65.0)})
+    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
     status = {"phase": "learning_2", "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
     ablation = made(a_table(known), State.RUNNING, **status)
     run(app)
@@ -233,8 +228,7 @@ def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
     )
     assert shown(app)["perplexity"].tolist() == [60]
     assert not [key for key in buttons(app) if key.startswith("compare_")]
-    app.button(key=f"stop_{ablation.id}").click()
-    run(app)
+    click(app, f"stop_{ablation.id}")
     assert ablation.asked_to_stop
     assert any(EN["ablation.stopping"] in one for one in progress_texts(app))
 
@@ -258,15 +252,12 @@ def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
     ablation = made(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)
     assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
-    app.button(key=f"resume_{ablation.id}").click()
-    run(app)
+    click(app, f"resume_{ablation.id}")
     assert ablation.status().state is State.QUEUED
     assert "Ablation of mine" in texts(app)
-    app.button(key=f"delete_{ablation.id}").click()
-    run(app)
+    click(app, f"delete_{ablation.id}")
     assert EN["ablation.delete_question"].split("**")[2][:20] in texts(app)
-    app.button(key="delete_yes").click()
-    run(app)
+    click(app, "delete_yes")
     assert all_jobs() == []
     assert all_runs() == []
 

@@ -6,12 +6,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
-from jobs.status import State, Status
-from tests.doubles import small_set
+from jobs.status import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, done_run, kept_set, made_run, texts
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
-from training.runs.runs import Run, create_run, new_plan
+from tests.views.train.worlds import EN, click, done_run, made_run, texts
+from training.options.rankers import CROSS_ENCODER
+from training.runs.runs import Run
 
 
 def with_curves(made: Run, loss: float, measured: float) -> Run:
@@ -22,8 +21,7 @@ def with_curves(made: Run, loss: float, measured: float) -> Run:
 
 
 def opened(app: AppTest, made: Run) -> AppTest:
-    run(app).button(key=f"details_{made.id}").click()
-    return run(app)
+    return click(run(app), f"details_{made.id}")
 
 
 def tables(app: AppTest, column: str) -> list[dict[str, str]]:
@@ -65,16 +63,7 @@ def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
 
 
 def test_curves_of_other_questions_come_with_a_warning(app: AppTest) -> None:
-    kept = kept_set(small_set())
-    plan = new_plan(
-        BI_ENCODER,
-        "other split",
-        (kept.key, kept.name, kept.fingerprint),
-        SplitOptions(seed=7),
-        BiEncoderOptions.suited_to(),
-    )
-    other = create_run(plan)
-    other.write_status(Status(State.STOPPED))
+    other = made_run(State.STOPPED, name="other split", split=SplitOptions(seed=7))
     other.add_measures("bm25", {"ndcg@10": 0.3})
     other.add_progress({"step": 10, "eval_validation_ndcg@10": 0.2})
     first = with_curves(made_run(State.STOPPED), 2.0, 0.7)

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, made_run, start_button, texts
+from tests.views.train.worlds import EN, click, made_run, start_button, texts
 from training.options.rankers import CROSS_ENCODER
 from training.runs.runs import Run
 from training.runs.sweeps import QUEUE
@@ -40,23 +40,19 @@ def test_what_waits_is_shown_in_its_order(app: AppTest, waiting: list[Run]) -> N
 
 def test_what_is_taken_out_is_stopped_and_can_be_resumed(app: AppTest, waiting: list[Run]) -> None:
     first, second, third = waiting
-    run(app).button(key=f"take_out_{second.id}").click()
-    run(app)
+    click(run(app), f"take_out_{second.id}")
     assert QUEUE.queued() == [first, third]
     assert second.status().state is State.STOPPED
     assert EN["train.came_nowhere"] in texts(app)
-    app.button(key=f"resume_{second.id}").click()
-    run(app)
+    click(app, f"resume_{second.id}")
     assert QUEUE.queued() == [first, third, second]
 
 
 def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[Run]) -> None:
     first, second, third = waiting
-    run(app).button(key=f"delete_{first.id}").click()
-    run(app)
+    click(run(app), f"delete_{first.id}")
     assert first.folder.exists()
-    app.button(key="delete_yes").click()
-    run(app)
+    click(app, "delete_yes")
     assert not first.folder.exists()
     assert QUEUE.queued() == [second, third]
 

@@ -8,11 +8,11 @@ from streamlit.testing.v1 import AppTest
 
 from data.workspace import PROJECT
 from tests.views.driving import run
-from tests.views.train.worlds import EN, done_run, texts
+from tests.views.train.worlds import EN, click, done_run, texts
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
-from views.runs import model as run_model
+from views.runs import list as run_list
 from views.ui.words import catalog
 
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
@@ -20,25 +20,21 @@ LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  
 PUSH = PROJECT / "training" / "runs" / "push.py"
 
 
+def made_of(module: str, kind: str = BI_ENCODER) -> Run:
+    """A finished training whose model begins with a module of this type."""
+    made = done_run(kind)
+    (made.model_folder / "modules.json").write_text(json.dumps([{"type": module}]), encoding="utf-8")
+    return made
+
+
 @pytest.fixture
 def pretrained() -> Run:
-    made = done_run()
-    modules = [{"type": "sentence_transformers.models.Transformer"}]
-    (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    return made
-
-
-def starter(kind: str) -> Run:
-    made = done_run(kind)
-    modules = [{"type": "models.starter.StarterEmbedding"}]
-    (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    return made
+    return made_of("sentence_transformers.models.Transformer")
 
 
 def pushed(app: AppTest, made: Run, repository: str = "me/model") -> AppTest:
     if not app.get("dialog"):
-        run(app).button(key=f"push_{made.id}").click()
-        run(app)
+        click(run(app), f"push_{made.id}")
     app.text_input(key=f"push_repository_{made.id}").set_value(repository)
     next(field for field in app.text_input if field.label == EN["train.push_token"]).set_value(TOKEN)
     next(button for button in app.button if button.label == EN["train.push_now"]).click()
@@ -56,7 +52,7 @@ def test_the_download_of_a_plain_model_comes_with_the_lines_that_load_it(app: Ap
 
 @pytest.mark.parametrize(("kind", "loader"), LOADERS.items())
 def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: str, loader: str) -> None:
-    made = starter(kind)
+    made = made_of("models.starter.StarterEmbedding", kind)
     (snippet,) = (code.value for code in run(app).code)
     assert f"model = {loader}(find_model(" in snippet
     assert EN["train.load_starter"] in texts(app)
@@ -73,7 +69,7 @@ def test_what_is_entered_is_what_is_pushed_and_the_token_is_forgotten(
         calls.append((made, repository, token, private))
         return "https://hub.example/me/model"
 
-    monkeypatch.setattr(run_model, "push", push)
+    monkeypatch.setattr(run_list, "push", push)
     with caplog.at_level("DEBUG"):
         pushed(app, pretrained)
     assert calls == [(pretrained, "me/model", TOKEN, True)]
@@ -91,7 +87,7 @@ def test_a_push_that_failed_says_why_and_what_to_do(
     def push(made: Run, repository: str, token: str, *, private: bool) -> str:
         raise PushError("no_permission", "no")
 
-    monkeypatch.setattr(run_model, "push", push)
+    monkeypatch.setattr(run_list, "push", push)
     pushed(app, pretrained, "*them*/model")
     assert EN["push.no_permission"].format(repository="\\*them\\*/model") in [box.value for box in app.error]
     assert TOKEN not in repr(app.session_state)

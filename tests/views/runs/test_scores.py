@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, kept_set, made_run, texts, with_model
+from tests.views.train.worlds import EN, click, kept_set, made_run, texts, with_model
 from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy
 from training.options.questions import READER
 from training.options.rankers import BI_ENCODER
@@ -69,16 +69,13 @@ OF_TEXT: dict[str, Any] = {
 def similar(**changed: Any) -> Run:
     made = with_model(made_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20), OF_PAIRS | changed)
     made.write("provenance.json", {"settled": {"best_by": OF_PAIRS["judged_by"]}})
-    for step, figures in (
-        (0, {f"before_{n}": v for n, v in PAIRS_BEFORE.items()}),
-        (10, {"eval_validation_spearman": 0.8}),
-    ):
-        made.add_progress({"step": step, **figures})
+    made.add_progress({"step": 0, **{f"before_{name}": value for name, value in PAIRS_BEFORE.items()}})
+    made.add_progress({"step": 10, "eval_validation_spearman": 0.8})
     return made
 
 
-def test_figures_of_pairs_are_told_as_such(app: AppTest) -> None:
-    similar()
+def test_figures_of_pairs_are_told_as_such_and_their_curves_drawn(app: AppTest) -> None:
+    made = similar()
     shown = texts(run(app))
     assert "Spearman **rose by 4.6 points**, from 76.8% to 81.4%." in shown
     assert EN["train.measured_on_pairs"].format(pairs="1,500") in shown
@@ -87,6 +84,11 @@ def test_figures_of_pairs_are_told_as_such(app: AppTest) -> None:
     (table,) = (one.value for one in app.dataframe if "spearman" in one.value)
     assert table[["spearman", "pearson"]].to_numpy().ravel() == pytest.approx([76.84, 77.7, 81.39, 81.0])
     assert "alignment" not in table
+    click(app, f"details_{made.id}")
+    assert best_by(made, made.plan()) == "spearman"
+    assert list(measure_names(SENTENCES)) == ["spearman", "pearson", "accuracy", "alignment", "uniformity"]
+    tables = [table.value.to_dict("list") for table in app.dataframe]
+    assert {"Step": [0, 10], "Spearman": [0.7684, 0.8]} in tables
 
 
 def test_without_scores_the_loss_is_named(app: AppTest) -> None:
@@ -95,17 +97,6 @@ def test_without_scores_the_loss_is_named(app: AppTest) -> None:
     similar(**spaces, **left)
     shown = texts(run(app))
     assert EN["train.kept_step_loss"].format(step="10", total="20") in shown
-    assert not app.exception
-
-
-def test_details_draw_its_measures(app: AppTest) -> None:
-    made = similar()
-    run(app).button(key=f"details_{made.id}").click()
-    run(app)
-    assert best_by(made, made.plan()) == "spearman"
-    assert list(measure_names(SENTENCES)) == ["spearman", "pearson", "accuracy", "alignment", "uniformity"]
-    tables = [table.value.to_dict("list") for table in app.dataframe]
-    assert {"Step": [0, 10], "Spearman": [0.7684, 0.8]} in tables
 
 
 def test_its_model_is_a_base_of_search_models_and_the_page_offers_no_form_of_its_own(app: AppTest) -> None:
@@ -126,8 +117,10 @@ def reads(**changed: Any) -> Run:
     return made
 
 
-def test_figures_are_told_as_those_of_answers(app: AppTest) -> None:
-    reads()
+def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = reads()
     shown = texts(run(app))
     assert "F1 **rose by 58.0 points**, from 12.0% to 70.0%." in shown
     assert "On questions it learned from (a sample of 100) it rose from 12.0% to 95.0%." in shown
@@ -138,6 +131,12 @@ def test_figures_are_told_as_those_of_answers(app: AppTest) -> None:
     (table,) = (one.value for one in app.dataframe if "em" in one.value)
     assert table[["em", "f1"]].to_numpy().ravel() == pytest.approx([1, 12, 55.25, 70])
     assert "BM25" not in table["row"].tolist()
+    assert made.plan() not in choices_for(kept_set()).trained.values()  # it is no way to search
+    opened: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
+    assert f"use_{made.id}" not in {button.key for button in app.button}
+    click(app, f"use_reader_{made.id}")
+    assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
 
 
 def test_questions_that_nobody_can_answer_are_counted(app: AppTest) -> None:
@@ -153,9 +152,7 @@ def test_where_nearly_all_was_right_other_questions_are_advised(app: AppTest) ->
 
 def test_curves_are_those_of_its_measures(app: AppTest) -> None:
     made = reads()
-    run(app).button(key=f"details_{made.id}").click()
-    run(app)
-    assert not app.exception
+    click(run(app), f"details_{made.id}")
     assert best_by(made, made.plan()) == "f1"
     assert list(measure_names(READER)) == ["em", "f1"]
     app.segmented_control(key=f"details_measure_{made.id}").set_value("em")
@@ -164,30 +161,13 @@ def test_curves_are_those_of_its_measures(app: AppTest) -> None:
     assert catalog("ko")["measure.em"] == "정확 일치 (EM)"
 
 
-def test_its_way_on_is_to_the_answers(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = reads()
-    opened: list[dict[str, str]] = []
-    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
-    assert f"use_{made.id}" not in {button.key for button in run(app).button}
-    app.button(key=f"use_reader_{made.id}").click()
-    run(app)
-    assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
-
-
-def test_it_is_no_way_to_search() -> None:
-    made = reads()
-    choices = choices_for(kept_set())
-    assert made.plan() not in choices.trained.values()
-
-
 def guesses() -> Run:
     return with_model(made_run(State.DONE, LANGUAGE_MODEL, "guesses", seconds=9.2, total_steps=30), OF_TEXT)
 
 
-def test_figures_are_told_as_those_of_text(app: AppTest) -> None:
-    guesses()
+def test_figures_are_told_as_those_of_text_and_the_way_on_is_to_look_into_it(app: AppTest) -> None:
+    made = guesses()
     shown = texts(run(app))
-    assert not app.exception
     assert "**512** after training, 8,000 before, 1,400 by frequency alone" in shown
     assert EN["train.measured_on_text"].format(hidden="9,600", rows="500") in shown
     assert EN["train.kept_step_perplexity"].format(step="20", total="30") in shown
@@ -196,11 +176,6 @@ def test_figures_are_told_as_those_of_text(app: AppTest) -> None:
     assert table["row"].tolist() == ["Frequency alone", "Before training", "After training"]
     assert table["masked_accuracy"].tolist() == pytest.approx([5, 0, 17])
     assert "next_accuracy" not in table
-
-
-def test_it_is_looked_into_where_others_are_compared(app: AppTest) -> None:
-    made = guesses()
-    run(app)
     labels = [one.label for one in app.button if str(one.key).endswith(made.id)]
     assert EN["train.use_language"] in labels
     assert EN["train.use"] not in labels

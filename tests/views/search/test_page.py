@@ -1,8 +1,6 @@
 """The Search page as a person uses it: a question asked, examples tried, columns picked, what fails told."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,23 +11,18 @@ from streamlit.testing.v1 import AppTest
 
 from data.questions.judgements import judge, judgements_of
 from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions
+from data.split import Part
 from data.store import StoredSet, keep, load, stored
-from data.workspace import PROJECT, workspace
-from jobs.status import State
-from retrieval.comparison.compare import Comparison, Result
+from data.workspace import workspace
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.store import ComparisonJob
-from retrieval.comparison.store import keep as keep_comparison
-from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.views.compare.worlds import kept, searched
 from tests.views.driving import opened, run
+from tests.views.test_choices import finished
 from text.marking import MarkedText
 from training.options.rankers import BI_ENCODER
-from training.recipe import RECIPES
-from training.runs.runs import create_run, new_plan
 from views.choices import choices_for
 from views.resources.retrieval import listening, retrievers
 from views.ui.passages import Hit, hits_html
@@ -116,29 +109,22 @@ def test_the_address_and_an_example_search_too() -> None:
     assert "<u>서해</u>" in columns(app)[0]
 
 
-def trained(name: str, data: StoredSet) -> None:
-    about = (data.key, data.name, data.fingerprint)
-    plan = new_plan(BI_ENCODER, name, about, SplitOptions(), RECIPES[BI_ENCODER].options.suited_to())
-    made = create_run(plan)
-    made.write_status(replace(made.status(), state=State.DONE))
-
-
 def picked(app: AppTest) -> list[str]:
     return next([*pills.value] for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
 
 
 def test_the_newest_training_is_among_the_columns(data: StoredSet) -> None:
     assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Reranked"]
-    trained("first", data)
+    finished(BI_ENCODER, "first", data)
     assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Dense · first"]
-    trained("second", data)
+    finished(BI_ENCODER, "second", data)
     assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Dense · second"]
 
 
 def test_what_was_trained_since_columns_were_chosen_is_added_to_them_once(data: StoredSet) -> None:
     app = opened(page)
     app.session_state["kept_columns"] = "BM25|Reranked"  # chosen on this page, before another was opened
-    trained("first", data)
+    finished(BI_ENCODER, "first", data)
     assert picked(run(app)) == ["BM25", "Reranked", "Dense · first"]
     app.get("button_group")[0].set_value(["BM25", "Reranked"])
     assert picked(run(app)) == picked(run(app)) == ["BM25", "Reranked"]
@@ -269,14 +255,8 @@ class Placed:
 
 def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> None:
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
-    experiment = choices_for(data).experiment(data, list(right_at), Part.ALL)
-    asked = small_set()
-    results = []
-    for name, ranks in right_at.items():
-        rankings = Placed(ranks).search([question.text for question in QUESTIONS], 100)
-        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    results = searched(data, small_set(), {name: Placed(ranks) for name, ranks in right_at.items()})
+    folder = kept(data, right_at, small_set(), results)
     disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
     assert examples(opened(page)) == disputed
     shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder alone is enough
@@ -285,24 +265,6 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     (folder / "rankings.npz").write_bytes(b"torn")
     st.cache_resource.clear()
     assert examples(opened(page)) == [q.text for q in QUESTIONS[:3]]
-
-
-@pytest.mark.slow
-def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:
-    code = (
-        "import sys; from streamlit.testing.v1 import AppTest\n"
-        "from tests.views.search.test_page import page\n"
-        "app = AppTest.from_function(page, default_timeout=60)\n"
-        f"app.query_params.update({{'lang': 'en', 'columns': 'BM25', 'q': {QUESTION!r}}})\n"
-        "app.run()\n"
-        "assert not app.exception and any('class=\"found\"' in str(e.value) for e in app.get('html'))\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    root = PROJECT
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, cwd=root, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -1,8 +1,11 @@
-"""What tests of trainings stand in for: the worker of the line, and the hub."""
+"""What tests of trainings stand in for: the worker of the line, the hub, and a base from it."""
+
+from pathlib import Path
 
 import pytest
 
 from models.hub import HubRevision
+from tests.hub import build_bi_encoder
 from training.runs.runs import Plan, Run, create_rounds
 from views.train import base
 from views.train import start as train_start
@@ -30,3 +33,9 @@ def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
 def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub answers, and has every model."""
     monkeypatch.setattr(base, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transformer on disk."""
+    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")

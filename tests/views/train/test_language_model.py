@@ -12,7 +12,7 @@ from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import opened, run
-from tests.views.train.worlds import EN, button, field, form_page, texts, unopened, widgets
+from tests.views.train.worlds import EN, enter, form_page, page, press, texts, unopened, widgets
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.recipe import recipe_of
 from training.runs.runs import Run
@@ -47,10 +47,7 @@ def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
 
 
 def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
-    run(app)
-    field(app, "size", LANGUAGE_MODEL).set_value("tiny")
-    button(run(app), "start").click()
-    run(app)
+    press(enter(run(app), LANGUAGE_MODEL, size="tiny"), "start")
     (plan,) = (one.plan() for one in submitted)
     assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "Language model 1")
     assert plan.options.size is Size.TINY
@@ -60,15 +57,9 @@ def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted
 def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
 
-    def page() -> None:
-        from views.train import page
-
-        page.draw()
-
     app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
     assert "learned from the text of **\\*낱말\\***" in texts(app)
-    button(app, "start").click()
-    app.run()
+    press(app, "start")
     (plan,) = (one.plan() for one in submitted)
     assert (plan.data, plan.data_name, plan.fingerprint) == (text.reference, "*낱말*", text.fingerprint)
     assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
@@ -76,11 +67,6 @@ def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.M
 
 def test_other_trainings_know_nothing_of_a_text(data: StoredSet) -> None:
     text = keep_text(BytesIO(b"one\n"), "one")
-
-    def page() -> None:
-        from views.train import page
-
-        page.draw()
 
     app = opened(page, train="bi-encoder", base=STARTER, corpus=text.reference, data=data.key)
     assert not [box for box in app.selectbox if str(box.key).startswith("corpus_")]

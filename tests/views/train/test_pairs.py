@@ -7,9 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.pairs.records import Label, PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
-from tests.hub import build_bi_encoder
 from tests.views.driving import run
-from tests.views.train.worlds import EN, drawn, field, unopened
+from tests.views.train.worlds import EN, click, drawn, enter, field, unopened
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run
 
@@ -29,11 +28,6 @@ def page() -> None:
     draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
-
-
 def scored() -> StoredPairs:
     scores = [row % 6 for row in range(ROWS)]
     return keep(PairSet.of("likeness", PairKind.SCORED, [FIRST, SECOND], scores, scale=(0, 5)))
@@ -48,10 +42,6 @@ def app(folder: Path) -> AppTest:
     return unopened(page, train=SENTENCES, base=str(folder))
 
 
-def start(app: AppTest) -> None:
-    next(button for button in app.button if str(button.key).startswith("train_start")).click()
-
-
 def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: AppTest, submitted: list[Run]) -> None:
     kept = scored()
     run(app)
@@ -60,10 +50,7 @@ def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: A
     assert field(app, "objective", SENTENCES).value == SentenceObjective.COSENT
     assert {"scale", "pooling", "judged_on"} <= drawn(app, SENTENCES)
     assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & drawn(app, SENTENCES)
-    field(app, "scale", SENTENCES).set_value(10.0)
-    run(app)
-    start(app)
-    run(app)
+    click(enter(app, SENTENCES, scale=10.0), "train_start")
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.data_name, plan.fingerprint) == (
@@ -82,8 +69,7 @@ def test_labels_offer_what_learns_from_labels_with_the_settings_of_its_paper(app
     offered += [SentenceObjective.SIMCSE_SUPERVISED, SentenceObjective.TSDAE]
     assert objective.options == [EN[f"objective.{one}"] for one in offered]
     assert field(app, "batch_size", SENTENCES).value == 128
-    objective.set_value(SentenceObjective.NLI_SOFTMAX.value)
-    run(app)
+    enter(app, SENTENCES, objective=SentenceObjective.NLI_SOFTMAX.value)
     assert "concatenation" in drawn(app, SENTENCES)
     assert "temperature" not in drawn(app, SENTENCES)
 
@@ -93,10 +79,7 @@ def test_another_set_judges_what_has_no_scores(app: AppTest, submitted: list[Run
     keep(PairSet.of("plain", PairKind.SENTENCES, [FIRST]))
     run(app)
     assert field(app, "objective", SENTENCES).value == SentenceObjective.SIMCSE_UNSUPERVISED
-    field(app, "judged_on", SENTENCES).set_value(judge.key)
-    run(app)
-    start(app)
-    run(app)
+    click(enter(app, SENTENCES, judged_on=judge.key), "train_start")
     assert submitted[0].plan().options.judged_on == judge.key  # type: ignore[attr-defined]
 
 

@@ -11,9 +11,20 @@ from data.records import Passage, Question, QuestionSet
 from data.store import StoredSet, keep
 from models.sources import DEFAULT_READER, STARTER
 from reading.judge.rules import Rules
-from tests.hub import build_bi_encoder
 from tests.views.driving import run
-from tests.views.train.worlds import EN, button, drawn, field, form_page, page, texts, trained_run, unopened
+from tests.views.train.worlds import (
+    EN,
+    button,
+    drawn,
+    enter,
+    field,
+    form_page,
+    page,
+    press,
+    texts,
+    trained_run,
+    unopened,
+)
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
@@ -42,11 +53,6 @@ def app(data: StoredSet, folder: Path) -> AppTest:
     return unopened(form_page, train=READER, base=str(folder), data=data.key)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
-
-
 def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> None:
     run(app)
     assert not app.exception
@@ -62,11 +68,7 @@ def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> N
 
 
 def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
-    run(app)
-    for name, value in {"rules": "klue", "best_by": "em", "max_length": 64, "overlap": 16, "validation": 0.2}.items():
-        field(app, name, READER).set_value(value)
-    button(run(app), "start").click()
-    run(app)
+    press(enter(run(app), READER, rules="klue", best_by="em", max_length=64, overlap=16, validation=0.2), "start")
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.fingerprint) == (READER, data.key, data.fingerprint)
@@ -75,9 +77,7 @@ def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, subm
 
 
 def test_windows_that_overlap_too_much_are_told(app: AppTest) -> None:
-    run(app)
-    field(app, "max_length", READER).set_value(64)
-    run(app)
+    enter(run(app), READER, max_length=64)
     assert EN["option_problem.overlap"] in [error.value for error in app.error]
     assert button(app, "start").disabled
 

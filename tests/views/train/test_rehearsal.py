@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,19 @@ from jobs.status import State, Status
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
 from tests.views.driving import run
-from tests.views.train.worlds import EN, button, field, form_page, labels, texts, unopened, with_base
+from tests.views.train.worlds import (
+    EN,
+    button,
+    click,
+    enter,
+    field,
+    form_page,
+    labels,
+    press,
+    texts,
+    unopened,
+    with_base,
+)
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs
@@ -72,9 +84,7 @@ def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
 
 
 def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
-    run(app)
-    field(app, "epochs").set_value(5.0)
-    rehearsal = ask(run(app), asked)
+    rehearsal = ask(enter(run(app), epochs=5.0), asked)
     assert "Trying a few steps" in texts(app)
     button(app, "ask_estimate").click()
     assert button(run(app), "ask_estimate").disabled
@@ -89,18 +99,15 @@ def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest,
 
 
 def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, Estimate(**{**asdict(FITS), "seconds_teaching": 75.0}))
+    estimated(app, asked, replace(FITS, seconds_teaching=75.0))
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
 
 
 def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
-    too_large = {**asdict(FITS), "fits": False, "instead": {"batch_size": 32}}
-    estimated(app, asked, Estimate(**too_large))
-    assert [error.value for error in app.error] == [
-        EN["train.too_large_instead"].format(options="Batch size (examples) 32")
-    ]
-    button(app, "use_instead").click()
-    run(app)
+    estimated(app, asked, replace(FITS, fits=False, instead={"batch_size": 32}))
+    told = EN["train.too_large_instead"].format(options="Batch size (examples) 32")
+    assert [error.value for error in app.error] == [told]
+    press(app, "use_instead")
     assert field(app, "batch_size").value == 32
     assert not app.error  # another plan, of which nothing is known yet
     assert not app.info
@@ -110,24 +117,22 @@ def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: li
 def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
-    estimated(app, asked, Estimate(**{**asdict(FITS), "fits": False, "instead": instead}))
+    estimated(app, asked, replace(FITS, fits=False, instead=instead))
     told = "Token vectors: Frozen, Compute passes twice, Length read (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
-    button(app, "use_instead").click()
-    run(app)
+    press(app, "use_instead")
     assert {name: field(app, name).value for name in instead} == instead
 
 
 def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, Estimate(**{**asdict(FITS), "fits": False}))
+    estimated(app, asked, replace(FITS, fits=False))
     assert [error.value for error in app.error] == [EN["train.too_large"]]
     assert EN["train.use_instead"] not in labels(app)
 
 
 def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
-    app.button(key=f"stop_{rehearsal.id}").click()
-    run(app)
+    click(app, f"stop_{rehearsal.id}")
     assert not rehearsal.running
     assert "Trying a few steps" not in texts(run(app))
     assert not button(app, "ask_estimate").disabled
@@ -135,27 +140,21 @@ def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
 
 def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
-    field(app, "epochs").set_value(5.0)
-    run(app)
+    enter(app, epochs=5.0)
     assert not rehearsal.running
     assert "Trying a few steps" not in texts(app)
 
 
 @pytest.mark.parametrize(
-    ("problem", "told"),
-    [
-        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], "9 GB"]),
-        ({"code": "unexpected", "message": "ValueError: *no*"}, [EN["train.not_answered"], "ValueError: *no*"]),
-    ],
+    ("code", "message", "told"),
+    [("memory", "9 GB", "failure.memory"), ("unexpected", "ValueError: *no*", "train.not_answered")],
 )
-def test_what_went_wrong_is_told(
-    app: AppTest, asked: list[Rehearsal], problem: dict[str, str], told: list[str | None]
-) -> None:
+def test_what_went_wrong_is_told(app: AppTest, asked: list[Rehearsal], code: str, message: str, told: str) -> None:
     rehearsal = ask(run(app), asked)
-    rehearsal.write_status(Status(State.FAILED, **problem))
+    rehearsal.write_status(Status(State.FAILED, code=code, message=message))
     run(app)
-    assert [error.value for error in app.error] == told[:1]
-    assert [code.value for code in app.code] == [message for message in told[1:] if message]
+    assert [error.value for error in app.error] == [EN[told]]
+    assert [code.value for code in app.code] == [message]
     assert not button(app, "ask_estimate").disabled
 
 

@@ -13,7 +13,7 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import all_searches
 from tests.views.driving import run
-from tests.views.train.worlds import EN, page, progress_texts, texts, unopened
+from tests.views.train.worlds import EN, click, field, page, progress_texts, texts, unopened
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.runs.runs import all_runs, new_plan
 from training.runs.sweeps import Findings, Search, Tried, create_search
@@ -65,10 +65,8 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
     assert "1. Learning rate: 0.003" in texts(app)
     app.number_input(key="train_settings_minutes").set_value(3)
     run(app)
-    button = next(one for one in app.button if str(one.key).startswith("train_find_"))
-    assert button.label == "Search for 3 minutes at most"
-    button.click()
-    run(app)
+    assert "Search for 3 minutes at most" in [one.label for one in app.button if str(one.key).startswith("train_find_")]
+    click(app, "train_find_")
     (search,) = all_searches()
     assert search.plan().minutes == 3
     assert search.status().state is State.QUEUED
@@ -76,7 +74,9 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
     assert all_runs() == []
 
 
-def test_what_cannot_be_told_apart_leaves_the_defaults_and_trials_are_folded(app: AppTest) -> None:
+def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(
+    app: AppTest,
+) -> None:
     search = made(ALIKE)
     run(app)
     assert "The settings you began with are as good as anything tried" in texts(app)
@@ -90,6 +90,9 @@ def test_what_cannot_be_told_apart_leaves_the_defaults_and_trials_are_folded(app
     ]
     assert not [one for one in app.button if str(one.key).startswith(("use_2", "resume_2"))]
     assert finished_runs() == []  # no page offers a trial as a model
+    click(app, f"part_{search.id}_{search.id}-2")
+    assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
+    assert EN["train.loss"] in texts(app)
 
 
 def test_nothing_better_and_one_that_failed(app: AppTest) -> None:
@@ -104,34 +107,18 @@ def test_settings_that_are_better_fill_the_form(app: AppTest) -> None:
     run(app)
     assert "is better**: +10.0 points of nDCG@10" in texts(app)
     app.selectbox(key="base_en").set_value(STARTER)
-    run(app)
-    app.button(key=f"use_settings_{search.id}").click()
-    run(app)
-    assert app.selectbox(key="train_bi-encoder_objective").value == "multiple-negatives"
-    fields = {str(field.key): field.value for field in app.number_input}
-    assert fields["train_bi-encoder_temperature"] == 0.05
-    assert fields["train_bi-encoder_learning_rate"] == 0.001  # tried, and not chosen
+    click(run(app), f"use_settings_{search.id}")
+    values = [field(app, name).value for name in ("objective", "temperature", "learning_rate")]
+    assert values == ["multiple-negatives", 0.05, 0.001]  # that learning rate was tried, and not chosen
     assert len(all_runs()) == 3  # nothing was started
     assert all_searches() == [search]
 
 
 def test_another_kind_is_gone_to(app: AppTest) -> None:
-    search = made(replace(NONE, tried=NONE.tried, failed=()), kind=CROSS_ENCODER)
-    run(app)
-    app.button(key=f"use_settings_{search.id}").click()
-    run(app)
+    search = made(replace(NONE, failed=()), kind=CROSS_ENCODER)
+    click(run(app), f"use_settings_{search.id}")
     assert app.query_params["train"] in ("cross-encoder", ["cross-encoder"])
-    fields = {str(field.key): field.value for field in app.number_input}
-    assert fields["train_cross-encoder_learning_rate"] == 0.01
-
-
-def test_a_trial_opens_with_its_curve(app: AppTest) -> None:
-    search = made(ALIKE)
-    run(app)
-    app.button(key=f"part_{search.id}_{search.id}-2").click()
-    run(app)
-    assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
-    assert EN["train.loss"] in texts(app)
+    assert field(app, "learning_rate", CROSS_ENCODER).value == 0.01
 
 
 def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
@@ -141,8 +128,7 @@ def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
     assert "10 minutes at most" in texts(app)
     assert len(app.dataframe[0].value) == 3  # what is known so far
     assert not [one for one in app.button if str(one.key).startswith("use_settings")]
-    app.button(key=f"stop_{search.id}").click()
-    run(app)
+    click(app, f"stop_{search.id}")
     assert search.asked_to_stop
     assert any(EN["settings.stopping"] in text for text in progress_texts(app))
 
@@ -158,13 +144,9 @@ def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
 
 def test_resumed_and_deleted_with_its_trials(app: AppTest) -> None:
     search = made(ALIKE, State.STOPPED)
-    run(app)
-    app.button(key=f"resume_{search.id}").click()
-    run(app)
+    click(run(app), f"resume_{search.id}")
     assert search.status().state is State.QUEUED
-    app.button(key=f"delete_{search.id}").click()
-    run(app)
-    app.button(key="delete_yes").click()
-    run(app)
+    click(app, f"delete_{search.id}")
+    click(app, "delete_yes")
     assert all_searches() == []
     assert all_runs() == []

@@ -117,6 +117,25 @@ def button(app: AppTest, key: str) -> Any:
     return next(button for button in app.button if button.label == EN[f"train.{key}"])
 
 
+def press(app: AppTest, key: str) -> AppTest:
+    """Press the button called by this key of the page's words, and draw the page anew."""
+    button(app, key).click()
+    return run(app)
+
+
+def click(app: AppTest, start: str) -> AppTest:
+    """Press the first button whose own key begins so, and draw the page anew."""
+    next(one for one in app.button if str(one.key).startswith(start)).click()
+    return run(app)
+
+
+def enter(app: AppTest, kind: str = BI_ENCODER, /, **values: Any) -> AppTest:
+    """Fill in these fields of a form, and draw it anew."""
+    for name, value in values.items():
+        field(app, name, kind).set_value(value)
+    return run(app)
+
+
 def start_button(app: AppTest) -> Any:
     return next(button for button in app.button if str(button.key).startswith("train_start_"))
 

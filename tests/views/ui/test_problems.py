@@ -10,11 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from chat.problems import EndpointError
 from data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
-from data.split import SplitOptions
 from data.store import keep, stored
 from data.workspace import PROJECT, workspace
-from jobs.status import State, Status
-from language.text_file import LanguageError
+from jobs.status import State
+from language.texts import LanguageError
 from reading.judge.rules import ReadingError
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
@@ -23,8 +22,9 @@ from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
 from tests.views.driving import opened, run
-from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.runs.runs import Run, create_run, damaged_runs, new_plan
+from tests.views.train.worlds import made_run
+from tests.views.train.worlds import page as train_page
+from training.runs.runs import Run, damaged_runs
 from views.ui.problems import failure_text, problem_text, reason_text
 from views.ui.words import LANGUAGES, catalog, plain
 
@@ -118,14 +118,6 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
     assert len(other.exception) == 1
 
 
-def train_page() -> None:
-    from views import sidebar
-    from views.train import page
-
-    sidebar.draw()
-    page.draw()
-
-
 def data_page() -> None:
     from views import sidebar
     from views.data import page
@@ -135,11 +127,7 @@ def data_page() -> None:
 
 
 def ended_run(name: str) -> Run:
-    data = keep(small_set())
-    told = (data.key, data.name, data.fingerprint)
-    made = create_run(new_plan(BI_ENCODER, name, told, SplitOptions(), BiEncoderOptions()))
-    made.write_status(Status(State.STOPPED, step=3, total_steps=9))
-    return made
+    return made_run(State.STOPPED, name=name, step=3, total_steps=9)
 
 
 def told_as_damaged(app: AppTest, name: str) -> bool:

@@ -41,6 +41,15 @@ def test_an_address_chooses_and_what_it_names_wrongly_is_the_usual() -> None:
     assert values(opened(page, one="x", other="x", several="x")) == ["b", "b", "b|c"]
 
 
+def test_what_is_chosen_is_sent_with_every_run_as_what_a_widget_begins_with() -> None:
+    """A run that the next one replaces on its way to the browser takes nothing of it along."""
+    app = opened(page, one="c", other="c", several="b|c")
+    for _ in range(2):
+        control, pills, box = app.segmented_control[0].proto, app.pills[0].proto, app.selectbox[0].proto
+        assert ([*control.default], box.default, [*pills.default]) == ([2], 2, [1, 2])
+        run(app)
+
+
 def test_what_is_chosen_goes_into_the_address() -> None:
     app = opened(page)
     app.segmented_control[0].set_value("c")
@@ -89,6 +98,29 @@ def test_clicks_faster_than_the_address_lose_no_choice(monkeypatch: pytest.Monke
         app.pills[0].set_value(["a"])
         assert values(run(app))[0] == "c"
         assert app.query_params["one"] in ("c", ["c"])
+
+
+def ended_early() -> None:
+    import streamlit as st
+
+    from tests.views.ui.test_state import page
+
+    if st.session_state.get("ends_early"):
+        st.stop()
+    page()
+
+
+def test_a_choice_is_kept_until_it_was_drawn_however_long_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    monkeypatch.setattr(state, "monotonic", lambda: clock)
+    app = opened(ended_early, one="a")
+    app.session_state["ends_early"] = True
+    app.segmented_control[0].set_value("c")
+    run(app)
+    clock, app.session_state["ends_early"], app.query_params["one"] = 10.0, False, "a"
+    assert values(run(app))[0] == "c"
+    clock, app.query_params["one"] = 20.0, "a"
+    assert values(run(app))[0] == "a"  # by now the address is what a person sees
 
 
 def test_an_address_counts_on_a_page_that_is_opened_though_it_was_chosen_before() -> None:

@@ -1,9 +1,10 @@
 """Columns say what they hold in the person's language, and what downloads a table makes it when it is asked for."""
 
+from typing import Any
+
 import pandas as pd
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened
 from views.ui import tables
@@ -37,41 +38,26 @@ def page() -> None:
     tables.draw_csv("data_page.download_split", table, "split.csv")
 
 
-def columns_of(app: AppTest) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = app.session_state["columns"]
-    return found
-
-
-def test_a_column_is_named_explained_and_written() -> None:
-    columns = columns_of(opened(page))
-    assert columns["retriever"]["label"] == EN["compare.retriever"]
+def test_a_column_is_named_explained_and_written_and_a_download_made_when_it_is_asked_for() -> None:
+    app = opened(page)
+    columns: dict[str, dict[str, Any]] = app.session_state["columns"]
+    assert {"compare.difference_help", "column.question_help"} <= EN.keys()  # and yet some need no explanation
+    assert {name: (column["label"], column["help"]) for name, column in columns.items()} == {
+        "retriever": (EN["compare.retriever"], EN.get("compare.retriever_help")),
+        "low": (EN["compare.low"], EN["compare.interval_help"]),
+        "high": (EN["compare.high"], EN["compare.interval_help"]),
+        "p_holm": ("p (Holm)", EN["where.p_holm_help"]),
+        "recall@5": ("R@5", EN["help.recall"]),  # short unless a label is given
+        "ndcg@10": ("Its nDCG@10", EN["help.ndcg"]),
+        "depth": (EN["where.reads"], EN["where.reads_help"]),
+        "difference": (EN["compare.difference"], None),
+        "question": (EN["column.question"], None),
+        "known": (EN["why.term_known"], EN["why.term_known_help"]),
+    }
     assert (columns["retriever"]["pinned"], columns["retriever"]["width"]) == (True, 170)
-    assert columns["low"]["label"] == EN["compare.low"]
-    assert columns["high"]["help"] == EN["compare.interval_help"]
-    assert columns["high"]["type_config"]["format"] == "%+.2f"  # type: ignore[index]
-    assert columns["p_holm"]["help"] == EN["where.p_holm_help"]
-    assert columns["depth"]["help"] == EN["where.reads_help"]
-    assert columns["known"]["help"] == EN["why.term_known_help"]
-
-
-def test_a_measure_is_short_unless_a_label_is_given_and_explained_by_its_name() -> None:
-    columns = columns_of(opened(page))
-    assert (columns["recall@5"]["label"], columns["recall@5"]["help"]) == ("R@5", EN["help.recall"])
-    assert (columns["ndcg@10"]["label"], columns["ndcg@10"]["help"]) == ("Its nDCG@10", EN["help.ndcg"])
-
-
-def test_a_column_that_needs_no_explanation_has_none() -> None:
-    columns = columns_of(opened(page))
-    assert "compare.difference_help" in EN
-    assert "column.question_help" in EN
-    assert columns["difference"]["help"] is None
-    assert columns["question"]["help"] is None
-
-
-def test_a_download_is_made_when_it_is_asked_for() -> None:
-    (button,) = opened(page).get("download_button")  # the table was not made
-    assert button.label == EN["data_page.download_split"]
-    assert button.help == EN["data_page.download_split_help"]
+    assert columns["high"]["type_config"]["format"] == "%+.2f"
+    (button,) = app.get("download_button")  # the table was not made
+    assert (button.label, button.help) == (EN["data_page.download_split"], EN["data_page.download_split_help"])
 
 
 def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

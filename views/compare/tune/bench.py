@@ -1,8 +1,8 @@
 """What every lab does: it is started and followed, a setting that it tried is looked at, and taken into use."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import pandas as pd
@@ -17,7 +17,7 @@ from retrieval.comparison.first_stage import TermSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
-from text.kept_dictionaries import StoredDictionary, stored
+from text.kept_dictionaries import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
 from views.compare.kept import close
@@ -35,25 +35,21 @@ _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in th
 def names_by_reference() -> dict[str, str]:
     """Return the names of the kept dictionaries by their reference, the newest first; no two are the same."""
     kept = stored()
-    counts = Counter(map(_name_of, kept))
-    return {one.reference: _told_apart(one, counts) for one in kept}
+    plain_names = [one.name.translate(_PARTING) for one in kept]
+    names = [
+        word("sidebar.shared", name=name) if one.shared else name for one, name in zip(kept, plain_names, strict=True)
+    ]
+    return {
+        one.reference: name if names.count(name) == 1 else f"{name} ({one.key[:6]})"
+        for one, name in zip(kept, names, strict=True)
+    }
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
     """Return the name, or with the first number that makes it another than those taken: a version of its own."""
     known = set(taken)
-    names = (name, *(f"{name} {number}" for number in range(2, len(known) + 3)))
-    return next(candidate for candidate in names if candidate not in known)
-
-
-def _told_apart(kept: StoredDictionary, counts: Counter[str]) -> str:
-    name = _name_of(kept)
-    return name if counts[name] == 1 else f"{name} ({kept.key[:6]})"
-
-
-def _name_of(kept: StoredDictionary) -> str:
-    name = kept.name.translate(_PARTING)
-    return word("sidebar.shared", name=name) if kept.shared else name
+    names = chain([name], (f"{name} {number}" for number in count(2)))
+    return next(one for one in names if one not in known)
 
 
 @dataclass(frozen=True)
@@ -108,15 +104,23 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
 
 
 def draw_table(
-    found: LabResult, columns: dict[str, Any], best: str, *, key: str, smallest_first: str = "", caption: str = ""
+    found: LabResult,
+    table: pd.DataFrame,
+    columns: dict[str, Any],
+    best: str,
+    *,
+    key: str,
+    smallest_first: str = "",
+    caption: str = "",
 ) -> str:
-    """Draw the table, the best setting in bold; returns the name of the setting looked at: the row chosen, or the best.
+    """Draw a lab's table, the best setting in bold; returns the name of the one looked at: the row chosen, or the best.
 
     `columns` are those shown, with their configuration; shares are brought to percent. The highest means stand first,
     or the lowest `smallest_first`, a column.
     """
-    rows = found.table.sort_values(smallest_first or "value", ascending=bool(smallest_first), kind="stable")
-    rows = rows.reset_index(drop=True)
+    rows = table.sort_values(
+        smallest_first or "value", ascending=bool(smallest_first), kind="stable", ignore_index=True
+    )
     shown = rows[[name for name in columns if name in rows]].copy()
     for name in _SHARES & set(shown):
         shown[name] *= 100
@@ -125,8 +129,7 @@ def draw_table(
     styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
         {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
     )
-    height = min(38 + 35 * len(shown), 360)
-    picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=height)
+    picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=min(38 + 35 * len(shown), 360))
     return str(rows["name"][picked[0] if picked else place])
 
 
@@ -136,19 +139,16 @@ _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "differen
 def difference_columns(key: str) -> dict[str, Any]:
     """Return the columns of the difference to what the setting would replace, called by the text `key`."""
     ends = {"low": f"{key}_from", "high": f"{key}_to"}
-    of_ends = {
+    return {"difference": tables.number(key)} | {
         f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
     }
-    return {"difference": tables.number(key), **of_ends}
 
 
 def figure_columns(bench: Bench) -> dict[str, Any]:
-    """Return the columns of the figure tuned for, with its interval."""
     return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
 
 
 def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
-    """Say whether a setting beats the present one on the validation questions, and offer to use it."""
     if name not in {spec.name for spec in tried(found.experiment)}:
         st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
         return
@@ -174,17 +174,8 @@ def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_
 
 
 def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
-    """Draw the button that takes a setting into use and has the test questions judge it."""
-    spec = to_use(experiment, name)
-    pressed = st.button(
-        word("tune.use"),
-        icon=":material/check:",
-        key=f"use_{experiment.lab}",
-        help=word("tune.use_help"),
-        on_click=_use,
-        args=(bench, spec),
-    )
-    if pressed:
+    look: dict[str, Any] = {"icon": ":material/check:", "help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
+    if st.button(word("tune.use"), on_click=_use, args=(bench, to_use(experiment, name)), **look):
         st.rerun()
 
 

@@ -1,7 +1,5 @@
 """The BM25 lab: which analyzer, which k1 and b, whether windows of sentences; and what analyzers make of a text."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 import streamlit as st
 
@@ -17,13 +15,13 @@ from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several
+from views.ui.typed import typed
 from views.ui.words import plain, word
 
 _LONGEST_TEXT = 2000
 
 
 def draw_readings(bench: Bench) -> None:
-    """Draw the box for a text, at first a question, and its tokens under every analyzer."""
     with st.expander(word("tune.readings"), icon=":material/segment:"):
         text = st.text_area(
             word("tune.text"),
@@ -89,7 +87,6 @@ _MOST_K1 = 10.0
 
 
 def draw(bench: Bench) -> None:
-    """Draw what is tried, what was found, and what the analyzers make of texts."""
     names = names_of(bench, BM25Spec, WindowedBM25Spec)
     if not names:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
@@ -127,7 +124,13 @@ def _pick(bench: Bench, names: list[str]) -> Experiment | None:
                 key="lab_windows",
             )
             left, right = st.columns(2)
-            k1s, bs = _enter(left, "k1", K1S), _enter(right, "b", BS)
+            # in the address, so that a reload finds the same lab
+            k1s, bs = (
+                typed(
+                    place.text_input, name, name, ", ".join(f"{one:g}" for one in usual), help=word(f"tune.{name}_help")
+                )
+                for place, name, usual in ((left, "k1", K1S), (right, "b", BS))
+            )
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None
@@ -142,13 +145,12 @@ def _pick(bench: Bench, names: list[str]) -> Experiment | None:
 
 
 def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
-    table = found.table
-    leader = best(table)
+    table, leader = found.table, best(found.table)
     answer = st.container()
     _draw_heat(bench, table, leader)
-    windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     name = draw_table(
-        LabResult(found.experiment, found.opened, table.assign(window=windows)),
+        found,
+        table.assign(window=[word(f"tune.window_{length}") for length in table["sentences"]]),
         {
             "analyzer": tables.text("tune.analyzer", pinned=True),
             "window": tables.text("tune.windows", ""),
@@ -173,15 +175,3 @@ def _draw_heat(bench: Bench, table: pd.DataFrame, leader: str) -> None:
             st.markdown(f"**{plain(str(analyzer))}**{window}")
             k1, b = ("k1", "k1"), ("b", "b")
             draw_chart(heat, part, leader, x=k1, y=b, value=bench.measure.long, bounds=bounds, key=f"heat_{number}")
-
-
-def _enter(place: "st.delta_generator.DeltaGenerator", name: str, values: Sequence[float]) -> str:
-    """Draw the field for numbers; what was changed lies in the address, so that a reload finds the same lab."""
-    usual = ", ".join(f"{value:g}" for value in values)
-    given = st.query_params.get(name) or usual
-    entered = place.text_input(name, given, help=word(f"tune.{name}_help"), key=f"lab_{name}")
-    if entered != usual:
-        st.query_params[name] = entered
-    else:
-        st.query_params.pop(name, None)
-    return entered

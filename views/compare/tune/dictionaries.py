@@ -7,7 +7,6 @@ from pathlib import PurePath
 
 import pandas as pd
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.problems import Failure
@@ -15,7 +14,7 @@ from text.analysis import WITH_KIWI
 from text.dictionary import MOST_BYTES, Dictionary, DictionaryError, Word, read_dictionary, with_lines, with_words
 from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stored
 from views.compare.tune.bench import Bench, free_name, names_by_reference
-from views.resources.explanations import CutWords, dictionary_of, is_read, lines_of, words_cut_wrongly
+from views.resources.explanations import dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.resources.retrieval import analyzers_of
 from views.ui import tables
 from views.ui.problems import draw_damaged, errors_told, failure_text
@@ -24,11 +23,91 @@ from views.ui.words import duration, moment, plain, word
 from views.uploads import translate_field
 
 _ASKED = "cut_words_asked"  # of the session
+_ROUND = "dictionary_typed_round"
+_UPLOAD_ROUND, _REFUSED = "dictionary_upload_round", "dictionary_refused"
 _TELLING = 0.02  # share of the work from which on the time left is told
 _PARTS = " / "  # between morphemes
+_LONGEST_NAME = 60
+_MOST_TYPED = 5000  # characters
+_KINDS = ("txt", "dic", "dict", "tsv", "csv")
+_MOST_TOLD = 20  # lines that are wrong
 
 
-def draw_cut_words(bench: Bench, reference: str) -> list[str]:
+def draw(bench: Bench) -> StoredDictionary | None:
+    """Draw all of it; returns a dictionary that was kept just now."""
+    st.subheader(word("dictionary_page.title"), anchor=False)
+    st.markdown(word("dictionary_page.about"))
+    korean = analyzers_of(bench.view.data.key)[0] in WITH_KIWI
+    if not korean:
+        st.info(word("dictionary_page.not_korean"), icon=":material/info:")
+    names = names_by_reference()
+    label = word("dictionary_page.kept_ones", count=len(names))
+    with st.expander(label, icon=":material/menu_book:", expanded=not korean):
+        added = _draw_kept()
+    made = _draw_making(bench, names, korean=korean)
+    return added or made
+
+
+def _draw_making(bench: Bench, names: dict[str, str], *, korean: bool) -> StoredDictionary | None:
+    with st.container(border=True):
+        st.markdown(f"**{word('dictionary_page.make')}**")
+        base = choose(
+            st.selectbox,
+            "dictionary",
+            word("dictionary_page.base"),
+            ["", *names],
+            "",
+            follows=True,
+            format_func=lambda reference: names.get(reference) or word("dictionary_page.new"),
+            help=word("dictionary_page.base_help"),
+        )
+        try:
+            picked = _draw_cut_words(bench, base) if korean else []
+            return _draw_saving(picked, base, names)
+        except DictionaryError as error:  # of the base
+            st.error(plain(failure_text(error)), icon=":material/error:")
+    return None
+
+
+def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
+    number = st.session_state.setdefault(_ROUND, 0)  # with another one the field begins anew, empty
+    typed = st.text_area(
+        word("dictionary_page.by_hand"),
+        placeholder=word("dictionary_page.by_hand_example"),
+        max_chars=_MOST_TYPED,
+        height=100,
+        help=word("dictionary_page.lines"),
+        key=f"typed_words_{number}",
+    )
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    usual = names.get(base) or word("dictionary_page.usual_name")
+    name = left.text_input(word("dictionary_page.name"), usual, max_chars=_LONGEST_NAME, key=f"dictionary_name_{base}")
+    label = word("dictionary_page.save", count=len(picked)) if picked else word("dictionary_page.save_typed")
+    if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
+        return None
+    if not picked and not typed.strip():
+        st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
+        return None
+    made = None
+    with errors_told():
+        try:
+            made = _keep_version(_with(base, picked, typed), name or usual)
+            st.session_state[_ROUND] = number + 1
+        except DictionaryError as error:
+            _draw_problems(error)
+    return made
+
+
+def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
+    """Return a dictionary with the words picked and the lines typed. Raises `DictionaryError`."""
+    known = dictionary_of(base) or Dictionary()
+    if typed.strip():
+        read_dictionary(typed.encode(errors="replace"))  # what is wrong in them is told with their own rows
+    more = with_words(known, [Word(one) for one in picked]) if picked else known
+    return with_lines(more, typed) if typed.strip() else more
+
+
+def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
     """Draw the words cut wrongly, or the button that looks for them; returns those picked.
 
     They are read with the dictionary named, or with none. Raises `DictionaryError`.
@@ -48,12 +127,7 @@ def draw_cut_words(bench: Bench, reference: str) -> list[str]:
         return []
     st.caption(word("dictionary_page.cut_found", count=f"{len(found.words):,}", questions=f"{len(found.questions):,}"))
     key, height = f"cut_words_{data.key}_{reference}", min(38 + 35 * len(found.words), 360)
-    rows = tables.draw_choice(_table(found), _columns(), key, mode="multi-row", height=height)
-    return [found.words[row].word for row in rows]
-
-
-def _table(found: CutWords) -> pd.DataFrame:
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "word": [one.word for one in found.words],
             "in_question": [_PARTS.join(one.in_questions) for one in found.words],
@@ -63,10 +137,7 @@ def _table(found: CutWords) -> pd.DataFrame:
             "question": [found.questions[one.questions[0]] for one in found.words],
         }
     )
-
-
-def _columns() -> dict[str, ColumnConfig]:
-    return {
+    columns = {
         "word": tables.text("dictionary_page.word", pinned=True),
         "in_question": tables.text("dictionary_page.in_question"),
         "in_passage": tables.text("dictionary_page.in_passage"),
@@ -74,6 +145,8 @@ def _columns() -> dict[str, ColumnConfig]:
         "evidence": tables.text("dictionary_page.evidence"),
         "question": tables.text("dictionary_page.example", width="large"),
     }
+    rows = tables.draw_choice(table, columns, key, mode="multi-row", height=height)
+    return [found.words[row].word for row in rows]
 
 
 @contextmanager
@@ -93,13 +166,7 @@ def _progress() -> Iterator[Callable[[float], None]]:
         place.empty()
 
 
-LONGEST_NAME = 60
-_KINDS = ("txt", "dic", "dict", "tsv", "csv")
-_MOST_TOLD = 20  # lines that are wrong
-_UPLOAD_ROUND, _REFUSED = "dictionary_upload_round", "dictionary_refused"  # of the session
-
-
-def draw_kept() -> StoredDictionary | None:
+def _draw_kept() -> StoredDictionary | None:
     """Draw the kept dictionaries and the way to add a file; returns one that was added just now."""
     names = names_by_reference()
     for kept in stored():
@@ -121,10 +188,10 @@ def draw_kept() -> StoredDictionary | None:
     return taken
 
 
-def keep_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:
+def _keep_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:
     """Keep a dictionary under this name, numbered where another content has it. Raises `LimitError`."""
     others = [kept.name for kept in stored() if kept.fingerprint != dictionary.fingerprint]
-    return keep(dictionary, free_name(name.strip()[:LONGEST_NAME], others), source=source)
+    return keep(dictionary, free_name(name.strip()[:_LONGEST_NAME], others), source=source)
 
 
 def _draw_row(kept: StoredDictionary, name: str) -> None:
@@ -163,7 +230,7 @@ def _taken(file: UploadedFile) -> StoredDictionary | None:
     if read != file.file_id:
         try:
             name = PurePath(file.name).stem or word("dictionary_page.usual_name")
-            kept = keep_version(read_dictionary(file.read(MOST_BYTES + 1)), name, source=file.name)
+            kept = _keep_version(read_dictionary(file.read(MOST_BYTES + 1)), name, source=file.name)
         except Failure as error:
             st.session_state[_REFUSED] = file.file_id, error
             refusal = error
@@ -171,94 +238,15 @@ def _taken(file: UploadedFile) -> StoredDictionary | None:
             st.session_state[_UPLOAD_ROUND] += 1
             return kept
     if isinstance(refusal, DictionaryError):
-        draw_problems(refusal)
+        _draw_problems(refusal)
     elif refusal:
         raise refusal
     return None
 
 
-def draw_problems(error: DictionaryError) -> None:
-    """Say what is wrong with the lines of a dictionary, each with its row."""
+def _draw_problems(error: DictionaryError) -> None:
     every = [error, *error.others]
     lines = [f"- {plain(failure_text(one))}" for one in every[:_MOST_TOLD]]
     if len(every) > _MOST_TOLD:
         lines.append(f"- {word('dictionary_page.more_problems', count=len(every) - _MOST_TOLD)}")
     st.error("\n".join([word("dictionary_page.not_kept"), "", *lines]), icon=":material/error:")
-
-
-_MOST_TYPED = 5000  # characters
-_ROUND = "dictionary_typed_round"  # of the session
-
-
-def draw(bench: Bench) -> StoredDictionary | None:
-    """Draw all of it; returns a dictionary that was kept just now."""
-    st.subheader(word("dictionary_page.title"), anchor=False)
-    st.markdown(word("dictionary_page.about"))
-    korean = analyzers_of(bench.view.data.key)[0] in WITH_KIWI
-    if not korean:
-        st.info(word("dictionary_page.not_korean"), icon=":material/info:")
-    names = names_by_reference()
-    label = word("dictionary_page.kept_ones", count=len(names))
-    with st.expander(label, icon=":material/menu_book:", expanded=not korean):
-        added = draw_kept()
-    made = _draw_making(bench, names, korean=korean)
-    return added or made
-
-
-def _draw_making(bench: Bench, names: dict[str, str], *, korean: bool) -> StoredDictionary | None:
-    with st.container(border=True):
-        st.markdown(f"**{word('dictionary_page.make')}**")
-        base = choose(
-            st.selectbox,
-            "dictionary",
-            word("dictionary_page.base"),
-            ["", *names],
-            "",
-            follows=True,
-            format_func=lambda reference: names.get(reference) or word("dictionary_page.new"),
-            help=word("dictionary_page.base_help"),
-        )
-        try:
-            picked = draw_cut_words(bench, base) if korean else []
-            return _draw_saving(picked, base, names)
-        except DictionaryError as error:  # of the base
-            st.error(plain(failure_text(error)), icon=":material/error:")
-    return None
-
-
-def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
-    number = st.session_state.setdefault(_ROUND, 0)  # with another one the field begins anew, empty
-    typed = st.text_area(
-        word("dictionary_page.by_hand"),
-        placeholder=word("dictionary_page.by_hand_example"),
-        max_chars=_MOST_TYPED,
-        height=100,
-        help=word("dictionary_page.lines"),
-        key=f"typed_words_{number}",
-    )
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
-    usual = names.get(base) or word("dictionary_page.usual_name")
-    name = left.text_input(word("dictionary_page.name"), usual, max_chars=LONGEST_NAME, key=f"dictionary_name_{base}")
-    label = word("dictionary_page.save", count=len(picked)) if picked else word("dictionary_page.save_typed")
-    if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
-        return None
-    if not picked and not typed.strip():
-        st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
-        return None
-    made = None
-    with errors_told():
-        try:
-            made = keep_version(_with(base, picked, typed), name or usual)
-            st.session_state[_ROUND] = number + 1
-        except DictionaryError as error:
-            draw_problems(error)
-    return made
-
-
-def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
-    """Return a dictionary with the words picked and the lines typed. Raises `DictionaryError`."""
-    known = dictionary_of(base) or Dictionary()
-    if typed.strip():
-        read_dictionary(typed.encode(errors="replace"))  # what is wrong in them is told with their own rows
-    more = with_words(known, [Word(one) for one in picked]) if picked else known
-    return with_lines(more, typed) if typed.strip() else more

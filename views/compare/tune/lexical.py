@@ -45,6 +45,105 @@ from views.ui.words import plain, word
 
 _ROUND = "changes_round"  # how often something else than a click changed what is picked
 _USUAL_WEIGHTS, _USUAL_PASSAGES = ("2", "5"), ("10",)
+_NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began
+
+
+def draw(bench: Bench) -> None:
+    if st.session_state.pop(_TRIED, False):  # from below: the lab is above
+        leave_top()
+        show_top("lab")
+    names = names_of(bench, BM25Spec, WindowedBM25Spec)
+    present = ""
+    if names:
+        with st.container(border=True):
+            label, help_text = word("tune.present"), word("tune.present_help")
+            present = choose(st.selectbox, "tuned", label, names, names[0], follows=True, help=help_text)
+            experiment = _pick_lab(bench, present)
+        found = run(bench, experiment) if experiment else None
+        if found:
+            _draw_found(bench, found, present)
+    else:
+        st.info(word("tune.needs_bm25"), icon=":material/info:")
+    if made := dictionary_view.draw(bench):
+        st.session_state[_NEW] = made.reference
+        remember("dictionary", made.reference)  # what is taken next comes on top of it
+        st.toast(
+            word("dictionary_page.kept", name=plain(names_by_reference()[made.reference])), icon=":material/check:"
+        )
+        st.rerun()
+    _draw_new(bench, present)
+
+
+def _pick_lab(bench: Bench, present: str) -> Experiment | None:
+    of = _offered(bench, _spec(bench, present))
+    usual = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
+    kinds = _several("changes", of.kinds, usual, lambda kind: word(f"tune.change_{kind}"), "tune.changes_help")
+    now = dict(of.present)
+    tried = [[one for one in _PICK[kind](of) if any(now[name] != one[name] for name in one)] for kind in kinds]
+    if not tried or not all(tried):
+        st.info(word("tune.pick_changes"), icon=":material/info:")
+        return None
+    try:
+        return lexical_lab(bench.view.comparison.experiment, present, tried)
+    except ValueError:
+        st.error(word("tune.too_many_changes", most=MOST_CHANGES), icon=":material/error:")
+        return None
+
+
+def _spec(bench: Bench, name: str) -> TermSpec:
+    spec = bench.view.spec(name)
+    if not isinstance(spec, TermSpec):
+        raise TypeError(f"{name!r} is no BM25")
+    return spec
+
+
+def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
+    names = names_by_reference()
+    table = found.table.assign(change=[_in_words(row, names) for _, row in found.table.iterrows()])
+    leader, figures, differences = best(table), figure_columns(bench), difference_columns("tune.gained")
+    answer = st.container()
+    name = draw_table(
+        found,
+        table,
+        {
+            "value": figures.pop("value"),
+            "difference": differences.pop("difference"),
+            "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
+            **differences,
+            **figures,
+        },
+        leader,
+        key="lexical_table",
+    )
+    with answer:
+        if name == UNCHANGED:
+            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
+        else:
+            draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
+def _draw_new(bench: Bench, present: str) -> None:
+    """Offer to try the dictionary that was kept last: with it, and without."""
+    reference = st.session_state.get(_NEW, "")
+    name = names_by_reference().get(reference)
+    if not name:
+        return
+    with st.container(border=True):
+        st.markdown(word("dictionary_page.kept", name=plain(name)))
+        if not present or reference not in _offered(bench, _spec(bench, present)).dictionaries:
+            return
+        if st.button(word("dictionary_page.try", name=plain(present)), icon=":material/science:", key="try_dictionary"):
+            with errors_told():
+                experiment = lexical_lab(bench.view.comparison.experiment, present, [changes(dictionary=(reference,))])
+                job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
+                if not job.done and not job.running:
+                    job.start(experiment)
+                # the page tries that dictionary, and nothing else, when it is drawn next
+                st.query_params.update({"changes": "dictionary", "dictionaries": reference})
+                st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+                st.session_state.pop(_NEW)
+                st.session_state[_TRIED] = True
+                st.rerun()
 
 
 @dataclass(frozen=True)
@@ -59,7 +158,7 @@ class Offered:
     dictionaries: tuple[str, ...]
 
 
-def offered(bench: Bench, present: TermSpec) -> Offered:
+def _offered(bench: Bench, present: TermSpec) -> Offered:
     """Return what can be changed of a BM25, as its analyzer and its engine can."""
     analyzer = present.analyzer
     if analyzer is Analyzer.AUTO:
@@ -77,22 +176,7 @@ def offered(bench: Bench, present: TermSpec) -> Offered:
     return Offered(present, tuple(kind for kind, fits in fit.items() if fits), (*without, *others))
 
 
-def pick_changes(of: Offered) -> list[list[Change]] | None:
-    """Draw what is tried; returns the changes of each kind, None where one of them has no value."""
-    usual = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
-    kinds = _several("changes", of.kinds, usual, lambda kind: word(f"tune.change_{kind}"), "tune.changes_help")
-    present = dict(of.present)
-    found = [[one for one in _PICK[kind](of) if any(present[name] != one[name] for name in one)] for kind in kinds]
-    return found if kinds and all(found) else None
-
-
-def pick_dictionary_alone(reference: str) -> None:
-    """Have the page try a dictionary, and nothing else, when it is drawn next."""
-    st.query_params.update({"changes": "dictionary", "dictionaries": reference})
-    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
-
-
-def in_words(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
+def _in_words(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
     """Return what a row of the lab's table changes; `names` are those of dictionaries by reference. Not Markdown."""
     changed, said = set(row["changed"]), []
     if "title_weight" in changed:
@@ -165,103 +249,3 @@ def _several(
 
 
 _PICK = {"title": _pick_title, "feedback": _pick_feedback, "compounds": _pick_compounds, "dictionary": _pick_dictionary}
-
-
-_NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began
-
-
-def draw(bench: Bench) -> None:
-    """Draw what is tried, what was found, and the user dictionary."""
-    if st.session_state.pop(_TRIED, False):  # from below: the lab is above
-        leave_top()
-        show_top("lab")
-    names = names_of(bench, BM25Spec, WindowedBM25Spec)
-    present = ""
-    if names:
-        with st.container(border=True):
-            label, help_text = word("tune.present"), word("tune.present_help")
-            present = choose(st.selectbox, "tuned", label, names, names[0], follows=True, help=help_text)
-            experiment = _pick_lab(bench, present)
-        found = run(bench, experiment) if experiment else None
-        if found:
-            _draw_found(bench, found, present)
-    else:
-        st.info(word("tune.needs_bm25"), icon=":material/info:")
-    if made := dictionary_view.draw(bench):
-        st.session_state[_NEW] = made.reference
-        remember("dictionary", made.reference)  # what is taken next comes on top of it
-        st.toast(
-            word("dictionary_page.kept", name=plain(names_by_reference()[made.reference])), icon=":material/check:"
-        )
-        st.rerun()
-    _draw_new(bench, present)
-
-
-def _pick_lab(bench: Bench, present: str) -> Experiment | None:
-    compared = bench.view.comparison.experiment
-    known = _spec(bench, present)
-    if (kinds := pick_changes(offered(bench, known))) is None:
-        st.info(word("tune.pick_changes"), icon=":material/info:")
-        return None
-    try:
-        return lexical_lab(compared, present, kinds)
-    except ValueError:
-        st.error(word("tune.too_many_changes", most=MOST_CHANGES), icon=":material/error:")
-        return None
-
-
-def _spec(bench: Bench, name: str) -> TermSpec:
-    spec = bench.view.spec(name)
-    if not isinstance(spec, TermSpec):
-        raise TypeError(f"{name!r} is no BM25")
-    return spec
-
-
-def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
-    names = names_by_reference()
-    table = found.table.assign(change=[in_words(row, names) for _, row in found.table.iterrows()])
-    leader, figures, differences = best(table), figure_columns(bench), difference_columns("tune.gained")
-    answer = st.container()
-    name = draw_table(
-        LabResult(found.experiment, found.opened, table),
-        {
-            "value": figures.pop("value"),
-            "difference": differences.pop("difference"),
-            "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
-            **differences,
-            **figures,
-        },
-        leader,
-        key="lexical_table",
-    )
-    with answer:
-        if name == UNCHANGED:
-            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
-        else:
-            draw_verdict(bench, found, name, present, is_best=name == leader)
-
-
-def _draw_new(bench: Bench, present: str) -> None:
-    """Offer to try the dictionary that was kept last: with it, and without."""
-    reference = st.session_state.get(_NEW, "")
-    name = names_by_reference().get(reference)
-    if not name:
-        return
-    with st.container(border=True):
-        st.markdown(word("dictionary_page.kept", name=plain(name)))
-        if not present or reference not in offered(bench, _spec(bench, present)).dictionaries:
-            return
-        if st.button(word("dictionary_page.try", name=plain(present)), icon=":material/science:", key="try_dictionary"):
-            with errors_told():
-                _try(bench, present, reference)
-                st.rerun()
-
-
-def _try(bench: Bench, present: str, reference: str) -> None:
-    experiment = lexical_lab(bench.view.comparison.experiment, present, [changes(dictionary=(reference,))])
-    job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
-    if not job.done and not job.running:
-        job.start(experiment)
-    pick_dictionary_alone(reference)
-    st.session_state.pop(_NEW)
-    st.session_state[_TRIED] = True

@@ -1,34 +1,49 @@
-"""Tune: laboratories that find the values which suit these data, on questions that the test part never shows."""
+"""Tune: labs that find the values which suit these data, on questions that the test part never shows.
+
+Those of what models do are here: how two are fused, how many passages are reranked, what smaller indexes lose.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from data.split import Part
+from retrieval.analysis.labs import DEPTHS, best, hybrid_lab, index_lab, rerank_lab
 from retrieval.comparison.experiment import Lab
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.dense import IndexKind
 from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
+from retrieval.hybrid import Fusion
+from views.compare.charts import bands, heat, scattered, steps
 from views.compare.scores import ComparisonView
-from views.compare.tune import bm25, lexical, models
-from views.compare.tune.bench import Bench
+from views.compare.tune import bm25, lexical
+from views.compare.tune.bench import (
+    Bench,
+    LabResult,
+    difference_columns,
+    draw_table,
+    draw_use,
+    draw_verdict,
+    figure_columns,
+    names_of,
+    run,
+)
 from views.resources.sets import question_set, split_of
-from views.ui.state import choose
-from views.ui.words import word
+from views.ui import tables
+from views.ui.charts import draw_chart
+from views.ui.state import choose, choose_several
+from views.ui.words import plain, signed, word
 
-LABS: dict[Lab, Callable[[Bench], None]] = {
-    Lab.BM25: bm25.draw,
-    Lab.LEXICAL: lexical.draw,
-    Lab.HYBRID: models.draw_hybrid,
-    Lab.RERANK: models.draw_reranking,
-    Lab.INDEX: models.draw_index,
-}
 _FEW = 200  # questions whose interval is wider than what tuning usually gains
 _FIRST_AIM = "ndcg@10"
 
 
 @st.fragment
 def draw(view: ComparisonView) -> None:
-    """Draw the choice of a lab and what to tune for, and the lab."""
     options = view.comparison.experiment.split_options
     parts = split_of(view.data.key, options.validation, options.test, options.seed)
     asked = parts.questions(question_set(view.data.key), Part.VALIDATION)
@@ -65,3 +80,213 @@ def _pick(view: ComparisonView) -> tuple[Lab, Measure]:
         help=word("tune.aim_help"),
     )
     return Lab(lab), Measure.parse(aim)
+
+
+def draw_hybrid(bench: Bench) -> None:
+    names = names_of(bench)
+    if len(names) < 2:
+        st.info(word("tune.needs_two"), icon=":material/info:")
+        return
+    with st.container(border=True):
+        left, right = st.columns(2)
+        note = word("tune.mix_help")
+        usual = (names_of(bench, BM25Spec) or names)[0]
+        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, usual, follows=True, help=note)
+        others = [name for name in names if name != first]
+        usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
+        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, help=note)
+    experiment = hybrid_lab(bench.view.comparison.experiment, first, second)
+    found = run(bench, experiment)
+    if found:
+        _draw_mixtures(bench, found, first, second)
+
+
+def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> None:
+    table = found.table.assign(x=found.table["weight"])
+    leader = best(table)
+    answer = st.container()
+    figure, x = bench.measure.long, word("tune.weight_of", name=first)
+    st.markdown(f"**{word('tune.curve', figure=figure)}**")
+    st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
+    fusions = [str(fusion) for fusion in Fusion]
+    detail = ("fusion", word("tune.fusion"))
+    draw_chart(bands, table, leader, x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
+    name = draw_table(
+        found,
+        table,
+        {
+            "fusion": tables.text("tune.fusion", pinned=True),
+            "weight": st.column_config.NumberColumn(x, format="%.2f"),
+            **figure_columns(bench),
+        },
+        leader,
+        key="hybrid_table",
+    )
+    with answer:
+        draw_verdict(bench, found, name, _present(found, first), is_best=name == leader)
+
+
+def _present(found: LabResult, first: str) -> str:
+    """Return the hybrid there is of the two, else the better one of them."""
+    for spec in found.experiment.retriever[2:]:
+        if isinstance(spec, HybridSpec) and not spec.chosen_on:
+            return spec.name
+    alone = found.table[~found.table["tried"]]
+    return best(alone) if len(alone) else first
+
+
+def draw_reranking(bench: Bench) -> None:
+    names = names_of(bench, RerankSpec)
+    if not names:
+        st.info(word("tune.needs_reranker"), icon=":material/info:")
+        return
+    with st.container(border=True):
+        left, right = st.columns([2, 3])
+        label, help_text = word("tune.present"), word("tune.present_help")
+        present = choose(left.selectbox, "reranker", label, names, names[0], follows=True, help=help_text)
+        label, help_text, every = word("tune.depths"), word("tune.depths_help"), [str(depth) for depth in DEPTHS]
+        depths = choose_several(right.pills, "depths", label, every, every, key="lab_depths", help=help_text)
+        if depths:
+            pairs = bench.questions * max(int(depth) for depth in depths)
+            st.caption(word("tune.pairs", pairs=f"{pairs:,}"))
+    if not depths:
+        st.info(word("tune.pick_values"), icon=":material/info:")
+        return
+    found = run(bench, rerank_lab(bench.view.comparison.experiment, present, [int(depth) for depth in depths]))
+    if found:
+        _draw_reranked(bench, found, present)
+
+
+def _draw_reranked(bench: Bench, found: LabResult, present: str) -> None:
+    table = found.table.assign(milliseconds=found.table["reranking_seconds"] / bench.questions * 1000)
+    leader = best(table)
+    answer = st.container()
+    _draw_depths(bench, table[table["tried"]], leader)
+    st.markdown(f"**{word('tune.depth_and_weight', figure=bench.measure.long)}**")
+    bounds = (float(table["value"].min()), float(table["value"].max()))
+    x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
+    draw_chart(heat, table, leader, x=x, y=y, value=bench.measure.long, bounds=bounds, key="rerank_heat")
+    name = draw_table(
+        found,
+        table,
+        {
+            "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
+            "weight": tables.number("tune.weight", "%.1f"),
+            **figure_columns(bench),
+            "ceiling": tables.number("tune.ceiling"),
+            "milliseconds": tables.number("tune.milliseconds", "%.1f"),
+        },
+        leader,
+        key="rerank_table",
+    )
+    with answer:
+        draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
+def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
+    """Draw the best weight of every depth: its figure with the ceiling, and its figure against its time."""
+    ahead = table.loc[table.groupby("depth")["value"].idxmax()].sort_values("depth")
+    ahead = ahead.assign(x=ahead["depth"], label=ahead["depth"].astype(str))
+    names = [word("tune.best_weight"), word("tune.ceiling")]
+    ceiling = dict.fromkeys(("value", "low", "high"), ahead["ceiling"])
+    lines = pd.concat([ahead.assign(line=names[0]), ahead.assign(line=names[1], name="", **ceiling)])
+    figure, depth, line = bench.measure.long, word("tune.depth"), ("line", "")
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{word('tune.by_depth', figure=figure)}**")
+        draw_chart(bands, lines, leader, x=depth, y=figure, detail=line, names=names, ordinal=True, key="rerank_depths")
+    with right:
+        st.markdown(f"**{word('tune.by_time', figure=figure)}**")
+        costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
+        draw_chart(steps, costs, x=word("tune.milliseconds"), y=figure, label=("label", depth), key="rerank_costs")
+
+
+_MEGABYTE = 1e6
+
+
+def draw_index(bench: Bench) -> None:
+    names = names_of(bench, DenseSpec)
+    if not names:
+        st.info(word("tune.needs_dense"), icon=":material/info:")
+        return
+    help_text = word("tune.vectors_help")
+    present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, help=help_text)
+    found = run(bench, index_lab(bench.view.comparison.experiment, present))
+    if found and "overlap" in found.table:
+        _draw_indexes(bench, found)
+
+
+def _draw_indexes(bench: Bench, found: LabResult) -> None:
+    exact = found.table.set_index("name").loc[IndexKind.EXACT]
+    table = found.table.assign(
+        milliseconds=found.table["search_seconds"] / bench.questions * 1000,
+        building=found.table["build_seconds"] - exact["build_seconds"],
+        megabytes=found.table["memory_bytes"] / _MEGABYTE,
+        title=[word(f"tune.index_{name}") for name in found.table["name"]],
+    )
+    sound = table[table["difference_high"] >= 0]  # not surely worse than the exact one, which is among them
+    smallest = str(sound.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
+    answer = st.container()
+    _draw_pictures(bench, table)
+    k = bench.measure.cut
+    name = draw_table(
+        found,
+        table,
+        {
+            "title": tables.text("tune.index", pinned=True),
+            **figure_columns(bench),
+            **difference_columns("tune.lost"),
+            "overlap": st.column_config.NumberColumn(word("tune.overlap", k=k), help=word("tune.overlap_help", k=k)),
+            "milliseconds": tables.number("tune.search_time", "%.3f"),
+            "building": tables.number("tune.build_time", "%+.2f"),
+            "megabytes": tables.number("tune.memory", "%.2f"),
+        },
+        smallest,
+        key="index_table",
+        smallest_first="memory_bytes",
+        caption=word("tune.choose_an_index"),
+    )
+    with answer, st.container(border=True):
+        _draw_in_words(bench, table.set_index("name"), name)
+        draw_use(bench, found.experiment, name)
+
+
+def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
+    rows: dict[str, dict[str, Any]] = table.to_dict("index")  # type: ignore[assignment]
+    one, exact = rows[name], rows[IndexKind.EXACT]
+    values = {
+        "k": bench.measure.cut,
+        "figure": bench.measure.long,
+        "overlap": f"{one['overlap'] * 100:.1f}",
+        "points": signed(one["difference"]),
+        "low": signed(one["difference_low"]),
+        "high": signed(one["difference_high"]),
+        "megabytes": f"{one['megabytes']:.3g}",
+        "exact_megabytes": f"{exact['megabytes']:.3g}",
+        "milliseconds": f"{one['milliseconds']:.2g}",
+        "exact_milliseconds": f"{exact['milliseconds']:.2g}",
+    }
+    key = "tune.index_is_exact" if name == IndexKind.EXACT else "tune.index_in_words"
+    st.markdown(word(key, index=one["title"], **values))
+
+
+def _draw_pictures(bench: Bench, table: pd.DataFrame) -> None:
+    k = bench.measure.cut
+    overlap = word("tune.overlap", k=k)
+    left, right = st.columns(2)
+    for place, column, cost in ((left, "milliseconds", "search_time"), (right, "megabytes", "memory")):
+        with place:
+            title = word(f"tune.{cost}")
+            st.markdown(f"**{word(f'tune.against_{cost}')}**")
+            points = table.assign(x=table[column], y=table["overlap"])
+            detail = ("title", word("tune.index"))
+            draw_chart(scattered, points, x=title, y=overlap, detail=detail, key=f"by_{column}")
+
+
+LABS: dict[Lab, Callable[[Bench], None]] = {
+    Lab.BM25: bm25.draw,
+    Lab.LEXICAL: lexical.draw,
+    Lab.HYBRID: draw_hybrid,
+    Lab.RERANK: draw_reranking,
+    Lab.INDEX: draw_index,
+}

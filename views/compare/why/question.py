@@ -41,130 +41,8 @@ from views.ui.state import show_top
 from views.ui.words import plain, word
 
 _SHOWN_CHARACTERS = 200
-
-
-def draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
-    """Draw the note of a question (an id); what is written is kept when the field is left."""
-    key = f"note_{question}"
-    st.text_area(
-        word("why.note"),
-        value=remarks.note(question),
-        key=key,
-        max_chars=LONGEST_NOTE,
-        height=80,
-        placeholder=word("why.note_placeholder"),
-        on_change=lambda: write_note(fingerprint, question, st.session_state[key]),
-    )
-
-
-def draw_mark(fingerprint: str, remarks: Remarks, pair: tuple[str, str], label: str, key: str) -> None:
-    """Draw the box that marks a pair of ids, a question and a passage, as a hard negative, or takes the mark away."""
-    is_marked = pair in remarks.negatives
-    key = f"mark_{key}"
-    st.session_state[key] = is_marked  # the same passage may stand in several columns
-    st.checkbox(
-        plain(label), key=key, on_change=unmark_negative if is_marked else mark_negative, args=(fingerprint, *pair)
-    )
-
-
-def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
-    """Draw everything that was remarked about the set, whatever questions are listed."""
-    with st.expander(word("why.remarks", count=f"{len(remarks):,}"), icon=":material/edit_note:"):
-        st.caption(word("why.remarks_help"))
-        if not len(remarks):
-            st.info(word("why.no_remarks"), icon=":material/info:")
-            return
-        table = as_table(remarks, question_set(view.data.key))
-        short = table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS))
-        columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
-        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
-        with st.container(horizontal=True):
-            st.button(
-                word("why.remove", count=len(rows)),
-                icon=":material/delete:",
-                disabled=not rows,
-                on_click=_remove_remarks,
-                args=(view.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
-                key="why_remove",
-            )
-            tables.draw_csv("why.csv", lambda: table, "notes-and-hard-negatives.csv", "why_remarks_csv")
-
-
-def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
-    for question, passage in pairs:
-        if passage:
-            unmark_negative(fingerprint, question, passage)
-        else:
-            write_note(fingerprint, question, "")
-
-
 _COUNTS = ("3", "5", "10", "20")
 _LABEL_CHARACTERS = 30  # letters of a passage in the menu
-
-
-def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
-    """Draw a column a retriever, four in a row, the passages that answer on top; `marks`: others can be marked."""
-    count = _draw_count()
-    st.html(legend_html(truth=bool(case.question.answers)))
-    names = case.question_list.names
-    rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
-    texts = dict(zip(rows, marked_passages(case.view.data.key, case.question.text, rows), strict=True))
-    for first in range(0, len(names), MOST):
-        row_of_names = names[first : first + MOST]
-        # as wide as the others, however few are left for the last row
-        ranks = [next(iter(right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
-        wide = min(MOST, len(names))
-        places = side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
-        for place, name in zip(places, row_of_names, strict=True):
-            with place:
-                _draw_column(case, name, count, texts)
-                if marks:
-                    _draw_marks(case, name, count, remarks)
-
-
-def _draw_count() -> int:
-    chosen = st.query_params.get("n", "")
-    count = chosen if chosen in _COUNTS else "5"
-    place = tie("n", count)
-    st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **place)
-    return int(count)
-
-
-def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
-    """Return rows of those passages that answer, wherever they were found, and of the first others."""
-    found = case.findings[name].rows
-    right = [row for row in found if row in case.relevant]
-    return [*right, *(row for row in found[:count] if row not in case.relevant)]
-
-
-def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
-    colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
-    st.html(head_html(name, colour, shape, truth_line(case.findings[name], case.relevant, case.depth(name))))
-    rows = _rows(case, name, count)
-    if not rows:
-        st.info(word("why.found_nothing"), icon=":material/info:")
-    spec = case.spec(name)
-    for row in rows:
-        id_, relevant = case.passage(row).id, row in case.relevant
-        one = hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
-        st.html(hits_html([one]))
-
-
-def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
-    """Draw the menu of a column's passages that do not answer: each can be a hard negative."""
-    wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
-    if not wrong:
-        return
-    with st.expander(word("why.mark"), icon=":material/add_circle:"):
-        st.caption(word("why.mark_help"))
-        ranks = {row: rank for rank, row in enumerate(case.findings[name].rows, start=1)}
-        for row in wrong:
-            passage = case.passage(row)
-            label = f"{ranks[row]} · {' · '.join(filter(None, (passage.title, passage.text[:_LABEL_CHARACTERS])))}"
-            pair = (case.question.id, passage.id)
-            draw_mark(case.view.data.fingerprint, remarks, pair, label, f"{name} {row}")
-
-
 _PARTS = ("rankings", "scores")
 
 
@@ -186,7 +64,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         with left:
             _draw_known(asked)
         with right:
-            draw_note(of.view.data.fingerprint, remarks, asked.question.id)
+            _draw_note(of.view.data.fingerprint, remarks, asked.question.id)
         st.markdown(f"**{word('why.reasons')}**")
         reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     if _pick_part() == "scores":
@@ -196,7 +74,6 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
 
 
 def _pick_part() -> str:
-    """Draw the choice between the rankings and what a score is made of; returns it."""
     wanted = st.query_params.get("shows", "")
     part = wanted if wanted in _PARTS else _PARTS[0]
     st.segmented_control(
@@ -253,3 +130,107 @@ def _can_be_learned(case: QuestionCase) -> bool:
     questions = question_set(case.view.data.key).questions
     training = {questions[row].id for row in parts.rows[Part.TRAIN]}
     return case.question.id in training
+
+
+def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
+    key = f"note_{question}"
+    st.text_area(
+        word("why.note"),
+        value=remarks.note(question),
+        key=key,
+        max_chars=LONGEST_NOTE,
+        height=80,
+        placeholder=word("why.note_placeholder"),
+        on_change=lambda: write_note(fingerprint, question, st.session_state[key]),
+    )
+
+
+def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
+    with st.expander(word("why.remarks", count=f"{len(remarks):,}"), icon=":material/edit_note:"):
+        st.caption(word("why.remarks_help"))
+        if not len(remarks):
+            st.info(word("why.no_remarks"), icon=":material/info:")
+            return
+        table = as_table(remarks, question_set(view.data.key))
+        short = table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS))
+        columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
+        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
+        with st.container(horizontal=True):
+            st.button(
+                word("why.remove", count=len(rows)),
+                icon=":material/delete:",
+                disabled=not rows,
+                on_click=_remove_remarks,
+                args=(view.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
+                key="why_remove",
+            )
+            tables.draw_csv("why.csv", lambda: table, "notes-and-hard-negatives.csv", "why_remarks_csv")
+
+
+def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
+    for question, passage in pairs:
+        if passage:
+            unmark_negative(fingerprint, question, passage)
+        else:
+            write_note(fingerprint, question, "")
+
+
+def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
+    """Draw a column a retriever, four in a row, the passages that answer on top; `marks`: others can be marked."""
+    chosen = st.query_params.get("n", "")
+    chosen = chosen if chosen in _COUNTS else "5"
+    st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **tie("n", chosen))
+    count = int(chosen)
+    st.html(legend_html(truth=bool(case.question.answers)))
+    names = case.question_list.names
+    rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
+    texts = dict(zip(rows, marked_passages(case.view.data.key, case.question.text, rows), strict=True))
+    for first in range(0, len(names), MOST):
+        row_of_names = names[first : first + MOST]
+        # as wide as the others, however few are left for the last row
+        ranks = [next(iter(right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
+        wide = min(MOST, len(names))
+        places = side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
+        for place, name in zip(places, row_of_names, strict=True):
+            with place:
+                _draw_column(case, name, count, texts)
+                if marks:
+                    _draw_marks(case, name, count, remarks)
+
+
+def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
+    """Return rows of those passages that answer, wherever they were found, and of the first others."""
+    found = case.findings[name].rows
+    right = [row for row in found if row in case.relevant]
+    return [*right, *(row for row in found[:count] if row not in case.relevant)]
+
+
+def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
+    colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
+    st.html(head_html(name, colour, shape, truth_line(case.findings[name], case.relevant, case.depth(name))))
+    rows = _rows(case, name, count)
+    if not rows:
+        st.info(word("why.found_nothing"), icon=":material/info:")
+    spec = case.spec(name)
+    for row in rows:
+        id_, relevant = case.passage(row).id, row in case.relevant
+        one = hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
+        st.html(hits_html([one]))
+
+
+def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
+    """Draw the menu of a column's passages that do not answer: each can be a hard negative."""
+    wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
+    if not wrong:
+        return
+    with st.expander(word("why.mark"), icon=":material/add_circle:"):
+        st.caption(word("why.mark_help"))
+        ranks = {row: rank for rank, row in enumerate(case.findings[name].rows, start=1)}
+        for row in wrong:
+            passage = case.passage(row)
+            label = f"{ranks[row]} · {' · '.join(filter(None, (passage.title, passage.text[:_LABEL_CHARACTERS])))}"
+            pair, key = (case.question.id, passage.id), f"mark_{name} {row}"
+            # the same passage may stand in several columns
+            st.session_state[key] = is_marked = pair in remarks.negatives
+            change_it = unmark_negative if is_marked else mark_negative
+            st.checkbox(plain(label), key=key, on_change=change_it, args=(case.view.data.fingerprint, *pair))

@@ -39,7 +39,6 @@ class QuestionList:
 
     @property
     def filtered(self) -> bool:
-        """Whether any filter is set."""
         return bool(self.quadrant or self.block or self.fate or self.within is not None or self.words)
 
     @property
@@ -84,17 +83,20 @@ def listed(view: ComparisonView) -> QuestionList:
     others = tuple(name for name in names if name != first)
     second = _one_of("b", others) or _most_unlike(view, first, names)
     fate, of = _one_of("fate", FATES), _one_of("of", names)
-    by = _one_of("slice", tuple(Property))
+    by, wanted = _one_of("slice", tuple(Property)), st.query_params.get("block", "")
+    place = str(st.query_params.get("within", ""))
+    parts = view.opened.slices(Property(by)) if by and place.isdecimal() else []
+    blocks = view.opened.ranks(names).blocks() if wanted else []
     return QuestionList(
         view=view,
         names=names,
         pair=(first, second),
         quadrant=Quadrant(quadrant) if (quadrant := _one_of("quadrant", tuple(Quadrant))) else None,
-        block=_block(view, names),
+        block=next((block for block in blocks if block_name(names, block) == wanted), None),
         of=of,
         fate=Fate(fate) if fate and of in _fates(view) else None,
         by=Property(by) if by else None,
-        within=_within(view, by),
+        within=int(place) if parts and int(place) < len(parts) else None,
         words=str(st.query_params.get("words", ""))[:200].strip(),
     )
 
@@ -111,7 +113,6 @@ def block_name(names: tuple[str, ...], block: Block) -> str:
 
 
 def band_words(band: int) -> str:
-    """Return a band of ranks in words."""
     if band == len(BANDS):
         return word("why.band_beyond", rank=BANDS[-1])
     if band == 0:
@@ -122,21 +123,6 @@ def band_words(band: int) -> str:
 def _one_of(name: str, allowed: tuple[str, ...]) -> str:
     value = st.query_params.get(name, "")
     return value if value in allowed else ""
-
-
-def _block(view: ComparisonView, names: tuple[str, ...]) -> Block | None:
-    wanted = st.query_params.get("block", "")
-    if not wanted:
-        return None
-    blocks = view.opened.ranks(names).blocks()
-    return next((block for block in blocks if block_name(names, block) == wanted), None)
-
-
-def _within(view: ComparisonView, by: str) -> int | None:
-    wanted = str(st.query_params.get("within", ""))
-    if not by or not wanted.isdecimal() or int(wanted) >= len(view.opened.slices(Property(by))):
-        return None
-    return int(wanted)
 
 
 def _fates(view: ComparisonView) -> dict[str, np.ndarray]:
@@ -155,12 +141,10 @@ class QuestionCase:
 
     @property
     def view(self) -> ComparisonView:
-        """The comparison."""
         return self.question_list.view
 
     @property
     def question(self) -> Question:
-        """The question."""
         return self.view.comparison.question_set.questions[self.row]
 
     @cached_property
@@ -180,24 +164,24 @@ class QuestionCase:
 
     @cached_property
     def asked(self) -> AskedQuestion:
-        """The same for what gives reasons."""
         depths = {name: self.depth(name) for name in self.findings}
         among = self.view.comparison.question_set
         return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths, among)
 
     def depth(self, name: str) -> int:
-        """How deep a retriever was searched."""
         found = self.view.comparison.rankings.get(name)
         return found.indices.shape[1] if found else 0
 
     def passage(self, row: int) -> Passage:
-        """A passage of the corpus."""
         return self.view.comparison.question_set.passages[row]
+
+    def passage_name(self, row: int) -> str:
+        passage = self.passage(row)
+        return " · ".join(filter(None, (passage.title, passage.id)))
 
     def spec(self, name: str) -> Spec:
         """How a retriever is made; of one in Milvus, the local one that has its scores."""
         return self.view.spec(name).local
 
     def duel(self, name: str, against: int | None = None) -> Duel:
-        """Return the two passages to set against each other in a retriever's ranking."""
         return self.asked.duel(name, against)

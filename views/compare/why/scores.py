@@ -22,82 +22,10 @@ from views.ui.charts import draw_chart, part_bars
 from views.ui.passages import weighed_html
 from views.ui.words import known, plain, word
 
-
-def draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:
-    """Draw the button that loads the reranker and, once it was pressed, the windows of what it `read`."""
-    st.caption(word("why.windows_help"))
-    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
-
-    def tell() -> list[WindowExplanation | None]:
-        rows = zip((of.right, of.wrong or 0), read, strict=True)
-        return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
-
-    found = once_asked(spec.name, word("why.windows_ask"), tell)
-    if found is None:
-        return
-    for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
-        with place:
-            st.markdown(f"**{word(f'why.{side}')}**")
-            if one:
-                draw_window(one, gold=side == "right")
-            elif is_read:
-                st.caption(word("why.windows_whole"))
-
-
-def draw_window(one: WindowExplanation, *, gold: bool) -> None:
-    """Draw a passage with its best window shaded, and the scores of all windows."""
-    st.caption(word("why.windows_best", place=one.best + 1, count=len(one.windows)))
-    best = one.windows[one.best].window
-    spans = [((best.start, best.end), 1.0), ((0, best.head), 1.0)]
-    pieces = weighted_pieces(one.text, spans, 0, len(one.text))
-    st.html(weighed_html([], pieces, gold=gold))
-    texts = [one.text[scored.window.start : scored.window.end] for scored in one.windows]
-    table = pd.DataFrame({"window": texts, "score": [scored.score for scored in one.windows]})
-    columns = {"window": tables.text("why.window", width="large"), "score": tables.number("why.score", "%.3f")}
-    tables.draw(table, columns)
-
-
-def draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
-    """Draw the button that loads the model and, once it was pressed, both passages."""
-    st.caption(word("why.sentences_help"))
-    key, question = case.view.data.key, case.question.text
-
-    def tell() -> list[WindowExplanation | SentenceExplanation]:
-        return [
-            explained_cosine(key, spec.model_dump_json(), question, row)
-            or explained_sentences(key, spec.model, spec.title, question, row)
-            for row in (of.right, of.wrong or 0)
-        ]
-
-    found = once_asked(spec.name, word("why.sentences_ask"), tell)
-    if found is None:
-        return
-    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
-        with place:
-            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
-            if isinstance(one, WindowExplanation):
-                draw_window(one, gold=side == "right")
-            else:
-                _draw_sentence(one, gold=side == "right")
-
-
-def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
-    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
-    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
-    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
-    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
-    st.html(weighed_html([], pieces, gold=gold))
-    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
-    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
-    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
-    tables.draw(table, columns)
-
-
 _WRONG_OFFERED = 20
 
 
 def draw(case: QuestionCase) -> None:
-    """Draw the parts of one retriever's scores, and the choice of it and of the wrong passage."""
     names = [name for name in case.question_list.names if case.findings[name].rows]
     if not names:
         return
@@ -126,7 +54,7 @@ def _pick_retriever(case: QuestionCase, names: Sequence[str]) -> str:
     lost = next((name for name in names if case.duel(name).lost), names[0])
     wanted = st.query_params.get("explained", "")
     chosen = wanted if wanted in names else lost
-    choose_in_address("explained", names, chosen, word("compare.retriever"), names, also=("against",))
+    choose_in_address("explained", {name: name for name in names}, chosen, word("compare.retriever"), also=("against",))
     return chosen
 
 
@@ -134,13 +62,10 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
     found = case.findings[name]
     wrong = [row for row in found.rows if row not in case.relevant][:_WRONG_OFFERED]
     ids = [case.passage(row).id for row in wrong]
-    labels = [
-        word("why.wrong_at", rank=found.rank_of(row), name=" · ".join(filter(None, (case.passage(row).title, id_))))
-        for row, id_ in zip(wrong, ids, strict=True)
-    ]
+    labels = [word("why.wrong_at", rank=found.rank_of(row), name=case.passage_name(row)) for row in wrong]
     wanted = st.query_params.get("against", "")
     chosen = wanted if wanted in ids else (ids or [""])[0]
-    choose_in_address("against", ids, chosen, word("why.against"), labels, disabled=not ids)
+    choose_in_address("against", dict(zip(ids, labels, strict=True)), chosen, word("why.against"), disabled=not ids)
     return case.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 
@@ -153,7 +78,7 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
     if right is None or wrong is None:
-        draw_sentences(case, spec, of)
+        _draw_sentences(case, spec, of)
         return
     draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
@@ -188,7 +113,7 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in one.items() if part} for one in read])
     if spec.windows and any(read):
-        draw_reranked(case, spec, of, [bool(one) for one in read])
+        _draw_reranked(case, spec, of, [bool(one) for one in read])
 
 
 def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]) -> None:
@@ -213,3 +138,71 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
         "value": tables.number("why.adds", "%.4f"),
     }
     tables.draw(table, columns, placeholder="–")
+
+
+def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:
+    st.caption(word("why.windows_help"))
+    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
+
+    def tell() -> list[WindowExplanation | None]:
+        rows = zip((of.right, of.wrong or 0), read, strict=True)
+        return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
+
+    found = once_asked(spec.name, word("why.windows_ask"), tell)
+    if found is None:
+        return
+    for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            if one:
+                _draw_window(one, gold=side == "right")
+            elif is_read:
+                st.caption(word("why.windows_whole"))
+
+
+def _draw_window(one: WindowExplanation, *, gold: bool) -> None:
+    st.caption(word("why.windows_best", place=one.best + 1, count=len(one.windows)))
+    best = one.windows[one.best].window
+    spans = [((best.start, best.end), 1.0), ((0, best.head), 1.0)]
+    pieces = weighted_pieces(one.text, spans, 0, len(one.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.text[scored.window.start : scored.window.end] for scored in one.windows]
+    table = pd.DataFrame({"window": texts, "score": [scored.score for scored in one.windows]})
+    columns = {"window": tables.text("why.window", width="large"), "score": tables.number("why.score", "%.3f")}
+    tables.draw(table, columns)
+
+
+def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
+    """Draw the button that loads the model and, once it was pressed, both passages."""
+    st.caption(word("why.sentences_help"))
+    key, question = case.view.data.key, case.question.text
+
+    def tell() -> list[WindowExplanation | SentenceExplanation]:
+        return [
+            explained_cosine(key, spec.model_dump_json(), question, row)
+            or explained_sentences(key, spec.model, spec.title, question, row)
+            for row in (of.right, of.wrong or 0)
+        ]
+
+    found = once_asked(spec.name, word("why.sentences_ask"), tell)
+    if found is None:
+        return
+    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
+            if isinstance(one, WindowExplanation):
+                _draw_window(one, gold=side == "right")
+            else:
+                _draw_sentence(one, gold=side == "right")
+
+
+def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
+    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
+    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
+    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
+    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
+    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
+    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
+    tables.draw(table, columns)

@@ -26,22 +26,19 @@ from views.ui.state import keep
 from views.ui.words import plain, word
 
 _BARS = 12
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Shaded(Protocol):
     """An explanation that tells what the letters of a passage add to its score."""
 
-    def title_pieces(self) -> list[Piece]:
-        """Cut the title."""
-        ...
+    def title_pieces(self) -> list[Piece]: ...
 
-    def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text."""
-        ...
+    def text_pieces(self) -> list[Piece]: ...
 
 
 def draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
-    """Draw both scores with their ranks, and the difference."""
     ranked = (of.right_rank, of.wrong_rank)
     ranks = [word("why.sums_rank", rank=rank) if rank else word("why.sums_no_rank") for rank in ranked]
     values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
@@ -53,17 +50,16 @@ def draw_parts_of_words(table: pd.DataFrame) -> None:
     """Draw the words of most difference as bars, and all of them with the sum as a table."""
     sides = {"right": word("why.right"), "wrong": word("why.wrong")}
     shown = table.head(_BARS)
-    labels = [_term(term, kind) for term, kind in zip(shown["term"], shown["kind"], strict=True)]
+    labels = [
+        f"{term} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else term
+        for term, kind in zip(shown["term"], shown["kind"], strict=True)
+    ]
     long = pd.concat(
         [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
     )
     draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
     with st.expander(word("compare.as_table")):
         _draw_word_table(table, sides)
-
-
-def _term(text: str, kind: str) -> str:
-    return f"{text} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else text
 
 
 def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
@@ -112,10 +108,6 @@ def draw_texts(right: Shaded, wrong: Shaded) -> None:
             st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
 
 
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
 def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
     """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes.
 
@@ -123,12 +115,8 @@ def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
     """
     wanted = f"why_model_{name}"
     if not st.session_state.get(wanted):
-        st.button(
-            ask,
-            icon=":material/psychology:",
-            on_click=lambda: st.session_state.update({wanted: True}),
-            key=f"ask_{wanted}",
-        )
+        look: dict[str, Any] = {"icon": ":material/psychology:", "key": f"ask_{wanted}"}
+        st.button(ask, on_click=lambda: st.session_state.update({wanted: True}), **look)
         return None
     try:
         with st.spinner(word("search.loading"), show_time=True):
@@ -152,15 +140,13 @@ def draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption("  \n".join([word("why.terms_help"), *_options_in_words(spec, right, wrong)]))
     feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
-
-    def called(row: int) -> str:
-        passage = case.passage(row)
-        return " · ".join(filter(None, (passage.title, passage.id)))
-
-    table = option_table(right, wrong, dictionary, called, fields=bool(spec.title_weight), feedback=feedback)
+    fields = bool(spec.title_weight)
+    table = option_table(right, wrong, dictionary, case.passage_name, fields=fields, feedback=feedback)
     draw_parts_of_words(table)
     if TokenKind.MORPHEME.value in set(table["kind"]):
-        _draw_way_to_dictionary()
+        st.caption(word("why.cut_wrongly"))
+        if st.button(word("why.to_dictionary"), icon=":material/menu_book:", key="why_dictionary", on_click=_show_lab):
+            st.rerun()
     draw_texts(right, wrong)
 
 
@@ -185,12 +171,6 @@ def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explana
         yield word("why.by_dictionary")
 
 
-def _draw_way_to_dictionary() -> None:
-    st.caption(word("why.cut_wrongly"))
-    if st.button(word("why.to_dictionary"), icon=":material/menu_book:", key="why_dictionary", on_click=_show_lab):
-        st.rerun()
-
-
 def _show_lab() -> None:
     chosen = {"lab": Lab.LEXICAL.value, "view": "tune"}
     for name, value in chosen.items():
@@ -199,7 +179,6 @@ def _show_lab() -> None:
 
 
 def draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
-    """Draw the button that loads the model and, once it was pressed, what the scores are made of."""
     st.caption(word("why.weighed_help"))
 
     def tell() -> list[SparseExplanation]:

@@ -12,7 +12,7 @@ from data.pairs.audit import PairAudit, part_to_measure
 from data.pairs.records import PARTS, Label, PairKind, PairSet
 from data.split import Part, SplitOptions
 from retrieval.report.colours import PALETTE
-from views.data.audit import draw_lengths
+from views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from views.ui import tables
 from views.ui.charts import draw_chart, tips
 from views.ui.words import word
@@ -52,7 +52,6 @@ def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     )
 
 
-_SHOWN_ROWS = 1000
 _COUNT_WIDTH = 230  # pixels: three in a row on a wide screen
 _SENTENCE = "sentence"
 
@@ -101,10 +100,7 @@ def _draw_scores(figures: PairAudit) -> None:
     edges = figures.score_edges
     table = pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": figures.score_counts})
     draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
-    with st.expander(word("compare.as_table")):
-        columns = {end: tables.number(f"data_page.{end}", "%g") for end in ("from", "to")}
-        columns["count"] = tables.number("data_page.count", "localized")
-        st.dataframe(table, hide_index=True, column_config=columns)
+    draw_ranges(table, "%g")
 
 
 def _draw_labels(figures: PairAudit) -> None:
@@ -184,9 +180,9 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
 
 
 def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> None:
-    if len(shown) > _SHOWN_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-    table = _table(pairs, rows, shown[:_SHOWN_ROWS])
+    if len(shown) > SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
+    table = _table(pairs, rows, shown[:SHOWN_ROWS])
     if "label" in table:
         table["label"] = [label_words(Label[name.upper()]) for name in table["label"]]
     table["part"] = [word(f"part.{part}") for part in table["part"]]

@@ -13,9 +13,9 @@ from data.store import StoredSet
 from text.marking import marked_sentences
 from training.options.sentences import SENTENCES
 from views.data import sets
-from views.data.get import following
-from views.data.pairs import audit, preview, reading
+from views.data.pairs import audit, preview
 from views.data.pairs.preview import Preview
+from views.data.preview import following
 from views.names import pairs_name, set_name
 from views.navigation import way_to
 from views.resources.pairs import pair_audit, pair_set, parts_of
@@ -35,22 +35,18 @@ def draw(used: StoredSet) -> None:
     shown = preview.current()
     chosen = sets.chosen_pairs()
     if chosen is not None and shown is None and preview.kept_now() == chosen.key:
-        _draw_kept(chosen)
+        show_top(f"kept {chosen.key}")
+        st.success(word("pairs_page.kept_now", name=plain(pairs_name(chosen.name))), icon=":material/check_circle:")
+        _draw_next(chosen)
     _draw_ways(used)
     if shown is None:
         sets.draw_pairs(chosen.key if chosen is not None else "")
         if chosen is not None:
             _draw_stored(chosen)
     else:
-        reading.draw(shown)
-        _draw_preview(shown)
-
-
-def _draw_kept(kept: StoredPairs) -> None:
-    """Say that the set is kept, and what can be done with it now."""
-    show_top(f"kept {kept.key}")
-    st.success(word("pairs_page.kept_now", name=plain(pairs_name(kept.name))), icon=":material/check_circle:")
-    _draw_next(kept)
+        preview.draw(shown)
+        if (found := shown.read or (shown.before.read if shown.before else None)) is not None:
+            audit.draw(found.pairs, found.rows, found.audit)
 
 
 def _draw_next(kept: StoredPairs) -> None:
@@ -58,12 +54,6 @@ def _draw_next(kept: StoredPairs) -> None:
     with st.container(horizontal=True):
         way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
         way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
-
-
-def _draw_preview(shown: Preview) -> None:
-    found = shown.read or (shown.before.read if shown.before else None)
-    if found is not None:
-        audit.draw(found.pairs, found.rows, found.audit)
 
 
 def _draw_stored(kept: StoredPairs) -> None:
@@ -83,19 +73,16 @@ def _draw_ways(used: StoredSet) -> None:
     with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):
         sample, public = st.columns(2, border=True)
         with sample:
-            _draw_sample()
+            st.markdown(f"**{word('pairs_page.sample')}**")
+            licence = word("data_page.licence", licence=_SAMPLES[0].licence)
+            st.caption(f"{word('pairs_page.sample_about')}  \n{licence}")
+            for entry in _SAMPLES:
+                title = pairs_name(entry.title)
+                if st.button(title, key=f"look_{entry.id}", icon=":material/visibility:", width="stretch"):
+                    _look(entry)
         with public:
             _draw_public()
         _draw_sentences(used)
-
-
-def _draw_sample() -> None:
-    st.markdown(f"**{word('pairs_page.sample')}**")
-    licence = word("data_page.licence", licence=_SAMPLES[0].licence)
-    st.caption(f"{word('pairs_page.sample_about')}  \n{licence}")
-    for entry in _SAMPLES:
-        if st.button(pairs_name(entry.title), key=f"look_{entry.id}", icon=":material/visibility:", width="stretch"):
-            _look(entry)
 
 
 def _draw_public() -> None:
@@ -126,7 +113,7 @@ def _draw_upload() -> None:
     if files:
         contents = tuple((file.getvalue(), file.name) for file in files)
         preview.empty_field()
-        _open(Preview(", ".join(file.name for file in files), files=contents), PairOptions())
+        preview.look_at(Preview(", ".join(file.name for file in files), files=contents), PairOptions())
 
 
 def _draw_sentences(used: StoredSet) -> None:
@@ -162,11 +149,4 @@ def _look(entry: PairEntry) -> None:
             preview.show(replace(found, error=error))
             st.rerun()
         bar.empty()
-        _open(found, entry.options)
-
-
-def _open(found: Preview, options: PairOptions) -> None:
-    with errors_told():
-        with st.spinner(word("data_page.reading"), show_time=True):
-            preview.show(preview.preview_of(found, options))
-        st.rerun()
+        preview.look_at(found, entry.options)

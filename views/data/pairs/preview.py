@@ -1,22 +1,36 @@
-"""The files of sentence pairs that a person is looking at: read anew with every choice, and kept where wanted."""
+"""The files of sentence pairs that a person is looking at: read anew with every choice, kept where wanted, and drawn
+with what was understood of them and what is wrong with them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.apart.exchange import UnusableFileError
-from data.formats.columns import PairColumns
-from data.pairs.apart import read_pairs_apart
+from data.formats.columns import SENTENCES, PairColumns
+from data.pairs.assembly import Scale
 from data.pairs.audit import PairAudit, audit_pairs, split_pairs
-from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions
-from data.pairs.records import PairKind, PairSet, sentence_set
+from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
+from data.pairs.records import PARTS, PairKind, PairSet, sentence_set
 from data.pairs.store import StoredPairs, keep
 from data.problems import DataError, ProblemCode
 from data.split import Part
+from views.data import sets
+from views.data.preview import LookedAt
+from views.data.reading import draw_first, draw_problems, draw_status, left_out_words, pick_column
+from views.names import pairs_name
+from views.ui.problems import errors_told, failure_text, problem_text
+from views.ui.words import plain, word
 
-_KEY, _KEPT, _COUNT, _ROUND = "pairs_preview", "pairs_kept_now", "pairs_looked_at", "pairs_upload_round"
+_A_ROW = 3  # fields
+_SHOWN_PROBLEMS = 100
+_QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
+_VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
+
+
+_COUNT = "pairs_looked_at"
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,14 @@ def preview_of(preview: Preview, options: PairOptions) -> Preview:
     )
 
 
+def look_at(files: Preview, options: PairOptions) -> None:
+    """Read files with these options, show what came of them, and draw the page anew."""
+    with errors_told():
+        with st.spinner(word("data_page.reading"), show_time=True):
+            show(preview_of(files, options))
+        st.rerun()
+
+
 def preview_of_sentences(sentences: Iterable[str], *, source: str, title: str) -> Preview:
     """Look at sentences alone, each different one once."""
     pairs = sentence_set(title, sentences)
@@ -96,10 +118,9 @@ def preview_of_sentences(sentences: Iterable[str], *, source: str, title: str) -
     return Preview(source, title, read=Read.of(pairs))
 
 
-def current() -> Preview | None:
-    """Return the preview of this session, if there is one."""
-    found = st.session_state.get(_KEY)
-    return found if isinstance(found, Preview) else None
+_FILES = LookedAt(Preview, "pairs_preview", "pairs_kept_now", "pairs_upload_round")
+current, kept_now, forget = _FILES.current, _FILES.kept_now, _FILES.put_aside
+empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
 
 
 def show(preview: Preview) -> None:
@@ -110,40 +131,184 @@ def show(preview: Preview) -> None:
         before = shown if shown.read else shown.before
     if before is not None and preview.files and before.files == preview.files:
         before = None  # the same files, read otherwise
-    st.session_state[_KEY] = replace(preview, number=number, before=before)
-    st.session_state.pop(_KEPT, None)
+    _FILES.show(replace(preview, number=number, before=before))
 
 
 def drop() -> None:
     """Forget the preview, and show what was shown before one that cannot be used."""
-    shown = st.session_state.pop(_KEY, None)
-    if isinstance(shown, Preview) and shown.before is not None:
+    shown = current()
+    forget()
+    if shown is not None and shown.before is not None:
         show(shown.before)
-
-
-def forget() -> None:
-    """Forget the preview, and what was shown before it."""
-    st.session_state.pop(_KEY, None)
-
-
-def empty_field() -> None:
-    """Let the field of files be empty when it is drawn next, so that files which come then are another set."""
-    st.session_state[_ROUND] = upload_round() + 1
-
-
-def upload_round() -> int:
-    """Return a number that changes when the field of files is to be emptied."""
-    return int(st.session_state.get(_ROUND, 0))
 
 
 def keep_read(preview: Preview, read: Read) -> StoredPairs:
     """Keep the set of a preview, and forget the preview. Raises `LimitError` and `OSError`."""
     kept = keep(read.pairs, source=preview.source)
-    forget()
-    st.session_state[_KEPT] = kept.key
+    _FILES.note_kept(kept.key)
     return kept
 
 
-def kept_now() -> str:
-    """Return the key of the set that was kept last, empty once something else is looked at."""
-    return str(st.session_state.get(_KEPT, ""))
+def draw(shown: Preview) -> None:
+    """Draw the files under preview, and below files that cannot be used those that were shown before."""
+    with st.container(border=True):
+        st.subheader(word("data_page.preview", name=plain(pairs_name(shown.name))), anchor=False)
+        top = st.container()
+        if shown.available == _QUESTION_SET:
+            st.info(word("pairs_page.question_set"), icon=":material/info:")
+        elif shown.available:
+            _draw_choices(shown)  # before the buttons: whoever changes something and at once keeps has it read anew
+        with top:
+            if shown.error is not None:
+                st.error(plain(failure_text(shown.error)), icon=":material/error:")
+                st.caption(word("pairs_page.nothing_lost"))
+                if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
+                    with st.expander(word("data_page.see_left_out")):
+                        for problem in left_out[:_SHOWN_PROBLEMS]:
+                            st.text(problem_text(problem))
+            if shown.read is not None:
+                _draw_read(shown, shown.read)
+            elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
+                drop()
+                st.rerun()
+    if shown.before is not None:
+        draw(shown.before)
+
+
+def _understood(found: Read) -> str:
+    """What was read, as Markdown."""
+    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
+    if not found.files:
+        return word("pairs_page.counts", **told)
+    given = f"{sum(file.row_count for file in found.files):,}"
+    return f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
+
+
+def _file_words(file: PairFileReading) -> str:
+    told = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+    return " · ".join([plain(file.name), *filter(None, told)])
+
+
+def _draw_choices(shown: Preview) -> None:
+    """Let a person say what was not understood: the files are then read again."""
+    st.caption(word("pairs_page.choices"))
+    places = _places()
+    kind = _pick_kind(next(places), shown)
+    given = asdict(shown.columns)
+    roles = (*SENTENCES, "score", "label")
+    if shown.kind is not None:
+        roles = (*SENTENCES[: shown.kind.width], *_VALUES.get(shown.kind, ()))
+    columns = {role: _column(next(places), role, shown) for role in roles}
+    scale = _pick_scale(places, shown)
+    columns["part"] = _column(next(places), "part", shown)
+    parts = _pick_parts(places, shown)
+    options = shown.options if kind == shown.kind else replace(shown.options, kind=kind)
+    if changed := {role: name for role, name in columns.items() if name != given[role]}:
+        options = replace(options, columns={**options.columns, **changed})
+    if scale:
+        options = replace(options, scale=scale)
+    if parts:
+        options = replace(options, parts=parts)
+    draw_first(shown.first_rows, shown.available, columns)
+    if options != shown.options:
+        look_at(shown, options)
+
+
+def _places() -> Iterator[DeltaGenerator]:
+    """Yield places for fields, a few in a row."""
+    while True:
+        yield from st.columns(_A_ROW)
+
+
+def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
+    kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
+    chosen = place.selectbox(
+        word("pairs_page.kind"),
+        [*kinds],
+        index=None if shown.kind is None else [*kinds].index(shown.kind),
+        format_func=kinds.__getitem__,
+        placeholder=word("pairs_page.kind_unknown"),
+        help=word("pairs_page.kind_help"),
+        key=f"pairs_kind_{shown.number}",
+    )
+    return chosen or shown.kind
+
+
+def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
+    return pick_column(place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}")
+
+
+def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
+    """Return the ends of the scale where a person changed them."""
+    given = shown.read.pairs.scale if shown.read else shown.options.scale
+    if shown.kind is not PairKind.SCORED or given is None:
+        return None
+    low, high = (
+        next(places).number_input(
+            word(f"pairs_page.scale_{end}"),
+            value=value,
+            format="%g",
+            help=word("pairs_page.scale_help"),
+            key=f"pairs_{end}_{shown.number}",
+        )
+        for end, value in zip(("low", "high"), given, strict=True)
+    )
+    if not low < high:
+        st.warning(word("pairs_page.scale_order"), icon=":material/warning:")
+        return None
+    return None if (low, high) == given else (low, high)
+
+
+def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part | None, ...]:
+    """Return what each file was published for where a person changed it; a column that tells it goes before."""
+    files = () if shown.read is None or shown.columns.part else shown.read.files
+    names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
+    parts = tuple(
+        next(places).selectbox(
+            word("pairs_page.part_of", file=plain(file.name)),
+            [*names],
+            index=[*names].index(file.part),
+            format_func=names.__getitem__,
+            help=word("pairs_page.part_of_help"),
+            key=f"pairs_part_{number}_{shown.number}",
+        )
+        for number, file in enumerate(files)
+    )
+    return () if parts == tuple(file.part for file in files) else parts
+
+
+def _draw_read(shown: Preview, found: Read) -> None:
+    is_clean = not any(file.problems for file in found.files)
+    draw_status(_understood(found), left_out_words(found.files), _notes(found), is_clean=is_clean)
+    if found.files:
+        st.caption("  \n".join(map(_file_words, found.files)))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kept = st.button(
+            word("pairs_page.keep"),
+            type="primary",
+            icon=":material/check:",
+            help=word("pairs_page.keep_help"),
+            key="keep_pairs",
+        )
+        if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
+            forget()
+            st.rerun()
+    if kept:
+        with errors_told():
+            with st.spinner(word("data_page.keeping")):
+                sets.choose_pairs(keep_read(shown, found).key)
+            st.rerun()
+    draw_problems(found.files, shown.name)
+
+
+def _notes(found: Read) -> list[str]:
+    """What is to be known before the set is kept, as Markdown; the audit below tells it in full."""
+    figures = found.audit
+    counts = {
+        "repeated": len(figures.repeated),
+        "disputed": figures.disputed_count,
+        "equal": figures.equal_count,
+        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+    }
+    told = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
+    return [f"{word('pairs_page.look_below')} {' · '.join(told)}"] if told else []

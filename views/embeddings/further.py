@@ -1,28 +1,77 @@
-"""The Cost view: reading every pair of n sentences with a cross-encoder, or every sentence once."""
+"""The Retrieval and Cost views: whether models that follow people better find more, too, and what they take.
+
+Retrieval is on the question set in use. Cost is that of holding n sentences against each other, by reading every pair
+with a cross-encoder, or every sentence once.
+"""
 
 import pandas as pd
 import streamlit as st
 
-from embeddings.cost import Cost, Method
+from data.store import StoredSet
+from embeddings.cost import COST, Cost, Method
 from embeddings.job import CostRequest
 from embeddings.results import REIMERS
 from models.sources import default_model
+from retrieval.comparison.store import kept_comparisons, origin_of
 from views.embeddings import charts
-from views.embeddings.evaluation_view import EvaluationView, finished, pick_model
-from views.names import base_name
+from views.embeddings.evaluation_view import EvaluationView, finished, kept_figures, pick_model
+from views.names import base_name, set_name
+from views.resources.sets import chosen_set
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import duration, plain, word
 
+_MEASURE, _LONG = "ndcg@10", "nDCG@10"
 _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
 _THEIRS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
 _THEIR_SENTENCES = 10_000
 
 
-def draw(view: EvaluationView) -> None:
-    """Draw what is measured with, and then the seconds by the number of sentences."""
+def draw_retrieval(view: EvaluationView) -> None:
+    """Draw every model that was measured on this part and searched with on the question set in use."""
+    data = chosen_set()
+    st.caption(word("embeddings.retrieval_help", data=plain(set_name(data.name))))
+    people = kept_figures(view.data, view.part, "spearman")
+    part, found = _searched(data, set(people))
+    rows = [
+        {"model": view.names.get(one, one), "spearman": 100 * figure.value, "value": 100 * found[one]}
+        for one, figure in people.items()
+        if one in found
+    ]
+    if not rows:
+        st.info(word("embeddings.retrieval_none"), icon=":material/info:")
+        return
+    table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
+    draw_chart(charts.against, table, [*dict.fromkeys([*view.every, *table["model"]])], y=_LONG)
+    columns = {
+        "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
+        "spearman": tables.number("embeddings.spearman", "%.2f"),
+        "value": st.column_config.NumberColumn(_LONG, format="%.2f", help=word("help.ndcg")),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
+
+
+def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
+    """The part that most of these models were asked, and nDCG@10 there by model, of its newest comparison."""
+    by_part: dict[str, dict[str, float]] = {}
+    for kept in kept_comparisons():
+        if kept.data_fingerprint == data.fingerprint and kept.lab is None:
+            found = by_part.setdefault(kept.part.value, {})
+            specs = origin_of(kept.folder).get("experiment", {}).get("retriever", [])
+            dense = {
+                spec["model"]: kept.figures[spec["name"]][_MEASURE]
+                for spec in specs
+                if spec.get("kind") == "dense" and "model" in spec and _MEASURE in kept.figures.get(spec["name"], {})
+            }
+            for model in models & dense.keys():
+                found.setdefault(model, dense[model])  # the newest stands first
+    return max(by_part.items(), key=lambda one: len(one[1]), default=("all", {}))
+
+
+def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
@@ -44,11 +93,11 @@ def draw(view: EvaluationView) -> None:
     if job is None:
         return
     try:
-        cost = Cost.from_dict(job.read("scores.json"))
-    except (KeyError, TypeError, ValueError):
+        cost = COST.validate_python(job.read("scores.json"))
+    except ValueError:
         st.error(word("embeddings.unreadable"), icon=":material/error:")
         return
-    _draw_cost(cost, view.names[bi_encoder], base_name(cross_encoder))
+    _draw_seconds(cost, view.names[bi_encoder], base_name(cross_encoder))
 
 
 def _pick_cross_encoder() -> str:
@@ -63,7 +112,7 @@ def _pick_cross_encoder() -> str:
     return chosen
 
 
-def _draw_cost(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
+def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
     ways = {
         Method.CROSS_ENCODER: word("embeddings.way_cross_encoder", model=cross_encoder),
         Method.EXACT: word("embeddings.way_exact", model=bi_encoder),
