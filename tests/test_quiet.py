@@ -10,6 +10,7 @@ import pytest
 from data.terminal import QUIET, VERBOSE
 from data.workspace import PROJECT
 from tests.hub import build_bi_encoder
+from tests.programs import run_module
 
 pytestmark = pytest.mark.slow
 EXPERIMENT = """
@@ -64,6 +65,6 @@ def test_a_training_prints_where_it_is_and_what_came_out(tmp_path: Path) -> None
 
 
 def test_errors_are_told_all_the_same(tmp_path: Path) -> None:
-    status, _, errors = said(*TRAINING, "--out", str(tmp_path / "run"), "--base", str(tmp_path / "none"))
-    assert status in (1, 2)
-    assert errors.splitlines()[-1].startswith("error: ")
+    done = run_module(*TRAINING, "--out", tmp_path / "run", "--base", tmp_path / "none")
+    assert done.returncode in (1, 2)
+    assert done.stderr.splitlines()[-1].startswith("error: ")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from benchmarks.clones import Articles, Clones, articles_of, cloned
 from benchmarks.speed.bm25_engines import BM25S
@@ -101,15 +102,29 @@ def test_the_vocabulary_grows_by_heaps_law(source: Articles) -> None:
     assert exponents == pytest.approx([source.growth()] * 3, abs=0.03)
 
 
+def first_half(source: Articles) -> Articles:
+    n_articles, n_sentences = source.n_articles // 2, len(source.sentence_article)
+    own = source.sentence_article < n_articles
+    rows, asked = source.passage_article < n_articles, own[source.asked_sentence]
+    return Articles(
+        picked(source.pieces, np.concatenate([np.flatnonzero(own), n_sentences + np.arange(n_articles)])),
+        source.passage_article[rows],
+        source.passage_sentences[rows],
+        picked(source.questions, np.flatnonzero(asked)),
+        source.asked_sentence[asked],
+    )
+
+
+def picked(tokens: Tokens, rows: np.ndarray) -> Tokens:
+    ids = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in rows]
+    return Tokens(tokens.vocabulary, np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
+
+
 @pytest.mark.slow
-def test_half_of_the_articles_foretell_the_words_of_all(korquad: QuestionSet, source: Articles) -> None:
+def test_half_of_the_articles_foretell_the_words_of_all(source: Articles) -> None:
     """Clones are held against text that they were not made of."""
-    rows = np.flatnonzero(source.passage_article < source.n_articles // 2)
-    passages = korquad.passages[: len(rows)]
-    ids = {*passages.ids}
-    questions = tuple(question for question in korquad.questions if question.relevant[0] in ids)
-    first = articles_of(QuestionSet("half", passages, questions), Analyzer.KIWI_BIGRAM)
-    clones, real = cloned(first, 2 * len(rows)), cloned(source, 961)
+    first = first_half(source)
+    clones, real = cloned(first, 2 * len(first.passage_article)), cloned(source, 961)
     n_words = len(np.unique(clones.tokens.ids))
     same_length = real.tokens.ids[: len(clones.tokens.ids)]
     assert n_words == pytest.approx(len(np.unique(same_length)), rel=0.05)
@@ -136,8 +151,8 @@ def test_the_passage_asked_about_is_found_among_clones(source: Articles, tmp_pat
     clones = cloned(source, 10_000)
     BM25S.build(clones, tmp_path)
     asked = asked_of(clones)
-    rows, _ = BM25S.open(tmp_path).found(asked.questions, 10)
-    found = rows == asked.relevant[:, None]
+    rows, _ = BM25S.open(tmp_path).found(asked.questions[::2], 10)
+    found = rows == asked.relevant[::2, None]
     assert found[:, 0].mean() > 0.6
     assert found.any(axis=1).mean() > 0.95
 
@@ -148,6 +163,7 @@ def above(tokens: Tokens, share: float) -> int:
 
 def holding(tokens: Tokens) -> np.ndarray:
     """The share of passages that hold each word."""
-    rows = np.repeat(np.arange(len(tokens)), np.diff(tokens.offsets))
-    pairs = np.unique(tokens.ids.astype(np.int64) * len(tokens) + rows)
-    return np.bincount(pairs // len(tokens), minlength=len(tokens.vocabulary)) / len(tokens)
+    shape = (len(tokens), len(tokens.vocabulary))
+    held = csr_array((np.ones_like(tokens.ids), tokens.ids, tokens.offsets), shape, copy=True)
+    held.sum_duplicates()
+    return np.bincount(held.indices, minlength=len(tokens.vocabulary)) / len(tokens)

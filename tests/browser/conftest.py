@@ -1,4 +1,4 @@
-"""The real app in a real browser: a server of its own, an empty workspace, Chromium."""
+"""The real app in a real browser: one server and one Chromium a worker, an empty workspace a file."""
 
 import os
 import shutil
@@ -20,17 +20,34 @@ expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
-
-
-@pytest.fixture(scope="module")
-def app(workspace: Path) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def fork_server() -> None:
+    """Whose libraries the jobs of all servers share."""
     if not os.environ.get("MRC_FORK_SERVER"):
-        start_fork_server()  # whose libraries the jobs of all these servers share
+        start_fork_server()
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -> Iterator[tuple[str, Path]]:
+    """The address and the workspace of the server that the files of a worker visit one after the other."""
+    workspace = tmp_path_factory.mktemp("workspace")
     with running_app(workspace, free_port()) as address:
-        yield address
+        yield address, workspace
+
+
+@pytest.fixture(scope="module")
+def workspace(shared_server: tuple[str, Path]) -> Iterator[Path]:
+    """The workspace of the app: without anything that files before this one left, but for what is made anew."""
+    yield shared_server[1]
+    end_all_in(shared_server[1])
+    for place in shared_server[1].iterdir():
+        if place.name != "cache":
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+
+
+@pytest.fixture(scope="module")
+def app(shared_server: tuple[str, Path], workspace: Path) -> str:
+    return shared_server[0]
 
 
 @contextmanager

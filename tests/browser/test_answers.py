@@ -10,44 +10,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from data.store import CATALOG, read_entry
-from tests.browser.test_trainings import wait_for
+from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, wait_for
 from tests.chat_server import EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-MINUTES = 60_000
 KO, EN = catalog("ko"), catalog("en")
 QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # nobody answers the second one
 
 
-def settled(page: Page) -> None:
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-
-
-def no_failure(page: Page) -> None:
-    for kind in ("stException", "stAlertContentError"):
-        expect(page.get_by_test_id(kind)).to_have_count(0)
-
-
-def cells(page: Page) -> list[str]:
-    """What the first table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
-    table = page.get_by_test_id("stDataFrame").first
-    table.scroll_into_view_if_needed()
-    found = table.locator("canvas").first.locator("[role=gridcell]")
-    expect(found.first).to_be_attached()
-    return found.all_text_contents()
-
-
 def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspace: Path) -> None:
     base = build_bi_encoder(workspace.parent / "tiny")
-    korean_page.goto(f"{app}/train?train=reader&base={base}")
-    name = korean_page.get_by_role("textbox", name="학습 이름")
-    expect(name).to_be_visible()
-    settled(korean_page)
-    name.fill("독해")
-    name.press("Tab")
-    settled(korean_page)
+    enter(korean_page, f"{app}/train?train=reader&base={base}", "학습 이름", "독해")
     korean_page.get_by_role("button", name="학습 시작").click()
     expect(korean_page.get_by_role("button", name="멈추기", exact=True)).to_be_visible(timeout=2 * MINUTES)
     wait_for(workspace, "독해", "done", seconds=300)
@@ -147,7 +122,7 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
         page.get_by_role("button", name="scores.json").click()
     scores = json.loads(Path(started.value.path()).read_text(encoding="utf-8"))
     (by_retriever,) = scores["readers"].values()
-    shown = cells(page)
+    shown = cells(page.get_by_test_id("stDataFrame").first)
     for name in ("BM25 words", "BM25"):
         row = shown[shown.index(name) + 1 :]
         figures = {f"{100 * by_k['em']:.1f}" for by_k in by_retriever[name].values()}

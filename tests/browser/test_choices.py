@@ -5,10 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_first_visit import compared
+from tests.browser.driving import compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 HEIGHT = 844
 
 
@@ -58,13 +57,13 @@ def test_a_click_while_the_page_is_still_drawn_is_not_lost(app: str, page: Page)
 def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(app: str, page: Page) -> None:
     page.goto(app)
     compared(page, "Run again")
-    expect(page.locator(IDLE)).to_be_visible()
+    settled(page)
     before, steps = page.url, page.evaluate("history.length")
     page.get_by_role("button", name="Look into this question").click()
     way_back = page.locator(".st-key-why_back")
     expect(way_back).to_be_visible()
     expect(page).to_have_url(re.compile("(?=.*question=)(?=.*view=why)"))
-    expect(page.locator(IDLE)).to_be_visible()
+    settled(page)
     assert page.evaluate("history.length") == steps + 1
     page.reload()
     expect(way_back).to_be_visible()
@@ -90,7 +89,7 @@ def test_what_is_folded_away_keeps_what_the_address_chose(app: str, page: Page) 
     for view in ("By question", "Saved", "By group", "Overview"):  # folded, not there, folded, folded otherwise
         page.get_by_role("tab", name=view, exact=True).click()
         opened(page, view)
-        expect(page.locator(IDLE)).to_be_visible()
+        settled(page)
     expect(page.get_by_text("MRR@1 · baseline Dense")).to_be_visible()
     expect(page).to_have_url(re.compile(r"(?=.*\bk=1\b)(?=.*measure=mrr)(?=.*baseline=Dense)"))
 

@@ -5,33 +5,20 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import click_in, first_row, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WORD = "경인선"  # Kiwi reads it as one in the question and as two in its passage
-IDLE = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 
 def press(page: Page, key: str) -> None:
     """Press the one button of this key: while the page is drawn anew, that of before may stand beside it."""
-    expect(page.locator(IDLE)).to_be_visible()
+    settled(page)
     button = page.locator(f".st-key-{key} button")
     expect(button).to_have_count(1)
     button.click()
-
-
-def pick_first_row(grid: Locator, shown: str) -> None:
-    """Click the box of the first row until the page has heard of it: a canvas does not say when it listens."""
-    wanted = grid.page.get_by_role("button", name=shown)
-    for _ in range(10):
-        expect(grid).to_be_visible()
-        grid.click(position={"x": 16, "y": 52})
-        try:
-            wanted.wait_for(timeout=6000)
-        except Exception:  # noqa: S112 - it is asked again
-            continue
-        return
-    expect(wanted).to_be_visible(timeout=1)
 
 
 def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
@@ -42,9 +29,9 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     expect(page.get_by_role("heading", name="사용자 사전")).to_be_visible()
     press(page, "find_cut_words")
     expect(page.get_by_text(re.compile(r"질문 384개\(학습용과 검증용\)에서 찾은 단어 \d+개"))).to_be_visible()
-    expect(page.locator(IDLE)).to_be_visible()
+    settled(page)
     grid = page.locator('[class*="st-key-cut_words"]').get_by_test_id("stDataFrame")
-    pick_first_row(grid, "고른 단어 1개를 넣어 저장")
+    click_in(grid, first_row, page.get_by_role("button", name="고른 단어 1개를 넣어 저장"))
     press(page, "save_dictionary")
     expect(page.get_by_text("내 사전 사전을 저장했습니다.").first).to_be_visible()
     (lines,) = workspace.glob("dictionaries/*/dictionary.txt")
@@ -53,7 +40,7 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     press(page, "try_dictionary")
     picked = page.get_by_role("button", name="이 설정을 쓰고 평가용 질문으로 확인하기")
     expect(page.locator('[class*="st-key-lexical_table"]').get_by_test_id("stDataFrame")).to_be_visible()
-    expect(page.locator(IDLE)).to_be_visible()
+    settled(page)
     expect(picked).to_have_count(1)
     picked.click()
     expect(page.get_by_role("tab", name="한눈에", exact=True)).to_have_attribute("aria-selected", "true")

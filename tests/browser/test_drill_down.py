@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, FloatRect, Locator, Page, TimeoutError, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.test_first_visit import compared
+from tests.browser.driving import click_in, compared, first_row, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be told word by word
@@ -22,23 +21,6 @@ def quadrant(page: Page, key: str) -> int:
 
 def heading(page: Page) -> Locator:
     return page.get_by_test_id("stMain").get_by_role("heading", level=3)
-
-
-def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], shown: str) -> None:
-    """Click a place in a drawing until `shown` is there: what is drawn on a canvas does not say when it listens."""
-    expect(drawn).to_be_visible()
-    wanted = drawn.page.get_by_text(shown)
-    for _ in range(10):
-        box = drawn.bounding_box()
-        assert box
-        x, y = place(box)
-        drawn.click(position={"x": x, "y": y})
-        try:
-            wanted.wait_for(timeout=6000)
-        except TimeoutError:
-            continue
-        return
-    expect(wanted).to_be_visible(timeout=1)
 
 
 def listed(page: Page) -> None:
@@ -93,14 +75,16 @@ def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Pa
     page.goto(f"{app}/?k=1&view=why&retrievers={RETRIEVERS}")
     compared(page, "Run again")
     drawn = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
-    click_in(drawn, lambda box: (box["width"] * 0.3, 20), "one block of the map: BM25 ranks it 1")  # its first block
+    click_in(
+        drawn, lambda box: (box["width"] * 0.3, 20), page.get_by_text("one block of the map: BM25 ranks it 1")
+    )  # its first block
     page.locator(".st-key-why_clear button").click()
     expect(page.get_by_text("All 480 questions")).to_be_visible()
     grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")
     # that of the block stands beside it until the page is drawn
-    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+    settled(page)
     expect(grid).to_have_count(1)
-    click_in(grid, lambda _: (16, 52), "1 of 480 · all questions")  # the box that selects the first row
+    click_in(grid, first_row, page.get_by_text("1 of 480 · all questions"))
 
 
 def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_column(
@@ -112,7 +96,7 @@ def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_col
     menus = page.get_by_test_id("stExpander").filter(has_text="Use as hard negative")
     for _ in range(20):  # questions that measure models have none
         expect(page.locator(".found-head")).to_have_count(2)
-        expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+        settled(page)
         if menus.count():
             break
         page.locator(".st-key-why_after button").click()

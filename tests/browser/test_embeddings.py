@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import settled
+
 pytestmark = pytest.mark.slow
 
 
@@ -54,7 +56,8 @@ def test_no_page_asks_another_host(page: Page, app: str, path: str) -> None:
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{app}/{path}")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    page.wait_for_timeout(2000)  # time to ask, for a map's tiles say
+    settled(page)
+    page.wait_for_timeout(1000)  # time to ask, for a map's tiles say
     own = (app, app.replace("http", "ws"), "data:", "blob:")
     assert [url for url in asked if not url.startswith(own)] == []
 

@@ -1,31 +1,32 @@
 """The first minute: the sample is loaded and compared before anybody presses anything."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.programs import run_module
+from tests.browser.conftest import running_app
+from tests.browser.driving import compared, download
+from tests.programs import free_port, run_module
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-MINUTES = 60_000
 PURPOSE = catalog("en")["compare.purpose"]
 
 
-def compared(page: Page, label: str) -> None:
-    expect(page.get_by_role("button", name=label)).to_be_enabled(timeout=3 * MINUTES)
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
 
 
-def download(page: Page, button: str) -> Path:
-    page.get_by_role("button", name="Export").click()
-    with page.expect_download() as started:
-        page.get_by_role("button", name=button).click()
-    path = Path(started.value.path())
-    page.keyboard.press("Escape")
-    return path
+@pytest.fixture(scope="module")
+def app(workspace: Path, fork_server: None) -> Iterator[str]:
+    """A server of its own: that of the other files has models in its memory."""
+    with running_app(workspace, free_port()) as address:
+        yield address
 
 
 def test_the_sample_is_compared_on_the_first_visit(app: str, page: Page, tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 import json
 import os
-import time
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_first_visit import compared, download
+from tests.browser.driving import MINUTES, compared, download, enter, states, wait_for
 from tests.programs import run_module
 
-MINUTES = 60_000
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
     pytest.mark.browser,
@@ -34,48 +32,24 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page) -> No
     expect(sidebar.get_by_text("961 passages · 5,774 questions")).to_be_visible(timeout=2 * MINUTES)
 
 
-def train(page: Page, app: str, kind: str, name: str) -> None:
-    page.goto(f"{app}/train?train={kind}&base=starter")
-    name_field = page.get_by_role("textbox", name="Name of this training")
-    expect(name_field).to_be_visible()
-    # only now no form of another kind, about to be taken away, stands beside this one
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-    name_field.fill(name)
-    name_field.press("Tab")
+def train(page: Page, app: str, workspace: Path, kind: str, name: str) -> None:
+    enter(page, f"{app}/train?train={kind}&base=starter", "Name of this training", name)
     page.get_by_role("button", name="Start training").click()
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible(timeout=2 * MINUTES)
-
-
-def trained(page: Page, app: str, workspace: Path, name: str) -> None:
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    expect(stop).to_be_visible(timeout=2 * MINUTES)
     page.goto(f"{app}/train")  # a page opened anew shows what another one started
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(stop).to_be_visible()
     page.goto("about:blank")  # it goes on while nobody looks, and has the cores to itself
-    end = time.monotonic() + 8 * 60
-    while state_of(workspace, name) in ("queued", "running"):
-        assert time.monotonic() < end, name
-        time.sleep(0.2)
+    wait_for(workspace, name, "done", seconds=8 * 60)
     page.goto(f"{app}/train")
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
     expect(page.get_by_role("main").get_by_text(name).first).to_be_visible()
-    assert state_of(workspace, name) == "done"
-
-
-def state_of(workspace: Path, name: str) -> str:
-    (folder,) = (
-        path.parent
-        for path in workspace.glob("runs/*/run.json")
-        if json.loads(path.read_text(encoding="utf-8"))["name"] == name
-    )
-    return str(json.loads((folder / "status.json").read_text(encoding="utf-8"))["state"])
 
 
 def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
-    train(page, app, "bi-encoder", "finder")
-    trained(page, app, workspace, "finder")
-    train(page, app, "cross-encoder", "reader")
-    trained(page, app, workspace, "reader")
-    states = [json.loads(path.read_text(encoding="utf-8"))["state"] for path in workspace.glob("runs/*/status.json")]
-    assert states == ["done", "done"]
+    train(page, app, workspace, "bi-encoder", "finder")
+    train(page, app, workspace, "cross-encoder", "reader")
+    assert [state.split()[0] for state in states(workspace).values()] == ["done", "done"]
 
 
 def test_the_table_equals_the_commands(

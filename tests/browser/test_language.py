@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.test_answers import MINUTES, no_failure, settled
-from tests.browser.test_trainings import wait_for
+from tests.browser.driving import MINUTES, cells, no_failure, settled, wait_for
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -72,14 +71,6 @@ def fill(page: Page, label: str, text: str) -> None:
     field.fill(text)
     field.press("Control+Enter")
     expect(field).to_have_value(text)
-
-
-def cells(table: Locator) -> list[str]:
-    """What a table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
-    table.scroll_into_view_if_needed()
-    found = table.locator("canvas").first.locator("[role=gridcell]")
-    expect(found.first).to_be_attached()
-    return found.all_text_contents()
 
 
 def opened_table(page: Page, words: dict[str, str]) -> list[str]:
@@ -148,10 +139,10 @@ def test_a_text_is_uploaded_and_cut_by_tokenizers(
     counts = []
     for key in ("Home", "ArrowRight", "End"):
         settled(page)
-        before = page.url
+        before, count = page.url, page.locator(".pieces li").count()
         page.get_by_role("slider").press(key)
         expect(page).not_to_have_url(before)
-        settled(page)
+        expect(page.locator(".pieces li")).not_to_have_count(count)  # the address changes before the page does
         (letters,) = pieces(page)
         assert "".join(letters) == WORD
         counts.append(len(letters))
@@ -165,9 +156,10 @@ def test_a_new_model_learns_from_the_text(app: str, korean_page: Page, workspace
     (text,) = (workspace / "texts").iterdir()
     page.goto(f"{app}/train?train=language-model&base=starter&corpus=text:{text.name}")
     fill(page, words["train.name"], NAME)
-    press_more = page.get_by_text(words["train.more"], exact=True)
-    press_more.click()
+    settled(page)
+    page.get_by_text(words["train.more"], exact=True).click()
     size = page.locator(".st-key-train_language-model_size").get_by_role("combobox")
+    settled(page)  # a list that is open while the page is drawn anew is closed by that
     size.click()
     page.get_by_role("option", name=words["choice.size_tiny"]).click()
     for option, value in (("vocabulary", "1000"), ("batch_size", "8"), ("epochs", "4")):

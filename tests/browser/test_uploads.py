@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import settled
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -35,7 +36,7 @@ def test_a_second_file_replaces_the_first(
         path.write_text(content, encoding="utf-8")
         page.locator("input[type=file]").set_input_files(path)
         expect(page.get_by_role("heading", name="Preview")).to_be_visible(timeout=MINUTE)
-        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        settled(page)
     rows = len(second[1].splitlines()) - 1
     expect(page.get_by_text(f"{rows} rows → {rows} passages")).to_be_visible(timeout=MINUTE)
     page.get_by_role("button", name="Use this set").click()
@@ -59,7 +60,7 @@ def test_the_field_speaks_the_pages_language(app: str, page: Page, language: str
 def test_the_title_is_the_largest_heading_and_the_first_sight_is_quiet(app: str, page: Page) -> None:
     page.goto(f"{app}/data?lang=en")
     expect(page.get_by_role("heading", name="Set in use")).to_be_visible(timeout=MINUTE)
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+    settled(page)
     sizes = [
         float(heading.evaluate("one => parseFloat(getComputedStyle(one).fontSize)"))
         for heading in page.get_by_role("main").get_by_role("heading").all()

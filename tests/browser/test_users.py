@@ -15,6 +15,7 @@ from data.questions.read import read
 from data.store import keep
 from data.workspace import acting_as, user_of
 from tests.browser.conftest import running_app
+from tests.browser.driving import MINUTES, settled
 from tests.identity_provider import Provider, running_provider, secrets_for
 from tests.programs import free_port
 from views.ui.words import catalog
@@ -23,7 +24,6 @@ pytest.importorskip("authlib")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WORDS = catalog("en")
 RUN = "20261122-014317-bi-0b1c"
-MINUTES = 60_000
 PEOPLE = ("alice", "bob")
 ATTEMPTS = (
     "/?data={data}&retrievers=BM25",
@@ -66,10 +66,6 @@ class Person:
         return digest.hexdigest()
 
 
-def settled(page: Page) -> None:
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=3 * MINUTES)
-
-
 def rows(name: str, count: int) -> bytes:
     made = [
         {"question": f"{name} 질문 {one} 누구", "context": f"{name} 지문 {one} 나무", "title": f"{name} {one}"}
@@ -82,6 +78,11 @@ def rows(name: str, count: int) -> bytes:
 def provider() -> Iterator[Provider]:
     with running_provider() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
 
 
 @pytest.fixture(scope="module")

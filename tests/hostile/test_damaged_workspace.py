@@ -1,5 +1,6 @@
 """One damaged file of the workspace takes nothing else down: lists go on, and show it as damaged."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -34,7 +35,7 @@ from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.curves import curves
 from training.runs.rehearsal import Rehearsal, RehearsalTask
-from training.runs.runs import all_runs, create_run, damaged_runs, new_plan
+from training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan
 from training.runs.sweeps import QUEUE
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
@@ -51,8 +52,24 @@ SCORES = {
 
 
 @pytest.fixture
-def world() -> Rehearsal:
+def world(made: tuple[Path, Plan]) -> Rehearsal:
+    """A copy of what was made, to be damaged."""
+    folder, plan = made
+    shutil.copytree(folder, workspace())
+    return Rehearsal.of(plan, RehearsalTask.ESTIMATE)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Plan]:
     """Two sets, comparisons and trainings; what is damaged is one of them."""
+    folder = tmp_path_factory.mktemp("made") / "workspace"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        plan = make_world()
+    return folder, plan
+
+
+def make_world() -> Plan:
     for number, question_set in enumerate((small_set("one"), small_set("two").with_questions([0, 1, 2]))):
         data = keep_set(question_set)
         experiment = Experiment.model_validate({"data": data.key, "ks": (1, 3), "retriever": [WORDS]})
@@ -70,9 +87,8 @@ def world() -> Rehearsal:
         run.write("provenance.json", {"base": {"reference": "starter"}, "versions": {"python": "3"}})
         run.add_progress({"step": 1, "loss": 0.5})
         run.add_progress({"step": 2, "eval_validation_ndcg@10": 0.5})
-    rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
-    write_json(rehearsal.result, ESTIMATE)
-    return rehearsal
+    write_json(Rehearsal.of(plan, RehearsalTask.ESTIMATE).result, ESTIMATE)
+    return plan
 
 
 def read_everything(rehearsal: Rehearsal) -> dict[str, int]:

@@ -8,10 +8,9 @@ import pytest
 
 from data.apart import processes
 from data.apart.exchange import Limits
-from data.apart.reading import read_apart
 from data.formats.text import Content
 from data.problems import DataError
-from data.questions.read import read
+from data.questions.read import read, read_apart
 from tests.hostile.files import FILES
 
 MOST_MEMORY = 2**30

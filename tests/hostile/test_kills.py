@@ -57,6 +57,7 @@ def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) 
     folder, alone = workspace() / "comparisons" / FOLDER, tmp_path / "alone"
     for place in (folder, alone):
         write_text(place / "experiment.toml", EXPERIMENT)
+    whole = comparing(alone)  # beside those that are killed
     drawn, kills, longest = np.random.default_rng(5), 0, 1.0
     for _ in range(4 * TIMES):
         kills += killed(comparing(folder), drawn.uniform(0.05, longest))
@@ -68,7 +69,7 @@ def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) 
     assert kills
     comparing(folder).wait(120)
     (kept,) = kept_comparisons()
-    comparing(alone).wait(120)
+    whole.wait(120)
     assert kept.figures
     figures = Job(alone).read("scores.json")["retrievers"]
     assert kept.figures == {name: {m: v for m, v in of.items() if "@" in m} for name, of in figures.items()}

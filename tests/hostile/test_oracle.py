@@ -1,8 +1,10 @@
-"""Damaged files are never silently wrong: a sample of what `make attack` looks at for half an hour."""
+"""Damaged files are never silently wrong, nor is what else `make attack` goes through: a sample of its half hour."""
 
 import pytest
 
 from data.questions.read import read
+from tests.hostile.areas import AREAS
+from tests.hostile.damages import TIMES
 from tests.hostile.oracle import Damage, _rows, _wrong, verdict
 from tests.hostile.written import FORMATS, random_rows, write
 
@@ -36,3 +38,14 @@ def test_the_oracle_sees_a_row_that_changed_and_one_that_was_lost() -> None:
     others = ((*whole.rows[0][:2], "다른 질문?", *whole.rows[0][3:]), *whole.rows[1:])
     (changed,) = _wrong(whole, far, read(write("excel", others).content, "set"))
     assert "was never written" in changed
+
+
+CASES = {"pairs": 10, "experiments": 15, "seals": 15, "index": 4, "models": 6}
+
+
+@pytest.mark.parametrize(
+    "area", [pytest.param(one, marks=pytest.mark.slow) if one == "models" else one for one in AREAS]
+)
+def test_nothing_is_wrong(area: str) -> None:
+    found = {seed: AREAS[area](seed) for seed in range(CASES[area] * TIMES)}
+    assert {seed: wrong for seed, (_, wrong) in found.items() if wrong} == {}

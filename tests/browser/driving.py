@@ -1,0 +1,95 @@
+"""How journeys drive a page, and what they read on it and in its workspace."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import FloatRect, Locator, Page, TimeoutError, expect
+
+MINUTES = 60_000
+
+
+def settled(page: Page) -> None:
+    """Wait until the page is drawn: what is just being drawn anew loses a click."""
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=3 * MINUTES)
+
+
+def compared(page: Page, label: str) -> None:
+    expect(page.get_by_role("button", name=label)).to_be_enabled(timeout=3 * MINUTES)
+
+
+def no_failure(page: Page) -> None:
+    for kind in ("stException", "stAlertContentError"):
+        expect(page.get_by_test_id(kind)).to_have_count(0)
+
+
+def download(page: Page, button: str) -> Path:
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as started:
+        page.get_by_role("button", name=button).click()
+    path = Path(started.value.path())
+    page.keyboard.press("Escape")
+    return path
+
+
+def cells(table: Locator) -> list[str]:
+    """What a table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
+    table.scroll_into_view_if_needed()
+    found = table.locator("canvas").first.locator("[role=gridcell]")
+    expect(found.first).to_be_attached()
+    return found.all_text_contents()
+
+
+def first_row(_: FloatRect) -> tuple[float, float]:
+    """The box that selects the first row of a table."""
+    return 16, 52
+
+
+def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], shown: Locator) -> None:
+    """Click a place in a drawing until `shown` is there: what is drawn on a canvas does not say when it listens."""
+    for _ in range(10):
+        expect(drawn).to_be_visible()
+        box = drawn.bounding_box()
+        assert box
+        x, y = place(box)
+        drawn.click(position={"x": x, "y": y})
+        try:
+            shown.wait_for(timeout=6000)
+        except TimeoutError:
+            continue
+        return
+    expect(shown).to_be_visible(timeout=1)
+
+
+def enter(page: Page, address: str, label: str, name: str, epochs: tuple[str, str] | None = None) -> None:
+    """Open the form of a training, and give it a name, and epochs by the label of their field."""
+    page.goto(address)
+    field = page.get_by_role("textbox", name=label)
+    expect(field).to_be_visible()
+    settled(page)  # only now no form of another kind, about to be taken away, stands beside this one
+    field.fill(name)
+    field.press("Tab")
+    if epochs:
+        number = page.get_by_role("spinbutton", name=epochs[0])
+        number.fill(epochs[1])
+        number.press("Tab")
+    settled(page)
+
+
+def states(workspace: Path) -> dict[str, str]:
+    """The state of each training, and its step, by the training's name."""
+    found = {}
+    for status_file in workspace.glob("runs/*/status.json"):  # written after the plan
+        files = (status_file.with_name("run.json"), status_file)
+        plan, status = (json.loads(file.read_text(encoding="utf-8")) for file in files)
+        found[plan["name"]] = f"{status['state']} {status['step']}"
+    return found
+
+
+def wait_for(workspace: Path, name: str, state: str, seconds: float = 400) -> str:
+    end = time.monotonic() + seconds
+    while not (found := states(workspace).get(name, "unknown")).startswith(state):
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+    return found
