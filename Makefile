@@ -45,7 +45,7 @@ bench: .venv/installed-dev ## measure speed and quality (needs MRC_DATA)
 docs: .venv/installed-docs ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-sample: .venv/installed ## make again what comes with the sample (after it or an analyzer has changed)
+sample: .venv/installed ## make again what comes with the sample (after it, an analyzer or the packaged base has changed)
 	$(BIN)/python -m retrieval ship
 
 chromium: .venv/installed-dev

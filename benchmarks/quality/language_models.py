@@ -25,12 +25,12 @@ from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from models.encoders.bi_encoder import BiEncoder
 from models.packaged import DEFAULT
 from models.sources import find_model
+from training.commands import called, planned_ablation
 from training.language.recipe import LANGUAGES, UNIGRAM
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan
 from training.runs.sweeps import Ablation, Table, Variant, all_jobs
-from training.sweep_commands import called, planned_ablation
 from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
 
