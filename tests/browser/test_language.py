@@ -136,6 +136,7 @@ def test_a_text_is_uploaded_and_cut_by_tokenizers(
     fill(page, words["tokenizers.word"], WORD)
     built = page.get_by_text(told(words, "tokenizers.built")).filter(has_text=f"{WORD}’" if spoken == "ko" else WORD)
     expect(built).to_be_visible()
+    expect(page.locator(".pieces")).to_have_count(1)  # those of the other view are taken away
     counts = []
     for key in ("Home", "ArrowRight", "End"):
         settled(page)
