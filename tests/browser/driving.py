@@ -80,8 +80,8 @@ def enter(page: Page, address: str, label: str, name: str, epochs: tuple[str, st
 def states(workspace: Path) -> dict[str, str]:
     """The state of each training, and its step, by the training's name."""
     found = {}
-    for status_file in workspace.glob("runs/*/status.json"):  # written after the plan
-        files = (status_file.with_name("run.json"), status_file)
+    for plan_file in workspace.glob("runs/*/run.json"):  # written after the first status
+        files = (plan_file, plan_file.with_name("status.json"))
         plan, status = (json.loads(file.read_text(encoding="utf-8")) for file in files)
         found[plan["name"]] = f"{status['state']} {status['step']}"
     return found
