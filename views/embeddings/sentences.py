@@ -1,6 +1,7 @@
 """The Sentences view: sentences that a person types against each other, and what lies nearest to one."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from views.resources.pairs import distinct_of
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
+from views.ui.state import lines_of, typed
 from views.ui.words import plain, word
 
 EXAMPLE = (
@@ -30,7 +32,6 @@ EXAMPLE = (
     "배가 고파서 라면을 끓여 먹었다.",
     "배를 타고 섬에 들어갔다.",
 )
-_LONGEST_ADDRESS = 1500  # characters of sentences that an address takes along
 _LETTERS = 10_000
 _SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
 _NEAREST = 10
@@ -58,20 +59,12 @@ def draw_sentences(view: EvaluationView) -> None:
 
 def _typed() -> list[str]:
     """Draw the field of sentences, one a line, which lie in the address where it can hold them; returns them."""
-    key = "typed_sentences"
-    if key not in st.session_state:
-        st.session_state[key] = st.query_params.get("sentences") or "\n".join(EXAMPLE)
-    text = st.text_area(
-        word("embeddings.type_sentences"), key=key, height=330, help=word("embeddings.type_sentences_help", most=MOST)
-    )
-    lines = dict.fromkeys(line.strip()[:_LETTERS] for line in text.splitlines() if line.strip())
-    if text.strip() == "\n".join(EXAMPLE) or len(text) > _LONGEST_ADDRESS:
-        st.query_params.pop("sentences", None)
-    else:
-        st.query_params["sentences"] = text
+    look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
+    text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+    lines = lines_of(text, MOST + 1, _LETTERS)
     if len(lines) > MOST:
         st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
-    return [*lines][:MOST]
+    return lines[:MOST]
 
 
 def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:

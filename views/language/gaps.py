@@ -32,8 +32,7 @@ from views.resources.language import course_of, guesses, may_fill
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
-from views.ui.state import choose_several, remember
-from views.ui.typed import typed
+from views.ui.state import choose_several, remember, typed
 from views.ui.words import plain, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."

@@ -24,8 +24,7 @@ from views.language.inside import told
 from views.resources.language import attention, contexts
 from views.ui import tables
 from views.ui.charts import draw_chart
-from views.ui.state import choose
-from views.ui.typed import lines_of, typed
+from views.ui.state import choose, lines_of, typed
 from views.ui.words import plain, word
 
 WORD = "배"

@@ -16,8 +16,7 @@ from views.language.tokenizers import TokenizersView, pick_tokenizer
 from views.resources.language import CutPiece, cut_text, steps_of
 from views.ui import tables
 from views.ui.problems import failure_text
-from views.ui.state import choose
-from views.ui.typed import typed
+from views.ui.state import choose, typed
 from views.ui.words import plain, word
 
 _STYLE = Path(__file__).with_name("pieces.css")

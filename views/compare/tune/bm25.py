@@ -14,8 +14,7 @@ from views.resources.retrieval import analyzers_of
 from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.charts import draw_chart
-from views.ui.state import choose_several
-from views.ui.typed import typed
+from views.ui.state import choose_several, typed
 from views.ui.words import plain, word
 
 _LONGEST_TEXT = 2000
