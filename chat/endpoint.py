@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
-from chat.problems import EndpointError, Failures, broken_off
+from chat.asking import EndpointError, Failures, broken_off
 from data.workspace import limits, user
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from data.workspace import PROJECT, USER, shared_workspace, user
 from jobs.fork_server import READ_ON, received, send
-from jobs.processes import Process, process_of
+from jobs.machine import Process, process_of
 
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()

@@ -32,7 +32,7 @@ from data.workspace import (
     write_text,
 )
 from jobs.detached import detached
-from jobs.processes import hold_freed_memory, this_process
+from jobs.machine import hold_freed_memory, this_process
 from jobs.status import DAMAGED, State, Status, read_status
 
 logger = logging.getLogger(__name__)

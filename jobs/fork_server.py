@@ -25,7 +25,7 @@ from typing import Any
 
 from setproctitle import setproctitle
 
-from jobs.processes import Process, hold_freed_memory, process_of, this_process
+from jobs.machine import Process, hold_freed_memory, process_of, this_process
 
 LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
 LIBRARIES = (

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from data.workspace import read_json, require_place, require_room, workspace, write_json
 from jobs.detached import detached
 from jobs.folder import Job
-from jobs.processes import Process, this_process
+from jobs.machine import Process, this_process
 from jobs.status import RESUMABLE, State
 
 _SECONDS_BETWEEN_TRIES = 0.3

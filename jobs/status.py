@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from jobs.processes import Process
+from jobs.machine import Process
 
 _ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.cache import is_sound, sealing
-from jobs.processes import without_collections
+from jobs.machine import without_collections
 from models.hub import ModelError, hub_revision, hub_token
 from models.soundness import (
     loading,

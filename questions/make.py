@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from chat.asking import KeptAnswers, ask_each
+from chat.asking import EndpointError, KeptAnswers, ask_each
 from chat.endpoint import Chat, Endpoint, without_thoughts
-from chat.problems import EndpointError
 from data.cache import key_of
 from data.records import Maker, Passage, Passages, Question, QuestionSet
 from data.workspace import workspace

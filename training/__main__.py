@@ -251,7 +251,7 @@ def _estimated(plan: Plan) -> Estimate:
 
 
 def _print_estimate(plan: Plan) -> int:
-    from jobs.processes import hold_freed_memory
+    from jobs.machine import hold_freed_memory
     from training.estimate import estimate
 
     hold_freed_memory()  # as a training does

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from jobs.processes import without_collections
+from jobs.machine import without_collections
 from views.ui.state import VISIT
 from views.ui.words import word, word_or
 from views.uploads import UPLOADS

@@ -88,7 +88,7 @@ def options_of(turn: Turn) -> QuestionOptions:
 
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
-    from jobs.processes import hold_freed_memory
+    from jobs.machine import hold_freed_memory
     from training.engine.trainers import short_passes, tokenized_once
 
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from data.workspace import write_text
-from jobs.processes import give_back_large_blocks
+from jobs.machine import give_back_large_blocks
 from models.hub import ModelError
 from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
 from models.soundness import loading, require_readable, require_trained

@@ -15,7 +15,7 @@ import numpy as np
 
 from data.cache import key_of
 from data.workspace import read_json, write_json
-from jobs.processes import without_collections
+from jobs.machine import without_collections
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
 from models.precision import Precision

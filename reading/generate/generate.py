@@ -11,9 +11,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chat.asking import KeptAnswers, ask_each
+from chat.asking import EndpointError, KeptAnswers, ask_each
 from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
-from chat.problems import EndpointError
 from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from chat.asking import EndpointError
 from chat.endpoint import Chat, Endpoint, returned
-from chat.problems import EndpointError
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
 MEGABYTE = 2**20
@@ -167,7 +167,7 @@ MEASURED = r"""
 import json, os, re, sys
 from pathlib import Path
 from chat.endpoint import Chat, Endpoint, returned
-from chat.problems import EndpointError
+from chat.asking import EndpointError
 
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024

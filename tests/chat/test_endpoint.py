@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chat.asking import append_line, lines_of
+from chat.asking import EndpointError, append_line, lines_of
 from chat.endpoint import Chat, Endpoint, returned, sound, without_thoughts
-from chat.problems import EndpointError
 from tests.chat_server import KEY, MODEL, Reply, chat_server
 
 

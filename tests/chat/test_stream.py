@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from chat.asking import EndpointError
 from chat.endpoint import Answer, Chat, Endpoint, returned
-from chat.problems import EndpointError
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
 HTML = {"content-type": "text/html"}

@@ -12,7 +12,7 @@ from data.store import CATALOG, damaged, load, stored
 from data.workspace import workspace, write_text
 from jobs.detached import detached
 from jobs.folder import Job
-from jobs.processes import Process
+from jobs.machine import Process
 from jobs.status import State
 from retrieval.comparison.store import damaged_comparisons, kept_comparisons
 from tests.hostile.damages import TIMES

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 FAULTS = """
 import resource, sys
 import numpy as np
-from jobs.processes import give_back_large_blocks, hold_freed_memory
+from jobs.machine import give_back_large_blocks, hold_freed_memory
 
 if sys.argv[1] != "plain":
     hold_freed_memory()

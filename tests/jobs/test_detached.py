@@ -15,7 +15,7 @@ from data.workspace import PROJECT, workspace
 from jobs import detached as module
 from jobs.detached import detached, handed_over, read_on, start_fork_server
 from jobs.fork_server import LIBRARIES
-from jobs.processes import Process
+from jobs.machine import Process
 from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
 

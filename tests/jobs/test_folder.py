@@ -14,7 +14,7 @@ from data.problems import Failure
 from data.workspace import write_text
 from jobs import folder as module
 from jobs.folder import AskedToStop, Job, carried_out_alone, carry_out, progress_writer
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.status import DAMAGED, State, Status
 from tests.training.worlds import wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from jobs.detached import detached
 from jobs.folder import Job
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.queue import Queue
 from jobs.status import State, Status
 

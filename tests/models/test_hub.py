@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from chat.asking import EndpointError
 from chat.endpoint import Endpoint
-from chat.problems import EndpointError
 from data.workspace import acting_as, shared_workspace, user_of, workspace
 from models import hub
 from models.hub import ModelError, forget_tokens, hub_revision

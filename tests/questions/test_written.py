@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat.asking import EndpointError
 from chat.endpoint import Endpoint
-from chat.problems import EndpointError
 from data.records import Maker, Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace

@@ -20,7 +20,7 @@ from training.options.rankers import BI_ENCODER
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
-from training.sweeps.sweep import Sweep
+from training.sweeps.sweep import Sweep, Watch
 from training.sweeps.variants import (
     NDCG,
     SPEARMAN,
@@ -106,8 +106,6 @@ class _Ablating(Sweep[Ablation]):
 
         Raises `AskedToStop`, and `TrainingError` where it failed.
         """
-        from training.sweeps.watch import Watch
-
         if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
             self._ended_before += 1
             return known

@@ -32,7 +32,7 @@ from training.sweeps.halving import (
     survivors,
     trial_options,
 )
-from training.sweeps.sweep import ROUNDS, Sweep
+from training.sweeps.sweep import ROUNDS, Sweep, TrialWatch
 from training.train import execute, load_material
 
 _LOSSES = 5  # logged last, that are averaged
@@ -219,8 +219,6 @@ class _Searching(Sweep[Search]):
 
     def _takes(self, number: int, share: float, weight: float, place: int) -> bool:
         """Take a trial as far as `share`; False where time is up before. One that fails, fails alone."""
-        from training.sweeps.watch import TrialWatch
-
         run = self._job.trial(number)
         failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
         if share in measured(run) or failed:

@@ -9,8 +9,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from chat.asking import EndpointError
 from chat.endpoint import MODEL, Endpoint, may_be_given
-from chat.problems import EndpointError
 from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from data.workspace import LimitError

@@ -16,7 +16,7 @@ from training.runs.runs import Run
 from views.choices import finished_runs, free_name, model_place
 from views.embeddings.evaluation_view import measures_of
 from views.names import base_name, pair_set_name, told_with_download
-from views.resources.pairs import pair_set, parts_of
+from views.resources.sets import pair_set, parts_of
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several
 from views.ui.words import plain, word

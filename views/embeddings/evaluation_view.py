@@ -20,7 +20,7 @@ from embeddings.results import Evaluation, ModelResult
 from jobs.status import Status
 from models.hub import ModelError
 from training.runs.runs import Run
-from views.resources.pairs import open_evaluation, pair_set
+from views.resources.sets import open_evaluation, pair_set
 from views.ui.job import draw_job
 from views.ui.problems import failure_text
 from views.ui.state import choose

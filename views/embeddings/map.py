@@ -18,7 +18,7 @@ from embeddings.job import MapRequest
 from embeddings.judgement import bands
 from retrieval.report.colours import READABLE
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
-from views.resources.pairs import distinct_of
+from views.resources.sets import distinct_of
 from views.ui import tables
 from views.ui.state import choose
 from views.ui.words import word

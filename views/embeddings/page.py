@@ -30,8 +30,7 @@ from views.embeddings.controls import (
 from views.embeddings.evaluation_view import ACCURACY, EvaluationView
 from views.names import set_name
 from views.navigation import open_page
-from views.resources.pairs import open_evaluation, stored_pairs
-from views.resources.sets import chosen_set
+from views.resources.sets import chosen_set, open_evaluation, stored_pairs
 from views.ui.problems import failure_text
 from views.ui.state import choose_view
 from views.ui.words import plain, word
@@ -43,7 +42,7 @@ TABS = {
     "vectors": ("map", "density", "space"),
     "further": ("retrieval", "cost"),
 }
-_FILES = {"wrong": "cosines", "density": "cosines", "retrieval": "further", "cost": "further"}
+_FILES = {"wrong": "cosines", "density": "cosines", "space": "measures", "retrieval": "further", "cost": "further"}
 _LONGEST_NAME = 60
 
 

@@ -13,7 +13,7 @@ from embeddings.geometry import MOST
 from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView, finished, pick_model
-from views.resources.pairs import distinct_of
+from views.resources.sets import distinct_of
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text

@@ -14,8 +14,7 @@ from views.language import charts
 from views.language.inside import asked, told, watched
 from views.names import pair_set_name, set_name
 from views.resources.language import MOST_PAIRS, LayerFindings, part_to_search, scores_by_layer, search_by_layer
-from views.resources.pairs import parts_of, stored_pairs
-from views.resources.sets import chosen_set
+from views.resources.sets import chosen_set, parts_of, stored_pairs
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

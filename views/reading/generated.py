@@ -13,8 +13,8 @@ from threading import Thread
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from chat.asking import EndpointError
 from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given, without_thoughts
-from chat.problems import EndpointError
 from data.records import Passage
 from data.workspace import LimitError, for_this_user
 from reading.generate.generate import answer, kept_answer

@@ -1,13 +1,23 @@
-"""Cached functions about question sets: read, audited and split once for all sessions."""
+"""Cached functions about sets of questions and of sentence pairs: read, audited and split once for
+all sessions."""
+
+from pathlib import Path
 
 import numpy as np
 import streamlit as st
 
+from data.pairs import store as pair_store
+from data.pairs.audit import PairAudit, audit_pairs, split_pairs
+from data.pairs.records import PairSet
+from data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
 from data.questions.audit import Audit, audit, passages_with
 from data.records import QuestionSet
-from data.split import Split, SplitOptions, split
+from data.split import Part, Split, SplitOptions, split
 from data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored
-from views.resources.cached import cached
+from embeddings.encoder import Distinct
+from embeddings.results import Evaluation
+from embeddings.results import load as load_evaluation
+from views.resources.cached import cached, opened
 from views.ui.state import PAGE_OF_LIST
 
 SAMPLE = "sample"
@@ -69,3 +79,47 @@ def use_set(key: str) -> None:
             address[PAGE_OF_LIST] = "1"  # in one step with the set: one entry to go back by
     st.session_state["data"] = key
     st.query_params.update(address)
+
+
+SAMPLES = ("sample-nli", "sample-sts")  # the last one kept is the one that a first visit opens
+
+
+def stored_pairs() -> list[StoredPairs]:
+    """Return the sets of the workspace, newest first; the samples are put there on the first visit."""
+    if not (found := pair_store.stored()):
+        _keep_samples()
+        found = pair_store.stored()
+    return found
+
+
+def _are_stored(kept: tuple[str, ...]) -> bool:
+    return set(kept) <= {known.key for known in pair_store.stored()}
+
+
+@cached(validate=_are_stored)
+def _keep_samples() -> tuple[str, ...]:
+    return tuple(pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name).key for name in SAMPLES)
+
+
+@cached(max_entries=4)
+def pair_set(key: str) -> PairSet:
+    return pair_store.load(key)
+
+
+@cached(max_entries=8)
+def parts_of(key: str) -> dict[Part, np.ndarray]:
+    return split_pairs(pair_set(key))
+
+
+@cached(max_entries=8)
+def pair_audit(key: str) -> PairAudit:
+    return audit_pairs(pair_set(key), parts_of(key))
+
+
+@cached(max_entries=8)
+def distinct_of(key: str, part: Part) -> Distinct:
+    return Distinct.of(pair_set(key).at(parts_of(key)[part]))
+
+
+def open_evaluation(folder: Path) -> Evaluation | None:
+    return opened(load_evaluation, folder)

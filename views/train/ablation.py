@@ -28,8 +28,7 @@ from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 from training.sweeps.variants import AblationExperiment
 from views.names import pair_set_name, set_name
-from views.resources.pairs import stored_pairs
-from views.resources.sets import chosen_set, stored_sets
+from views.resources.sets import chosen_set, stored_pairs, stored_sets
 from views.runs.ablation import draw_experiment_file
 from views.runs.head import close_dialog
 from views.runs.search import setting_words, value_words

@@ -21,7 +21,7 @@ from training.options.rankers import BI_ENCODER
 from training.options.sentences import SENTENCES
 from training.recipe import recipe_of
 from views.names import pair_set_name
-from views.resources.pairs import stored_pairs
+from views.resources.sets import stored_pairs
 from views.train.base import KINDS, Base, hold_model, model_choices, model_field, suited_to
 from views.train.options import (
     DECIDING,

@@ -25,8 +25,7 @@ from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
 from training.runs.sweeps import Findings, create_search
 from training.sweeps.halving import changes_of
 from views.names import kind_name
-from views.resources.pairs import pair_set
-from views.resources.sets import question_set, split_of
+from views.resources.sets import pair_set, question_set, split_of
 from views.runs.search import setting_words
 from views.texts import Learned, reference_of
 from views.train.ablation import draw_ablation

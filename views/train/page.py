@@ -14,8 +14,7 @@ from training.runs.sweeps import QUEUE, CompositeRun, all_jobs
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
-from views.resources.pairs import parts_of, stored_pairs
-from views.resources.sets import chosen_set
+from views.resources.sets import chosen_set, parts_of, stored_pairs
 from views.runs.at_work import draw_at_work, draw_queue
 from views.runs.list import draw_runs
 from views.texts import Learned, learned_name, pick_text

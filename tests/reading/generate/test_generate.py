@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from chat.asking import EndpointError
 from chat.endpoint import Chat, Endpoint, Usage, returned
-from chat.problems import EndpointError
 from data.records import Passage
 from data.workspace import read_json, workspace
 from reading.generate.generate import Batch, Budget, Prices, answer, generate, kept_answer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set

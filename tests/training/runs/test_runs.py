@@ -16,7 +16,7 @@ import pytest
 from data.split import SplitOptions
 from data.store import keep
 from data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.status import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint, find_model
@@ -52,7 +52,7 @@ AT_WORK = """
 import os, sys, time
 from dataclasses import replace
 from pathlib import Path
-from jobs.processes import this_process
+from jobs.machine import this_process
 from training.runs.runs import Run
 from jobs.status import State, Status
 

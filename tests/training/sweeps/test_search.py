@@ -17,7 +17,7 @@ from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find, keep
 from data.workspace import PROJECT
-from jobs.processes import process_of
+from jobs.machine import process_of
 from jobs.status import State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.training.test_resume import again
@@ -159,7 +159,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
-    from training.sweeps.watch import TrialWatch
+    from training.sweeps.sweep import TrialWatch
 
     told = TrialWatch.on_step_end
 

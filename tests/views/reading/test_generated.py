@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
+from chat.asking import EndpointError, hung_up
 from chat.endpoint import Usage
-from chat.problems import EndpointError, hung_up
 from reading.generate.generator import GeneratedAnswer
 from views.reading.generated import _followed, answer_html
 from views.ui.words import plain

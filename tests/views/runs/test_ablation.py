@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
 from data.store import keep
-from jobs.processes import this_process
+from jobs.machine import this_process
 from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set

@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from chat.problems import EndpointError
+from chat.asking import EndpointError
 from data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
 from data.store import keep, stored
 from data.workspace import PROJECT, workspace

@@ -18,8 +18,7 @@ from views.data.pairs.preview import Preview
 from views.data.preview import following
 from views.names import pairs_name, set_name
 from views.navigation import way_to
-from views.resources.pairs import pair_audit, pair_set, parts_of
-from views.resources.sets import question_set
+from views.resources.sets import pair_audit, pair_set, parts_of, question_set
 from views.ui.problems import errors_told
 from views.ui.state import show_top
 from views.ui.words import plain, word

@@ -326,7 +326,7 @@ def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> Non
     press(press(app, "look_sample-sts"), "keep_pairs")
     folder = tmp_path / "workspace" / "pairs" / stored()[0].key
     (folder / "pairs.arrow").write_bytes(b"ARROW1 damaged")
-    from views.resources.pairs import pair_audit, pair_set, parts_of
+    from views.resources.sets import pair_audit, pair_set, parts_of
 
     for cached in (pair_audit, parts_of, pair_set):
         cached.clear()
