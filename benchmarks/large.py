@@ -33,7 +33,7 @@ from data.questions.read import read_file
 from data.split import Part
 from data.store import load, stored
 from data.workspace import PROJECT
-from embeddings.job import EmbeddingJob, EvaluationRequest
+from embeddings.results import EmbeddingJob, EvaluationRequest
 from language.morphemes import Split, TokenizerKind
 from language.train import MOST_CHARACTERS
 from models.packaged import DEFAULT

@@ -26,16 +26,17 @@ from embeddings.cost import COST, cost
 from embeddings.encoder import Distinct, EmbeddingError, encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import neighbours, project, similarity
-from embeddings.job import (
+from embeddings.results import (
     CostRequest,
     EmbeddingJob,
+    Evaluation,
     EvaluationRequest,
     MapRequest,
     NeighboursRequest,
     Request,
     SimilarityRequest,
+    failure_dict,
 )
-from embeddings.results import Evaluation, failure_dict
 from jobs.folder import Progress, request_carried_out
 
 logger = logging.getLogger(__name__)

@@ -1,24 +1,32 @@
 """What was measured of sentence encoders on one part of a set of pairs, kept on disk, and what others published.
 
 A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
-figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test."""
+figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test.
+
+What a page requests is a job, in a process of its own: the page that asks imports no torch, and may be closed. The
+process runs `python -m embeddings run FOLDER`. The folder is named by what decides the result, so what was asked before
+is there already.
+"""
 
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from data.cache import Arrays, Artifact
+from data.cache import Arrays, Artifact, load_arrays
 from data.pairs.records import Label, PairKind
 from data.problems import Failure
 from data.split import Part
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
-from embeddings.geometry import Map
+from embeddings.cost import SECONDS
+from embeddings.geometry import MOST, Map, Projection
 from embeddings.judgement import Probe
+from jobs.folder import RequestJob
+from models.sources import contents
 
 
 @dataclass(frozen=True)
@@ -244,3 +252,90 @@ def published_for(data: str, part: str) -> tuple[Published, ...]:
     """Figures of a set of this name, in any case and with whatever parts of it the name tells, and of this part."""
     name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
     return tuple(one for one in PUBLISHED if one.data in name and one.part == part)
+
+
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str  # key, name or catalog id of a set of pairs, or a file
+
+
+class EvaluationRequest(_Request):
+    """Models on a part of a set; without one, on what figures are told of."""
+
+    task: Literal["evaluate"] = "evaluate"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    part: Part | None = None
+
+
+class SimilarityRequest(_Request):
+    """A matrix of cosines of these sentences by each model; a starter is made of the set's."""
+
+    task: Literal["similarity"] = "similarity"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+
+
+class NeighboursRequest(_Request):
+    """The sentences of a part that lie nearest to these."""
+
+    task: Literal["neighbours"] = "neighbours"
+    model: str
+    part: Part = Part.ALL
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+    k: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class MapRequest(_Request):
+    """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
+
+    task: Literal["map"] = "map"
+    model: str
+    part: Part = Part.ALL
+    projection: Projection = Projection.UMAP
+
+
+class CostRequest(_Request):
+    """The time of a cross-encoder and of a bi-encoder, with the set's sentences; each has so many seconds."""
+
+    task: Literal["cost"] = "cost"
+    bi_encoder: str
+    cross_encoder: str
+    seconds: Annotated[float, Field(gt=0, le=600)] = SECONDS
+
+
+Request = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
+REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="task")])
+
+
+def models_of(request: Request) -> tuple[str, ...]:
+    """The references of the models that a request needs."""
+    if isinstance(request, EvaluationRequest | SimilarityRequest):
+        return request.models
+    if isinstance(request, CostRequest):
+        return request.bi_encoder, request.cross_encoder
+    return (request.model,)
+
+
+class EmbeddingJob(RequestJob[Request]):
+    """The job of one request, and what `python -m embeddings run` leaves."""
+
+    place, form, versions = "embeddings", REQUEST, (4,)
+
+    @classmethod
+    def beside(cls, request: Request) -> tuple[object, ...]:
+        return (contents(models_of(request)),)
+
+    def evaluation(self) -> Evaluation:
+        """Read the result of an evaluation. Raises `ValueError` where there is none."""
+        return load(self.folder)
+
+    def arrays(self) -> Arrays:
+        """Read the arrays of any other result, as the command names them. Raises `ValueError` where there are none."""
+        found = load_arrays(self.folder / "arrays.npz") if self.done else None
+        if found is None:
+            raise ValueError(f"{self.folder} holds no finished result")
+        return found

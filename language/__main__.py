@@ -14,10 +14,9 @@ from data.commands import AsJson, commands_of, run, several_of, tell_kept
 from data.formats.opening import set_name
 from data.terminal import tell, tell_progress
 from language.comparison import Measured, Request, compare
-from language.corpus import find_corpus
 from language.job import run_folder
 from language.morphemes import Split, TokenizerKind
-from language.texts import StoredText, keep, require_file, stored
+from language.texts import StoredText, find_corpus, keep, require_file, stored
 from language.train import Sample
 
 commands = commands_of("language", "Tokenizers and language models.")

@@ -18,11 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 from data.cache import Arrays, Artifact, is_sound, key_of, sealing
 from data.problems import Failure
 from data.workspace import read_json, replacing, workspace, write_json
-from language.corpus import Corpus
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.texts import LanguageError
+from language.texts import Corpus, LanguageError
 from language.train import TRAINED, Sample, TokenizerOptions, gathered, train_on
 from models.hub import ModelError
 from text.analyzers import VERSION as ANALYZER_VERSION

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import regex
 
-from language.corpus import Corpus, held_out
 from language.morphemes import composed_letters, cuts, morpheme_cuts
 from language.prepared import Cut, PreparedTokenizer
-from language.texts import LanguageError
+from language.texts import Corpus, LanguageError, held_out
 from language.train import Sample
 
 MOST_CHARACTERS = 1_000_000  # measured on: of a larger corpus, fewer documents are

@@ -15,17 +15,16 @@ from data.workspace import replacing
 from jobs.folder import Progress, RequestJob, request_carried_out
 from language import comparison
 from language.comparison import Measured, Request, compare
-from language.corpus import Corpus, find_corpus
 from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.texts import OnProgress, within
+from language.texts import Corpus, OnProgress, find_corpus, within
 from models.sources import contents
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 
 @dataclass(frozen=True)
 class TokenizerRequest:
-    """Tokenizers to compare over a text, named as for `language.corpus.find_corpus`."""
+    """Tokenizers to compare over a text, named as for `language.texts.find_corpus`."""
 
     data: str
     compared: Request = field(default_factory=Request)

@@ -1,23 +1,100 @@
-"""Texts to learn from: a file in UTF-8 as documents, read from the beginning as often as asked for; and texts kept.
+"""Text to learn from, as a stream of documents that begins anew as often as it is asked for.
 
-A text may be of any size: no more of it than one document lies in memory. Those of the workspace lie in a folder each;
-a user reads those of the shelf as well, and can neither change nor remove them."""
+No more of it than one document lies in memory, but for the passages of a question set, which Arrow holds.
+"""
 
 import codecs
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
+
+import xxhash
 
 from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
 from data.formats.tables import shown
 from data.problems import Failure
-from data.workspace import workspace
+from data.records import QuestionSet, composed
+from data.store import find as find_set
+from data.workspace import limits, user, workspace
+
+
+class Corpus(Protocol):
+    """Documents in order, from the beginning each time they are asked for; none is blank.
+
+    `fingerprint` (sha256, hexadecimal) changes whenever they would, `characters` is how many there are of all together;
+    of a text, of those between the documents as well.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def characters(self) -> int: ...
+
+    def documents(self) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True)
+class PassageCorpus:
+    """The passages of a question set without their titles, which every passage of an article would repeat."""
+
+    question_set: QuestionSet
+
+    @property
+    def name(self) -> str:
+        return self.question_set.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the passages' texts: titles and questions are not learned from."""
+        return self.question_set.passages.texts.fingerprint
+
+    @property
+    def characters(self) -> int:
+        return int(self.question_set.passages.texts.lengths().sum())
+
+    def documents(self) -> Iterator[str]:
+        """A passage longer than `LONGEST` is several."""
+        for text in self.question_set.passages.texts:
+            yield from parts(text)
+
+
+def find_corpus(reference: str) -> Corpus:
+    """Return the corpus a person names, which is one of three.
+
+    A kept text: `text:`, and what `find` takes. The path of a text (.txt). Or a question set, as
+    `data.store.find` has them. Raises `DataError`, and `LanguageError`: as these do, and `server_path` where a user
+    names a file.
+    """
+    if reference.startswith(REFERENCE):
+        return find(reference.removeprefix(REFERENCE))
+    is_text = reference.lower().endswith(".txt")
+    if (is_text or os.path.isfile(reference)) and user() and not limits().paths:  # noqa: PTH113 - a name may be too long
+        message = "files of the server are not open to users: upload the text, and choose it"
+        raise LanguageError("server_path", message)
+    return text_corpus(Path(reference)) if is_text else PassageCorpus(find_set(reference))
+
+
+def held_out(document: str, share: float, seed: int) -> bool:
+    """Whether a document is kept from training, to measure on: about `share` of the distinct documents are.
+
+    Its hash decides (XXH3 with the seed, over the composed text with single spaces), so that copies of a document
+    stand on one side, in any corpus, and nothing need be remembered.
+    """
+    if not 0 < share < 1:
+        return share >= 1
+    digest = xxhash.xxh3_64_intdigest(composed(document).encode("utf-8", "surrogatepass"), seed=seed % 2**64)
+    return bool(digest < share * 2**64)
 
 
 class LanguageError(Failure):

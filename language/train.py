@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from data.texts import in_blocks
 from data.workspace import replacing, write_json
-from language.corpus import Corpus, held_out
 from language.morphemes import (
     BOUNDARY,
     CLS,
@@ -33,7 +32,7 @@ from language.morphemes import (
     composed_letters,
     marked,
 )
-from language.texts import LanguageError, OnProgress, gone_through, within
+from language.texts import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -188,8 +187,6 @@ def train_on(
     but `UNIGRAM` come out the same each time: the library sums Unigram's expectations in an order that it draws. Memory
     is that of the distinct words. `on_progress` is told while documents are read. Raises `LanguageError` `vocabulary`.
     """
-    from language.pipeline import untrained
-
     began, options = perf_counter(), TokenizerOptions(kind, vocabulary, material.sample)
     tokenizer = untrained(kind, material.sample.split, lowercase=material.sample.lowercase)
     if kind is TokenizerKind.WORDPIECE:
@@ -210,9 +207,7 @@ def _train_wordpiece(
     The library numbers letters inside words as it meets them, in an order that it draws, and merges as frequent as each
     other go by number. So they are found first, by a training without merges, and numbered as special pieces are.
     """
-    from tokenizers import models
-
-    from language.pipeline import add_special, untrained
+    from tokenizers import AddedToken, models
 
     def trained(first: Sequence[str], size: int, told: OnProgress | None) -> dict[str, int]:
         learner = untrained(TokenizerKind.WORDPIECE, material.sample.split)
@@ -225,7 +220,7 @@ def _train_wordpiece(
     halves = within(on_progress, 0, _READING / 2), within(on_progress, _READING / 2, _READING)
     inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), halves[0]) if piece.startswith(_CONTINUED))
     tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary, halves[1]), unk_token=UNKNOWN)
-    add_special(tokenizer)
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in SPECIAL])
 
 
 def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
@@ -241,3 +236,54 @@ def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
             return trainers.BpeTrainer(**shared, min_frequency=_FEWEST)
     bytes_ = pre_tokenizers.ByteLevel.alphabet()
     return trainers.BpeTrainer(**shared, min_frequency=_FEWEST, initial_alphabet=sorted(bytes_))
+
+
+_SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
+
+
+def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> "Tokenizer":
+    """Return a tokenizer without a vocabulary: BERT's `[CLS] a [SEP] b [SEP]`, letters composed (NFC), accents kept.
+
+    All kinds part words alike, at blanks and around each sign. A piece inside a word has ## before it in WordPiece; in
+    the others it is the first of a word that has ▁ (or, of bytes, the blank itself) before it.
+    """
+    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
+
+    model, words, decoder = _of_kind(kind)
+    if split is Split.MORPHEMES:  # WordPiece has no other sign that a morpheme goes on with a word: the boundary stays
+        behaviour = "merged_with_next" if kind is TokenizerKind.WORDPIECE else "removed"
+        words.append(pre_tokenizers.Split(BOUNDARY, behaviour))
+    after = []
+    if kind is TokenizerKind.BYTE_BPE:
+        words.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        after = [normalizers.Prepend(" ")]
+    before = [normalizers.Lowercase()] if lowercase else []
+    blanks = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([*before, normalizers.NFC(), *blanks, *after])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
+    tokenizer.decoder = decoder
+    number = {piece: row for row, piece in enumerate(SPECIAL)}
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{CLS} $A {SEP}",
+        pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+        special_tokens=[(CLS, number[CLS]), (SEP, number[SEP])],
+    )
+    return tokenizer
+
+
+def _of_kind(kind: TokenizerKind) -> tuple[Any, list[Any], Any]:
+    """The model without pieces, what parts words at blanks and around signs, and what makes text of pieces."""
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+
+    if kind is TokenizerKind.WORDPIECE:
+        words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_SIGN), "isolated")]
+        decoder = decoders.Sequence([decoders.WordPiece(), decoders.Replace(f" {BOUNDARY}", "")])
+        return models.WordPiece(unk_token=UNKNOWN), words, decoder
+    if kind is TokenizerKind.BYTE_BPE:
+        words = [pre_tokenizers.Split(" ", "merged_with_next"), pre_tokenizers.Split(Regex(f" ?{_SIGN}"), "isolated")]
+        return models.BPE(), words, decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    blanks = pre_tokenizers.Metaspace(prepend_scheme="always")
+    words = [blanks, pre_tokenizers.Split(Regex(f"▁?{_SIGN}"), "isolated")]
+    model = models.BPE(unk_token=UNKNOWN) if kind is TokenizerKind.BPE else models.Unigram()
+    return model, words, decoders.Metaspace(prepend_scheme="always")

@@ -14,7 +14,7 @@ from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_
 from retrieval.rankings import Findings
 from retrieval.report.colours import colour_of, shape_of
 from text.dictionary import DictionaryError
-from views.resources.explanations import counted_bm25, explained_static
+from views.resources.retrieval import counted_bm25, explained_static
 from views.ui.passages import reason_html
 from views.ui.problems import failure_text
 from views.ui.words import word

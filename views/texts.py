@@ -58,7 +58,7 @@ def learned_name(learned: Learned) -> str:
 
 
 def reference_of(learned: Learned) -> str:
-    """Return what `language.corpus.find_corpus` finds it by."""
+    """Return what `language.texts.find_corpus` finds it by."""
     return learned.key if isinstance(learned, StoredSet) else learned.reference
 
 

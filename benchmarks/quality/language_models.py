@@ -20,8 +20,8 @@ from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlate, cosines
 from jobs.status import RESUMABLE, State, Status
-from language.corpus import find_corpus
 from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from language.texts import find_corpus
 from models.encoders.bi_encoder import BiEncoder
 from models.packaged import DEFAULT
 from models.sources import find_model

@@ -16,7 +16,7 @@ from embeddings.__main__ import carry, main, sentences_of
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import Projection, neighbours, project, similarity
-from embeddings.job import (
+from embeddings.results import (
     REQUEST,
     CostRequest,
     EmbeddingJob,

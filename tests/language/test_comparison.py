@@ -13,11 +13,10 @@ from data.records import Passage, QuestionSet
 from data.workspace import workspace, write_json
 from language import comparison
 from language.comparison import Measured, Refusal, Request, compare
-from language.corpus import PassageCorpus
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, load_tokenizer
-from language.texts import LanguageError
+from language.texts import LanguageError, PassageCorpus
 from language.train import Sample, train_on
 from models.hub import ModelError
 from tests.language.test_train import SENTENCES, prepared

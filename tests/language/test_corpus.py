@@ -11,8 +11,7 @@ from data.records import Passage, QuestionSet
 from data.store import keep
 from data.workspace import acting_as
 from language import texts
-from language.corpus import Corpus, PassageCorpus, find_corpus, held_out
-from language.texts import LanguageError
+from language.texts import Corpus, LanguageError, PassageCorpus, find_corpus, held_out
 
 
 def set_of(texts: list[str], title: str = "") -> QuestionSet:

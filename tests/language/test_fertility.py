@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
-from language.corpus import held_out
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
-from language.texts import LanguageError
+from language.texts import LanguageError, held_out
 from language.train import Sample
 from tests.language.test_train import CORPUS, SENTENCES, Documents, prepared
 

@@ -20,10 +20,9 @@ from language import comparison, texts
 from language import job as run_command
 from language.__main__ import main
 from language.comparison import Request
-from language.corpus import PassageCorpus, held_out
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
-from language.texts import LanguageError
+from language.texts import LanguageError, PassageCorpus, held_out
 from models.hub import ModelError
 from tests.language.test_train import SENTENCES, prepared
 

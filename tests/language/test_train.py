@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from language.corpus import Corpus, held_out
 from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, morpheme_cuts
 from language.prepared import PreparedTokenizer, load_tokenizer
-from language.texts import LONGEST, LanguageError
+from language.texts import LONGEST, Corpus, LanguageError, held_out
 from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")

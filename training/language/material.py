@@ -17,9 +17,8 @@ from filelock import FileLock, Timeout
 from data.cache import is_sound, key_of, sealing
 from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
-from language.corpus import Corpus, held_out
 from language.masking import Blocks, Masker, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.texts import LanguageError, OnProgress, gone_through, within
+from language.texts import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 from language.train import (
     MOST_CHARACTERS,
     Material,

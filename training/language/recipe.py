@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from data.split import Part, SplitOptions
 from data.workspace import limits, user
-from language.corpus import Corpus, find_corpus
 from language.perplexity import (
     FOLLOWED,
     GUESSED,
@@ -20,6 +19,7 @@ from language.perplexity import (
     guesses,
     unigram_guesses,
 )
+from language.texts import Corpus, find_corpus
 from models.sources import STARTER, ModelSource
 from retrieval.report.colours import PALETTE
 from training.base import Family, Recipe, finished

@@ -14,9 +14,8 @@ from data.pairs.store import StoredPairs
 from data.split import Part
 from data.workspace import workspace
 from embeddings.bootstrap import Figure
-from embeddings.job import EmbeddingJob, Request
 from embeddings.judgement import BANDS
-from embeddings.results import Evaluation, ModelResult
+from embeddings.results import EmbeddingJob, Evaluation, ModelResult, Request
 from jobs.status import Status
 from models.hub import ModelError
 from training.runs.runs import Run

@@ -9,8 +9,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from embeddings.cost import COST, Cost, Method
-from embeddings.job import CostRequest
-from embeddings.results import REIMERS
+from embeddings.results import REIMERS, CostRequest
 from models.sources import default_model
 from retrieval.comparison.store import kept_comparisons, origin_of
 from views.embeddings import charts

@@ -14,8 +14,8 @@ from pydeck.bindings.json_tools import default_serialize
 
 from data.pairs.records import Label, PairKind
 from embeddings.geometry import Map, Projection
-from embeddings.job import MapRequest
 from embeddings.judgement import bands
+from embeddings.results import MapRequest
 from retrieval.report.colours import READABLE
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of

@@ -9,8 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
 from embeddings.bootstrap import Difference
-from embeddings.job import EmbeddingJob, EvaluationRequest
-from embeddings.results import ModelResult
+from embeddings.results import EmbeddingJob, EvaluationRequest, ModelResult
 from models.hub import ModelError
 from models.sources import STARTER
 from retrieval.comparison.experiment import add

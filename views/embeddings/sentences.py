@@ -10,7 +10,7 @@ import streamlit as st
 from data.formats.delimited import csv_bytes
 from data.problems import Failure
 from embeddings.geometry import MOST
-from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
+from embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView, finished, pick_model
 from views.resources.sets import distinct_of

@@ -1,21 +1,54 @@
-"""Cached functions: comparisons, opened once for all sessions, and the retrievers of Search that stay loaded."""
+"""Cached functions: comparisons, opened once for all sessions, and the retrievers of Search that stay loaded; user
+dictionaries and words cut wrongly, and what a single score is made of, by models that stay loaded."""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
+import numpy as np
+from pydantic import TypeAdapter
+
+from data.records import QuestionSet
+from data.split import Part, SplitOptions
+from data.store import StoredSet
+from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
+from models.hub import ModelError
+from models.sources import find_model
+from models.windows import WindowOptions
 from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, compare, is_kept, retrievers_of
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import CachedRetriever
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
+from retrieval.explain.encoders import (
+    SentenceExplanation,
+    SparseExplanation,
+    StaticExplainer,
+    StaticExplanation,
+    WindowExplanation,
+    dense_windows,
+    reranker_windows,
+    sentence_contributions,
+    static_explainer,
+    term_contributions,
+)
+from retrieval.lexical.terms import CutWord, cut_words
 from retrieval.rankings import Findings, ask, truth_of
 from text.analyzers import Analyzer
+from text.dictionary import Dictionary, written
+from text.kept_dictionaries import StoredDictionary, find, load, stored
 from text.marking import MarkedText, marked
-from views.resources.cached import cached
-from views.resources.sets import question_set
+from views.resources.cached import cached, place_of
+from views.resources.sets import question_set, split_of
 
 logger = logging.getLogger(__name__)
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)
@@ -87,3 +120,175 @@ def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tupl
     texts = [text for passage in passages for text in (passage.title, passage.text)]
     found = marked(question, texts, [(), answers] * len(passages))
     return list(zip(found[::2], found[1::2], strict=True))
+
+
+_one_at_a_time = Lock()  # a page that is drawn anew asks for the same from a second thread
+_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
+_BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
+
+
+@dataclass(frozen=True)
+class CutWords:
+    """Words that may be cut wrongly, and the texts of the questions asked, which the rows of the words are of."""
+
+    words: tuple[CutWord, ...]
+    questions: tuple[str, ...]
+
+
+def dictionary_of(reference: str) -> Dictionary | None:
+    """Return the dictionary that a retriever names, None where it names none. Raises `DictionaryError`."""
+    if not reference:
+        return None
+    kept = next((one for one in stored() if one.reference == reference), None)
+    return _kept(kept.key, kept.fingerprint) if kept else find(reference)
+
+
+def lines_of(kept: StoredDictionary) -> str:
+    """Return the lines of a kept dictionary. Raises `DictionaryError`."""
+    return _lines(kept.key, kept.fingerprint)
+
+
+def words_cut_wrongly(
+    data: StoredSet, shares: SplitOptions, reference: str, on_progress: Callable[[float], None]
+) -> CutWords:
+    """Return words of a set's questions that may be cut wrongly, read with the dictionary named, or with none.
+
+    The questions of the test part are not looked at: they are to judge the dictionary. Raises `DictionaryError`.
+    """
+    place = _place(data, shares, reference)
+    with _one_at_a_time:
+        if not place:
+            on_progress(0.0)
+            rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+            asked = question_set(data.key).with_questions(np.union1d(rows[Part.TRAIN], rows[Part.VALIDATION]))
+            words = cut_words(asked, dictionary_of(reference), on_progress) if asked.questions else []
+            place.append(CutWords(tuple(words), tuple(question.text for question in asked.questions)))
+    return place[0]
+
+
+def is_read(data: StoredSet, shares: SplitOptions, reference: str) -> bool:
+    """Whether `words_cut_wrongly` has its answer at once. Raises `DictionaryError`."""
+    return bool(_place(data, shares, reference))
+
+
+def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWords]:
+    dictionary, split = dictionary_of(reference), (shares.validation, shares.test, shares.seed)
+    return place_of(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
+
+
+@cached(max_entries=8)
+def _kept(key: str, fingerprint: str) -> Dictionary:
+    del fingerprint  # only a part of the key
+    return load(key)
+
+
+@cached(max_entries=16)
+def _lines(key: str, fingerprint: str) -> str:
+    return written(_kept(key, fingerprint))
+
+
+def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
+    """Explain the score of a passage (a row), of windows its best one.
+
+    Raises `DictionaryError` where the retriever's dictionary is gone.
+    """
+    return _explained_bm25(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
+
+
+def counted_bm25(key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None) -> BM25Explanation:
+    """Explain the score as `explained_bm25` does, but for the places of terms where the counts are on disk.
+
+    `among` is the set whose questions were asked together with this one, None where it was asked alone.
+    """
+    if among and isinstance(spec, BM25Spec):
+        counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
+        if counter:
+            return counter.explain(question, row)
+    return explained_bm25(key, spec, question, row)
+
+
+@cached(max_entries=4, hash_funcs={**_BY_CONTENT, QuestionSet: lambda one: one.fingerprint})
+def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: QuestionSet) -> BM25Explainer | None:
+    options = BM25Spec.model_validate_json(spec).options(dictionary)
+    return counting_explainer(question_set(key).passages, options, [question.text for question in among.questions])
+
+
+@cached(max_entries=8, hash_funcs=_BY_CONTENT)
+def _bm25_explainer(key: str, spec: str, dictionary: Dictionary | None) -> BM25Explainer | WindowedBM25Explainer:
+    of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
+    if isinstance(of, WindowedBM25Spec):
+        return WindowedBM25Explainer(passages, of.options(dictionary), sentences=of.sentences)
+    return BM25Explainer(passages, of.options(dictionary))
+
+
+@cached(max_entries=512, hash_funcs=_BY_CONTENT)
+def _explained_bm25(key: str, spec: str, dictionary: Dictionary | None, question: str, row: int) -> BM25Explanation:
+    return _bm25_explainer(key, spec, dictionary).explain(question, row)
+
+
+@cached(max_entries=8)
+def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | None:
+    try:
+        return static_explainer(model, question_set(key).passages, title=title)
+    except (ModelError, OSError) as error:  # a run that was deleted, or a workspace's cache
+        logger.warning("the model %r cannot be looked into: %s", model, error)
+        return None
+
+
+@cached(max_entries=512)
+def explained_static(key: str, model: str, title: bool, question: str, row: int) -> StaticExplanation | None:
+    """Explain the cosine of a passage (a row) where the model is a starter that is still there, else None."""
+    explainer = _static_explainer(key, model, title)
+    return explainer.explain(question, row) if explainer else None
+
+
+@cached(max_entries=2)
+def _encoder(key: str, model: str, title: bool) -> BiEncoder:
+    return BiEncoder(find_model(model), question_set(key).passages.indexed_texts(title=title))
+
+
+@cached(max_entries=2)
+def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
+    of = SparseSpec.model_validate_json(spec)
+    texts = question_set(key).passages.indexed_texts(title=of.title)
+    return SparseTextEncoder(find_model(of.model), texts, precision=of.precision)
+
+
+@cached(max_entries=512)
+def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExplanation:
+    """Explain the score of a passage (a row) term by term, which loads the model. Raises `ModelError`."""
+    title = SparseSpec.model_validate_json(spec).title
+    return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
+
+
+@cached(max_entries=512)
+def explained_sentences(key: str, model: str, title: bool, question: str, row: int) -> SentenceExplanation:
+    """Score a passage (a row) sentence by sentence, which loads the model. Raises `ModelError`."""
+    passage = question_set(key).passages[row]
+    return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
+
+
+@cached(max_entries=512)
+def explained_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+    """Score a passage (a row) window by window, which loads the model of a dense retriever, given as JSON.
+
+    None where the model reads the passage whole, or only its beginning. Raises `ModelError`.
+    """
+    of = DenseSpec.model_validate_json(spec)
+    if not (options := of.window_options):
+        return None
+    encoder, passage = _encoder(key, of.model, of.title), question_set(key).passages[row]
+    return dense_windows(encoder, question, passage, options, title=of.title)
+
+
+@cached(max_entries=2)
+def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
+    return CrossEncoderScorer(find_model(model), question_set(key).passages.indexed_texts(title=title))
+
+
+@cached(max_entries=512)
+def explained_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+    """Score a passage (a row) window by window with a reranker, given as JSON. As `explained_cosine` otherwise."""
+    of = RerankSpec.model_validate_json(spec)
+    scorer, passage = _scorer(key, of.model, of.title), question_set(key).passages[row]
+    return reranker_windows(scorer, question, passage, of.window_options or WindowOptions(), title=of.title)

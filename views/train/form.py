@@ -12,8 +12,7 @@ from data.pairs.audit import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from language.corpus import PassageCorpus
-from language.texts import StoredText, opened
+from language.texts import PassageCorpus, StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
 from training.options.common import OptionError, TrainingOptions

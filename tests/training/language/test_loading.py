@@ -19,8 +19,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 from data.workspace import PROJECT, workspace
 from jobs.folder import AskedToStop
 from jobs.status import State, Status
-from language.corpus import Corpus, find_corpus
 from language.masking import write_tokens
+from language.texts import Corpus, find_corpus
 from language.train import Sample, gathered, train_on
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
 from tests.training.language.worlds import SHARES, created, of_topics, options_of, text_file

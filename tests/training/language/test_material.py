@@ -10,9 +10,9 @@ from transformers import AutoTokenizer
 
 from data.split import Part, SplitOptions
 from data.workspace import workspace
-from language.corpus import find_corpus
 from language.masking import IGNORED, WholeWords
 from language.perplexity import PERPLEXITY
+from language.texts import find_corpus
 from tests.hub import build_cross_encoder_base
 from tests.training.language.worlds import SHARES, of_topics, options_of, text_file
 from training.language.material import LanguageMaterial, part_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data.split import SplitOptions
-from language.corpus import find_corpus
+from language.texts import find_corpus
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
 

@@ -19,7 +19,7 @@ from text.dictionary import Dictionary, Word
 from text.kept_dictionaries import keep as keep_dictionary
 from text.kept_dictionaries import remove
 from views.choices import choices_for
-from views.resources.explanations import dictionary_of
+from views.resources.retrieval import dictionary_of
 
 PASSAGES = (
     Passage("p1", "누리호 발사체 누리호 로켓 발사 고흥", "누리호"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embeddings.job import EmbeddingJob, Request
+from embeddings.results import EmbeddingJob, Request
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from data.pairs.store import stored
 from data.split import Part
 from data.workspace import workspace, write_json
-from embeddings.job import EvaluationRequest, Request
+from embeddings.results import EvaluationRequest, Request
 from tests.views.driving import opened, run
 from tests.views.embeddings.worlds import (
     HUB,

@@ -14,7 +14,7 @@ from data.split import Part
 from data.workspace import write_json
 from embeddings.cost import SIZES, Cost, Method, Point
 from embeddings.geometry import Projection
-from embeddings.job import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
+from embeddings.results import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from tests.views.driving import opened
 from tests.views.embeddings.test_models import trained
 from tests.views.embeddings.worlds import (

@@ -11,9 +11,8 @@ from data.split import Part
 from embeddings import results as store
 from embeddings.bootstrap import Figure
 from embeddings.geometry import Map
-from embeddings.job import EmbeddingJob, EvaluationRequest
 from embeddings.judgement import correlate
-from embeddings.results import Evaluation, ModelResult
+from embeddings.results import EmbeddingJob, Evaluation, EvaluationRequest, ModelResult
 from models.hub import ModelError
 
 SENTENCES = ("고양이가 잔다.", "새끼 고양이가 잠을 잔다.", "기차가 달린다.", "열차가 빠르게 달린다.", "비가 온다.")

@@ -6,7 +6,7 @@ from data.split import Part, SplitOptions, split
 from tests.views.compare.worlds import sample
 from text.dictionary import Dictionary, DictionaryError, Word
 from text.kept_dictionaries import keep, remove
-from views.resources.explanations import dictionary_of, is_read, words_cut_wrongly
+from views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
 from views.resources.sets import question_set
 
 

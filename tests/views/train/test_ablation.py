@@ -12,7 +12,7 @@ from data.pairs.store import PAIR_CATALOG, read_pair_entry
 from data.pairs.store import keep as keep_pairs
 from data.store import StoredSet, keep
 from jobs.status import State
-from language.corpus import PassageCorpus
+from language.texts import PassageCorpus
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import run

@@ -14,8 +14,7 @@ from text.analysis import WITH_KIWI
 from text.dictionary import MOST_BYTES, Dictionary, DictionaryError, Word, read_dictionary, with_lines, with_words
 from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stored
 from views.compare.tune.bench import Bench, free_name, names_by_reference
-from views.resources.explanations import dictionary_of, is_read, lines_of, words_cut_wrongly
-from views.resources.retrieval import analyzers_of
+from views.resources.retrieval import analyzers_of, dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.ui import tables
 from views.ui.problems import draw_damaged, errors_told, failure_text
 from views.ui.state import choose

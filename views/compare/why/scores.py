@@ -16,7 +16,7 @@ from text.analysis import weighted_pieces
 from views.compare.controls import choose_in_address
 from views.compare.why.questions import QuestionCase
 from views.compare.why.terms import draw_parts_of_words, draw_sparse, draw_sums, draw_terms, draw_texts, once_asked
-from views.resources.explanations import explained_cosine, explained_reranking, explained_sentences, explained_static
+from views.resources.retrieval import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
 from views.ui.passages import weighed_html

@@ -17,7 +17,7 @@ from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
-from views.resources.explanations import dictionary_of, explained_bm25, explained_sparse
+from views.resources.retrieval import dictionary_of, explained_bm25, explained_sparse
 from views.ui import tables
 from views.ui.charts import draw_chart, term_bars
 from views.ui.passages import weighed_html
