@@ -16,7 +16,7 @@ from models.hub import ModelError
 from models.precision import Precision
 
 if TYPE_CHECKING:
-    from models.readers.networks import MaskedNetwork
+    from models.reader_networks import MaskedNetwork
 
 _HEAD = 64  # dimensions of an attention head, in all sizes
 _POSITIONS = 512

@@ -17,10 +17,10 @@ from jobs.folder import Progress, request_carried_out
 from reading import results
 from reading.evaluate import ReadingResult, evaluate
 from reading.experiment import ReadingExperiment, ReadingJob, read_experiment
-from reading.judge.labels import Property
-from reading.judge.rules import Rules, read_predictions
-from reading.judge.scores import FEWEST, AnswerScores, compared, scored, slice_figures
+from reading.labels import Property
 from reading.results import as_dict, save
+from reading.rules import Rules, read_predictions
+from reading.scores import FEWEST, AnswerScores, compared, scored, slice_figures
 
 commands = commands_of("reading", "Answers, and how right they are.")
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from data.records import QuestionSet
 from data.split import Part
-from models.readers.reader import SpanReader
+from models.reader import SpanReader
 from models.sources import find_model
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.extractive import CorpusReader, Readings, own_passages
 from reading.generate.by_retriever import GeneratorResult, generated
-from reading.judge.rules import Rules, judged
+from reading.rules import Rules, judged
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.marking import answer_spans

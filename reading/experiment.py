@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, mod
 from jobs.folder import RequestJob
 from models.sources import contents
 from reading.generate.generator import GeneratorSpec, Name
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from retrieval.comparison.experiment import Experiment, read_as, write_experiment
 from retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION

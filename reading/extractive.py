@@ -11,8 +11,8 @@ import numpy as np
 from data.cache import key_of
 from data.records import QuestionSet
 from data.texts import Texts
-from models.readers.reader import SpanReader
-from reading.judge.rules import Rules, judged
+from models.reader import SpanReader
+from reading.rules import Rules, judged
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import KnownPairs
 
@@ -24,7 +24,7 @@ _LEAST = -1e9  # of a passage without any span: a number, since what is not know
 @dataclass(frozen=True)
 class Readings:
     """Of each question and each of its passages `(n_questions, depth)`: the letters that the best span begins with and
-    ends before (int64), its score and that of "no answer" (float32, see `models.readers.reader.Spans`).
+    ends before (int64), its score and that of "no answer" (float32, see `models.reader.Spans`).
 
     Where there is no passage both letters are 0, and the scores -inf and 0.
     """
@@ -79,7 +79,7 @@ class ReadPassages:
     """What a reader says of one passage for each question.
 
     `answers` are its best spans, "" of a question without a passage; `scores` `(n_questions,)` those of the spans and
-    `nothing` that of no answer, both as in `models.readers.reader.Spans`: -inf and 0 of a question without a passage.
+    `nothing` that of no answer, both as in `models.reader.Spans`: -inf and 0 of a question without a passage.
     """
 
     answers: list[str]

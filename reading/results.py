@@ -20,8 +20,8 @@ from data.workspace import read_json, write_json
 from reading.evaluate import Answered, ByDepth, Candidates, Fate, ReaderResult, ReadingResult
 from reading.experiment import ReadingExperiment
 from reading.generate.by_retriever import Generated
-from reading.judge.rules import write_predictions
-from reading.judge.scores import EXACT
+from reading.rules import write_predictions
+from reading.scores import EXACT
 from retrieval.comparison import store as comparison_store
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals

@@ -20,7 +20,7 @@ from benchmarks import peers
 from benchmarks.material import korquad
 from data.questions.read import read_file
 from models.packaged import DEFAULT
-from models.readers.reader import SpanOptions, SpanReader, Spans
+from models.reader import SpanOptions, SpanReader, Spans
 from models.sources import find_model
 
 _PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")

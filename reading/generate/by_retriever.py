@@ -9,8 +9,8 @@ from chat.endpoint import Endpoint
 from data.records import Question, QuestionSet
 from reading.generate.generate import Batch, Prices, generate
 from reading.generate.generator import GeneratedAnswer, Generator, GeneratorSpec, Support, checked, contains, prompts
-from reading.judge.rules import ReadingError, Rules, judged
-from reading.judge.scores import EXACT
+from reading.rules import ReadingError, Rules, judged
+from reading.scores import EXACT
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.significance import question_groups, share_intervals
 

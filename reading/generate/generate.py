@@ -17,7 +17,7 @@ from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json
 from reading.generate.generator import GeneratedAnswer, Generator, Messages, Request, require_range
-from reading.judge.rules import ReadingError
+from reading.rules import ReadingError
 
 _MILLION = 1_000_000
 _FIRST_COMPLETION = 500  # tokens of an answer, while none has come

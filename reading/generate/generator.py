@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraint
 from chat.endpoint import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
 from data.cache import key_of
 from data.records import Passage, QuestionSet
-from reading.judge.rules import ReadingError, Rules, normalized
+from reading.rules import ReadingError, Rules, normalized
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.marking import answer_spans, matched_spans
 

@@ -202,7 +202,7 @@ def models(seed: int) -> Verdict:
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
     from models.encoders.cross_encoder import CrossEncoderScorer
     from models.encoders.sparse_encoder import SparseTextEncoder
-    from models.readers.reader import SpanReader
+    from models.reader import SpanReader
     from models.sources import find_model
     from tests.hub import SENTENCES
 

@@ -15,8 +15,8 @@ from language.inside.network import load_encoder
 from models import soundness
 from models.hub import HubRevision, ModelError
 from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
-from models.readers.networks import load_masked
-from models.readers.reader import load_reader
+from models.reader import load_reader
+from models.reader_networks import load_masked
 from models.soundness import (
     claimed_parameters,
     require_fitting_download,

@@ -8,8 +8,8 @@ import numpy as np
 
 from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
-from models.readers.reader import Spans
-from reading.judge.rules import write_predictions
+from models.reader import Spans
+from reading.rules import write_predictions
 
 PASSAGES = (
     Passage("p1", "수도 서울 강 한강"),

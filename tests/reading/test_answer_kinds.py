@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reading.judge.labels import AnswerKind, answer_kinds
+from reading.labels import AnswerKind, answer_kinds
 
 CASES: dict[AnswerKind, list[str]] = {
     AnswerKind.DATE: [

@@ -5,7 +5,7 @@ import pytest
 
 from reading.evaluate import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
 from reading.extractive import CorpusReader
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from retrieval.rankings import Rankings
 from tests.reading.doubles import SET, NextWord
 

@@ -14,9 +14,9 @@ from data.store import keep
 from reading.__main__ import main
 from reading.evaluate import evaluate
 from reading.experiment import ReaderSpec, ReadingExperiment, read_experiment
-from reading.judge.rules import Rules, read_predictions
-from reading.judge.scores import scored
 from reading.results import as_dict, save
+from reading.rules import Rules, read_predictions
+from reading.scores import scored
 from retrieval.comparison.experiment import ExperimentError
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.significance import question_groups, share_intervals

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from data.records import Question, QuestionSet
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from reading.judge.rules import Rules, judged
+from reading.rules import Rules, judged
 from tests.reading.doubles import PASSAGES, SET, NextWord
 
 READER: Any = NextWord()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
-from reading.judge.labels import NO_ANSWER, UNKNOWN, Property, labels
+from reading.labels import NO_ANSWER, UNKNOWN, Property, labels
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 

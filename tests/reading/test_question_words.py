@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reading.judge.labels import QuestionWord, question_words
+from reading.labels import QuestionWord, question_words
 
 CASES: dict[QuestionWord, list[str]] = {
     QuestionWord.WHO: [

@@ -8,7 +8,7 @@ import pytest
 
 from data.questions.read import read_file
 from reading.__main__ import main
-from reading.judge.rules import Rules, judged, normalized
+from reading.rules import Rules, judged, normalized
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 CASES: dict[Rules, list[tuple[str, list[str], float, float]]] = {

@@ -8,8 +8,8 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
-from reading.judge.rules import ReadingError, Rules, read_predictions, write_predictions
-from reading.judge.scores import compared, scored
+from reading.rules import ReadingError, Rules, read_predictions, write_predictions
+from reading.scores import compared, scored
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.reading.doubles import score_words
 

@@ -9,9 +9,9 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
-from reading.judge.labels import NO_ANSWER, Property
-from reading.judge.rules import Rules
-from reading.judge.scores import FEWEST, AnswerScores, scored, slice_figures, slices
+from reading.labels import NO_ANSWER, Property
+from reading.rules import Rules
+from reading.scores import FEWEST, AnswerScores, scored, slice_figures, slices
 from retrieval.evaluation.significance import (
     Pair,
     holm,

@@ -18,7 +18,7 @@ from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
-from models.readers.reader import SpanOptions, SpanReader, options_of
+from models.reader import SpanOptions, SpanReader, options_of
 from models.sources import DEFAULT_READER, find_model
 from tests.hub import (
     BI_ENCODER,

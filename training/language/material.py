@@ -302,7 +302,7 @@ def tokenizer_of(
         trained = _trained(corpus, shares, options, on_progress) if trains_one(options) else Path(options.tokenizer)
         found = AutoTokenizer.from_pretrained(trained, model_max_length=max(_LEAST_READ, options.max_length))
     else:
-        from models.readers.networks import masked_tokenizer
+        from models.reader_networks import masked_tokenizer
 
         found = masked_tokenizer(find_model(options.base))
     if not found.is_fast:

@@ -208,7 +208,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
-        from models.readers.networks import load_masked
+        from models.reader_networks import load_masked
 
         source = finished(model_folder)
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
@@ -218,7 +218,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
 
     def _loaded(self, source: ModelSource) -> Any:
-        from models.readers.networks import load_masked, new_masked
+        from models.reader_networks import load_masked, new_masked
 
         options, tokenizer = self._options, self._material.tokenizer
         if options.base != STARTER:

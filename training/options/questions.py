@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import Self
 
 from models.packaged import PREFIX, base_at_hand
-from models.readers.reader import SpanOptions
+from models.reader import SpanOptions
 from models.sources import DEFAULT_READER, STARTER
 from models.windows import WindowOptions
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from training.options.common import Problem, TrainingOptions, option
 
 

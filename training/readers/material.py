@@ -10,7 +10,7 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
-from models.readers.reader import SpanTokens, SpanWindow, batch
+from models.reader import SpanTokens, SpanWindow, batch
 from text.marking import answer_spans
 from training.engine.task import Columns, Examples
 from training.options.common import TrainingError
@@ -18,7 +18,7 @@ from training.options.questions import ReaderOptions
 from training.rankers.material import Marks, Material, some_of
 
 if TYPE_CHECKING:
-    from models.readers.networks import SpanNetwork
+    from models.reader_networks import SpanNetwork
 
 Span = tuple[int, int]
 

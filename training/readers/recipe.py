@@ -10,11 +10,11 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from data.split import Part, SplitOptions, split
-from models.readers.reader import SpanReader, SpanTokens, keep_options, load_reader
+from models.reader import SpanReader, SpanTokens, keep_options, load_reader
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from reading.judge.rules import judged
-from reading.judge.scores import EXACT
+from reading.rules import judged
+from reading.scores import EXACT
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
@@ -111,7 +111,7 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
     does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
     hub_task = "question-answering"
     loading = (
-        "from models.readers.reader import SpanReader\nfrom models.sources import find_model",
+        "from models.reader import SpanReader\nfrom models.sources import find_model",
         'SpanReader(find_model("{folder}"))',
     )
     usage = """spans = model.read([("a question", "a passage with its answer")])

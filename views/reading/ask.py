@@ -15,7 +15,7 @@ from data.store import StoredSet
 from models.hub import ModelError
 from reading.evaluate import spread
 from reading.generate.generator import Support, checked
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
 from views.reading import controls, generated

@@ -12,8 +12,8 @@ from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from reading.experiment import DEFAULT_DEPTHS
-from reading.judge.rules import Rules
-from reading.judge.scores import EXACT
+from reading.rules import Rules
+from reading.scores import EXACT
 from retrieval.rankings import Truth
 from training.options.questions import READER
 from training.runs.runs import Run

@@ -15,8 +15,8 @@ from data.store import StoredSet
 from jobs.status import Status
 from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
-from reading.judge.scores import EXACT
 from reading.results import file_name
+from reading.scores import EXACT
 from views.choices import Choices
 from views.reading.controls import (
     Readers,

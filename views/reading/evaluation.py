@@ -14,10 +14,10 @@ from data.records import QuestionSet
 from data.store import StoredSet
 from data.workspace import read_json, workspace
 from reading.evaluate import Answered, Fate, ReaderResult
-from reading.judge.labels import Labels, Property, labels
-from reading.judge.rules import Rules
-from reading.judge.scores import EXACT, AnswerScores, slice_figures, slices
+from reading.labels import Labels, Property, labels
 from reading.results import KeptReading, load, tested_depth
+from reading.rules import Rules
+from reading.scores import EXACT, AnswerScores, slice_figures, slices
 from retrieval.comparison.spec import Spec
 from views.resources.cached import cached
 from views.resources.sets import question_set

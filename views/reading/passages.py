@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from data.records import QuestionSet
-from models.readers.reader import SpanReader
+from models.reader import SpanReader
 from models.sources import find_model
 from reading.evaluate import summed
 from retrieval.comparison.spec import Spec

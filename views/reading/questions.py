@@ -9,8 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from reading.evaluate import Fate
-from reading.judge.labels import Property
-from reading.judge.scores import FEWEST
+from reading.labels import Property
+from reading.scores import FEWEST
 from retrieval.rankings import NOT_FOUND
 from views.compare import charts
 from views.reading import controls

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from data.problems import DataError, Failure, Problem, ProblemCode
 from data.workspace import LimitError, is_of_the_disk
 from language.texts import LanguageError
-from reading.judge.rules import ReadingError
+from reading.rules import ReadingError
 from text.dictionary import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
 

@@ -10,7 +10,7 @@ from data.records import Passage, Question, QuestionSet
 from reading.generate.by_retriever import GeneratedScores, generated_scores
 from reading.generate.generate import Batch, generate
 from reading.generate.generator import GeneratedAnswer, Generator, Request, prompts
-from reading.judge.rules import ReadingError, Rules
+from reading.rules import ReadingError, Rules
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY, chat_server
 from tests.reading.generate.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right

@@ -13,7 +13,7 @@ from data.records import Passage
 from data.workspace import read_json, workspace
 from reading.generate.generate import Batch, Budget, Prices, answer, generate, kept_answer
 from reading.generate.generator import Generator, Request, prompts
-from reading.judge.rules import ReadingError
+from reading.rules import ReadingError
 from tests.chat_server import (
     AT_ONCE,
     EVENTS,

@@ -23,7 +23,7 @@ from reading.generate.generator import (
     numbered,
     prompts,
 )
-from reading.judge.rules import ReadingError, Rules
+from reading.rules import ReadingError, Rules
 from retrieval.rankings import Rankings
 
 USAGE = Usage(10, 2, 0.1, 0.2)

@@ -264,7 +264,7 @@ def of_the_way(run: Run) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_the_model_chosen_is_one_of_them_and_adapters_are_part_of_it() -> None:
-    from models.readers.networks import load_masked
+    from models.reader_networks import load_masked
 
     options = {"epochs": 1.0, "evaluation_steps": 3, "kept_models": 100}
     first = trained(created(text_file(), **options))

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from jobs.status import State
-from models.readers.networks import load_masked
+from models.reader_networks import load_masked
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file
 from tests.training.test_resume import OFTEN, Begin, begin, killed_while_it_saves, stopped_at, weights

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data.records import Question
-from models.readers.reader import SpanOptions, SpanTokens, load_reader
+from models.reader import SpanOptions, SpanTokens, load_reader
 from models.sources import find_model
 from tests.training.readers.worlds import CUE, WORDS, tiny_base
 from training.readers.material import WindowsToRead

@@ -15,10 +15,10 @@ from data.split import Part, SplitOptions, split
 from data.store import keep
 from jobs.status import State
 from models.precision import Precision
-from models.readers.reader import SpanOptions, SpanReader, load_reader, options_of
+from models.reader import SpanOptions, SpanReader, load_reader, options_of
 from models.sources import find_model
 from reading.extractive import best_threshold, read_own_passages
-from reading.judge.rules import Rules, judged
+from reading.rules import Rules, judged
 from tests.training.readers.worlds import CUE, WORDS, created, cue_set, tiny_base
 from tests.training.test_resume import OFTEN, Begin, begin, killed_while_it_saves, stopped_at, weights
 from tests.training.worlds import base_of, logged, planned, source_of, trained, within

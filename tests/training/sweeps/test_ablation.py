@@ -16,7 +16,7 @@ from data.split import Part
 from data.store import keep
 from embeddings.evaluate import evaluate
 from jobs.status import State, Status
-from models.readers.networks import new_masked
+from models.reader_networks import new_masked
 from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import DenseSpec

@@ -14,7 +14,7 @@ from data.store import StoredSet, keep
 from data.workspace import workspace
 from reading.evaluate import Fate
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
-from reading.judge.rules import Rules, read_predictions
+from reading.rules import Rules, read_predictions
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, texts, trained
 from views.choices import choices_for

@@ -15,7 +15,7 @@ from jobs.status import State, Status
 from models.packaged import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from tests.views.driving import run
 from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
 from tests.views.train.worlds import (

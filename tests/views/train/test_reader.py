@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.store import StoredSet, keep
 from models.sources import DEFAULT_READER, STARTER
-from reading.judge.rules import Rules
+from reading.rules import Rules
 from tests.views.driving import run
 from tests.views.train.worlds import (
     EN,

@@ -14,7 +14,7 @@ from data.store import keep, stored
 from data.workspace import PROJECT, workspace
 from jobs.status import State
 from language.texts import LanguageError
-from reading.judge.rules import ReadingError
+from reading.rules import ReadingError
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, damaged_comparisons

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from data.records import QuestionSet
-from reading.judge.labels import Property, labels
-from reading.judge.rules import ReadingError, Rules, judged
+from reading.labels import Property, labels
+from reading.rules import ReadingError, Rules, judged
 from retrieval.analysis.slices import Slice, slice_table, slice_tests
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals

@@ -24,7 +24,7 @@ from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of
 
 if TYPE_CHECKING:
-    from models.readers.networks import SpanNetwork
+    from models.reader_networks import SpanNetwork
 
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
 
@@ -248,7 +248,7 @@ class SpanReader(SourcedModel):
         """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
         import torch
 
-        from models.readers.networks import log_shares
+        from models.reader_networks import log_shares
 
         begins, ends = (log_shares(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]
@@ -347,7 +347,7 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    from models.readers.networks import SpanNetwork
+    from models.reader_networks import SpanNetwork
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)

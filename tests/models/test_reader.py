@@ -13,7 +13,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from models.hub import ModelError
 from models.precision import Precision
-from models.readers.reader import (
+from models.reader import (
     SpanOptions,
     SpanReader,
     SpanTokens,

@@ -17,10 +17,10 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from models import reader_networks as networks
 from models.hub import ModelError
 from models.inference import passes_of_like_length
-from models.readers import networks
-from models.readers.networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
+from models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from models.sources import STARTER, find_model
 from tests.hub import TINY, build_bi_encoder, build_cross_encoder_base
 

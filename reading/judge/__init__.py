@@ -1,1 +1,0 @@
-"""Judging answers: whether they are right, by whose rules, and of which kinds of questions."""
