@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.problems import Failure
-from language.inside.fill_mask import MASK, MOST_MASKS, Course, Guess
+from language.inside.network import MASK, MOST_MASKS, Course, Guess
 from models.hub import ModelError
 from models.sources import find_model
 from training.runs.runs import Run

@@ -12,10 +12,19 @@ import numpy as np
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from language.comparison import KeptComparison, KeptTokenizer, load_comparison
-from language.inside.fill_mask import Course, Guess, course, fill
 from language.inside.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
 from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
-from language.inside.network import Network, load_encoder, load_masked, may_have_head, prompts_of
+from language.inside.network import (
+    Course,
+    Guess,
+    Network,
+    course,
+    fill,
+    load_encoder,
+    load_masked,
+    may_have_head,
+    prompts_of,
+)
 from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokenizer, readable, steps
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
