@@ -31,7 +31,6 @@ from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, L
 from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan
 from training.runs.sweeps import Ablation, Table, Variant, all_jobs
-from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)
@@ -133,6 +132,8 @@ def pretraining_ablation() -> list[str]:
 
 
 def _carried(experiment: AblationExperiment) -> Table:
+    from training.sweeps.ablation import ablate
+
     known = (job for job in all_jobs() if isinstance(job, Ablation) and job.plan().name == _NAME)
     ablation = next(known, None) or planned_ablation(experiment, _NAME, attended=True)
     status = ablation.status()
