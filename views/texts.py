@@ -9,7 +9,7 @@ from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
 from views.names import set_name
 from views.resources.language import characters_of
-from views.ui.problems import draw_damaged, errors_told
+from views.ui.problems import draw_damaged, draw_remove, errors_told
 from views.ui.state import choose, remember
 from views.ui.words import plain, word
 from views.uploads import translate_field
@@ -42,7 +42,9 @@ def pick_text(data: StoredSet) -> Learned:
         _draw_upload()
         text = kept.get(chosen)
         if text and not text.shared:
-            _draw_remove(text)
+            name = plain(text.name)
+            sure, removed = word("texts.remove_sure", name=name), word("texts.removed", name=name)
+            draw_remove(text.key, remove, sure=sure, removed=removed)
         learned = text or data
         counts = {"documents": f"{documents_in(learned):,}", "characters": f"{characters_in(learned):,}"}
         st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
@@ -105,14 +107,3 @@ def _take(file: UploadedFile) -> None:
 
 def _empty_field() -> None:
     st.session_state[_ROUND] += 1
-
-
-def _draw_remove(text: StoredText) -> None:
-    with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{text.key}"):
-        name = plain(text.name)
-        st.markdown(word("texts.remove_sure", name=name))
-        if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{text.key}"):
-            with errors_told():
-                remove(text.key)
-                st.toast(word("texts.removed", name=name), icon=":material/delete:")
-                st.rerun()

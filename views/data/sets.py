@@ -10,7 +10,7 @@ from data.pairs import store as pair_store
 from data.pairs.store import StoredPairs
 from views.names import pairs_name, set_name
 from views.resources.sets import stored_sets, use_set
-from views.ui.problems import draw_damaged, errors_told
+from views.ui.problems import draw_damaged, draw_remove
 from views.ui.state import remember, remembered
 from views.ui.words import moment, plain, word
 
@@ -87,10 +87,5 @@ def _row(
             draw_choice()
             if remove is None or kept.shared:
                 return
-            with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{kept.key}"):
-                st.markdown(word("data_page.remove_sure", name=plain(called)))
-                if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{kept.key}"):
-                    with errors_told():
-                        remove(kept.key)
-                        st.toast(word("data_page.removed", name=plain(called)), icon=":material/delete:")
-                        st.rerun()
+            sure = word("data_page.remove_sure", name=plain(called))
+            draw_remove(kept.key, remove, sure=sure, removed=word("data_page.removed", name=plain(called)))

@@ -86,9 +86,7 @@ class _Asked:
 
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     draw_style()
-    question = controls.draw_box()
-    if data.questions:
-        controls.draw_examples(data)
+    question = controls.draw_box(data)
     picked = pick_retrievers(data, choices)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         reader = pick_reader(readers)

@@ -20,12 +20,11 @@ from training.runs.runs import Run
 from views.choices import WORDS_NAME, Choices, finished_runs, model_place
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import question_set, split_of
-from views.ui.state import choose, choose_several, remember
+from views.ui.state import ask, choose, choose_several, draw_examples, draw_question
 from views.ui.words import plain, word
 
-_LONGEST_QUESTION = 2000
 _EXAMPLES = 3
-_BOX = "answers_box"
+BOX = "answers_box"  # of the session
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 MOST_RETRIEVERS = 4
@@ -33,32 +32,24 @@ OVERLAP = "overlap"
 _USUAL_K = "5"
 
 
-def draw_box() -> str:
-    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
-    st.session_state.setdefault(_BOX, question)
-    with st.form("answers_question", border=False):
-        box, button = st.columns([5, 1], vertical_alignment="bottom")
-        box.text_input(
-            word("search.question"),
-            key=_BOX,
-            placeholder=word("search.placeholder"),
-            max_chars=_LONGEST_QUESTION,
-            help=word("answers.question_help"),
-        )
-        button.form_submit_button(
-            word("answers.ask"),
-            type="primary",
-            icon=":material/send:",
-            width="stretch",
-            on_click=lambda: ask(st.session_state[_BOX].strip()),
-        )
-    if question:
-        remember("q", question)
+def draw_box(data: StoredSet) -> str:
+    """Draw the box of the question, and questions to try; returns the question last asked."""
+    examples, disputed = _examples(data)
+    question = draw_question(
+        BOX,
+        next(iter(examples), ""),
+        word("answers.question_help"),
+        submit=word("answers.ask"),
+        icon=":material/send:",
+        on_asked=lambda: ask(BOX, st.session_state[BOX].strip()),
+    )
+    if examples:
+        draw_examples(BOX, examples, word("answers.examples_help") if disputed else None)
     return question
 
 
-def draw_examples(data: StoredSet) -> None:
-    """Draw questions to try: those that retrievers are told apart by where an evaluation says so, else the first."""
+def _examples(data: StoredSet) -> tuple[list[str], bool]:
+    """Return questions that retrievers are told apart by where an evaluation says so, and whether; else the first."""
     folder, disputed = latest_reading(data), list[str]()
     kept = open_reading(data.key, folder) if folder else None
     answered = [*kept.result.readers[0].by_retriever.values()] if kept and kept.result.readers else []
@@ -68,14 +59,7 @@ def draw_examples(data: StoredSet) -> None:
         lost = np.flatnonzero(exact.max(axis=1) == 0).tolist()
         rows = [*dict.fromkeys([*apart, *lost])][:_EXAMPLES]
         disputed = [kept.result.question_set.questions[row].text for row in rows]
-    questions = disputed or [one.text for one in question_set(data.key).questions[:_EXAMPLES]]
-    if not questions:
-        return
-    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
-    label.caption(word("search.examples"), help=word("answers.examples_help") if disputed else None)
-    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
-        key = f"answers_example_{number}"
-        place.button(plain(question), key=key, width="stretch", on_click=ask, args=(question,))
+    return disputed or [one.text for one in question_set(data.key).questions[:_EXAMPLES]], bool(disputed)
 
 
 def draw_truth(truth: Truth | None) -> None:
@@ -84,15 +68,6 @@ def draw_truth(truth: Truth | None) -> None:
     else:
         answers = plain(", ".join(truth.answers) or "–")
         st.caption(word("answers.truth", answers=answers, passages=len(truth.rows)))
-
-
-def ask(question: str) -> None:
-    """Make a question the one that is asked; an empty one is none."""
-    st.session_state[_BOX] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
-    if question:
-        st.query_params["q"] = question
-    else:
-        st.query_params.pop("q", None)
 
 
 @dataclass(frozen=True)

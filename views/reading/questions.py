@@ -13,13 +13,13 @@ from reading.labels import Property
 from reading.scores import FEWEST
 from retrieval.rankings import NOT_FOUND
 from views.compare import charts
-from views.reading import controls
+from views.reading.controls import BOX
 from views.reading.evaluation import FATES, ReadingView
 from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, legend, read_column, reason
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
-from views.ui.state import choose, remember, show_top
+from views.ui.state import ask, choose, remember, show_top
 from views.ui.words import plain, word, word_or
 
 _ANY = "any"
@@ -77,7 +77,7 @@ def _close() -> None:
 def _ask(question: str) -> None:
     """Go to the other tab, where the passages can be judged and a language model be asked."""
     remember("answers", "ask")
-    controls.ask(question)
+    ask(BOX, question)
 
 
 def draw(view: ReadingView) -> None:

@@ -17,14 +17,14 @@ from views.resources.sets import chosen_set, question_set
 from views.search.answer import SearchAnswer, draw_columns, draw_judged, draw_table, search, try_failed_again
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
-from views.ui.state import choose, choose_several, remember
+from views.ui.state import ask, choose, choose_several, draw_examples, draw_question, remember
 from views.ui.words import language, plain, word
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
 _KS = ("5", "10", "20")
 _EXAMPLES = 3
 _LOOKED_AT = 200  # questions of a set that examples are chosen from
-_LONGEST_QUESTION = 2000
+_BOX = "question_box"  # of the session
 
 
 def draw() -> None:
@@ -33,15 +33,23 @@ def draw() -> None:
     draw_style()
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
-    question = _question(next(iter(examples), ""))
+    with st.container(key="ask"):
+        question = draw_question(
+            _BOX,
+            next(iter(examples), ""),
+            word("search.question_help"),
+            submit=word("search.search"),
+            icon=":material/search:",
+            on_asked=_ask_the_box,
+        )
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
-            _draw_examples(examples, disputed=disputed)
+            draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
     picked, k = _controls(data, choices)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
-        ask = "search.ask" if data.questions else "search.ask_alone"
-        st.info(word("search.stopped" if stopped else ask), icon=":material/search:")
+        usual = "search.ask" if data.questions else "search.ask_alone"
+        st.info(word("search.stopped" if stopped else usual), icon=":material/search:")
         draw_judged(data)
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
@@ -49,38 +57,9 @@ def draw() -> None:
         _results(data, choices, picked, question, k)
 
 
-def _question(example: str) -> str:
-    """Draw the box, an example in it while it is empty; returns the question last searched, which the address holds."""
-    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
-    st.session_state.setdefault("question_box", question)
-    with st.container(key="ask"), st.form("question", border=False):
-        box, button = st.columns([5, 1], vertical_alignment="bottom")
-        box.text_input(
-            word("search.question"),
-            key="question_box",
-            placeholder=word("search.placeholder", question=example) if example else word("search.placeholder_alone"),
-            max_chars=_LONGEST_QUESTION,
-            help=word("search.question_help"),
-        )
-        button.form_submit_button(
-            word("search.search"), type="primary", icon=":material/search:", width="stretch", on_click=_search_the_box
-        )
-    if question:
-        remember("q", question)
-    return question
-
-
-def _search_the_box() -> None:
-    _search_for(st.session_state["question_box"].strip())
+def _ask_the_box() -> None:
+    ask(_BOX, st.session_state[_BOX].strip())
     try_failed_again()
-
-
-def _search_for(question: str) -> None:
-    st.session_state["question_box"] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
-    if question:
-        st.query_params["q"] = question
-    else:
-        st.query_params.pop("q", None)
 
 
 def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
@@ -91,15 +70,6 @@ def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
     korean = language() == "ko"
     of_the_page_first = sorted(looked_at, key=lambda text: (script_of([text]) is Script.KOREAN) != korean)
     return of_the_page_first[:_EXAMPLES], bool(disputed)
-
-
-def _draw_examples(questions: Sequence[str], *, disputed: bool) -> None:
-    help_text = word("search.examples_help") if disputed else None
-    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
-    label.caption(word("search.examples"), help=help_text)
-    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
-        key = f"example_{number}"
-        place.button(plain(question), key=key, width="stretch", on_click=_search_for, args=(question,))
 
 
 def _disputed(data: StoredSet, choices: Choices) -> list[str]:

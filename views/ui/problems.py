@@ -145,3 +145,14 @@ def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:
                 if st.button(word("damaged.remove"), type="primary", key=f"damaged_yes_{name}"):
                     remove(name)
                     st.rerun()
+
+
+def draw_remove(key: str, remove: Callable[[str], None], *, sure: str, removed: str) -> None:
+    """Draw the button that takes away what is kept by this key: asked by `sure`, a person says yes, and is told."""
+    with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{key}"):
+        st.markdown(sure)
+        if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{key}"):
+            with errors_told():
+                remove(key)
+                st.toast(removed, icon=":material/delete:")
+                st.rerun()

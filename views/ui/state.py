@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import streamlit as st
 
-from views.ui.words import language
+from views.ui.words import language, plain, word
 
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
@@ -237,3 +237,43 @@ def lines_of(text: str, most: int, letters: int) -> list[str]:
     """Return the different lines that hold something, `most` of them, each cut after so many letters."""
     lines = dict.fromkeys(line.strip()[:letters] for line in text.splitlines() if line.strip())
     return [*lines][:most]
+
+
+_LONGEST_QUESTION = 2000
+
+
+def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_asked: Callable[[], object]) -> str:
+    """Draw the box of a question, an example in it while it is empty; returns the one last asked, of whatever page."""
+    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
+    st.session_state.setdefault(key, question)
+    with st.form(f"{key}_form", border=False):
+        box, button = st.columns([5, 1], vertical_alignment="bottom")
+        box.text_input(
+            word("search.question"),
+            key=key,
+            placeholder=word("search.placeholder", question=example) if example else word("search.placeholder_alone"),
+            max_chars=_LONGEST_QUESTION,
+            help=about,
+        )
+        button.form_submit_button(submit, type="primary", icon=icon, width="stretch", on_click=on_asked)
+    if question:
+        remember("q", question)
+    return question
+
+
+def draw_examples(key: str, questions: Sequence[str], about: str | None) -> None:
+    """Draw questions to try, `about` which ones they are; a click asks one in the box of this key."""
+    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
+    label.caption(word("search.examples"), help=about)
+    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
+        look: dict[str, Any] = {"key": f"{key}_example_{number}", "width": "stretch"}
+        place.button(plain(question), on_click=ask, args=(key, question), **look)
+
+
+def ask(key: str, question: str) -> None:
+    """Make a question the one that is asked, in the box of this key as well; an empty one is none."""
+    st.session_state[key] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
+    if question:
+        st.query_params["q"] = question
+    else:
+        st.query_params.pop("q", None)

@@ -281,7 +281,7 @@ def test_kept_ones_are_listed_and_removed() -> None:
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
     assert "words: 1 · groups of synonyms: 1" in texts(app)
-    app.button(key=f"remove_dictionary_yes_{kept.key}").click()
+    app.button(key=f"remove_yes_{kept.key}").click()
     run(app)
     assert not stored()
 
@@ -294,7 +294,7 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     assert {error.value.replace("\\", "") for error in app.error} == {
         "The kept dictionary “철도” is not what it was. Remove it, and add its file again."
     }
-    assert [button.key for button in app.button if str(button.key).startswith("remove_dictionary_yes")]
+    assert [button.key for button in app.button if str(button.key).startswith("remove_yes_")]
 
 
 @pytest.mark.usefixtures("started")

@@ -120,9 +120,10 @@ def test_there_is_one_notice_at_most(data: StoredSet, address: dict[str, str]) -
 def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None:
     trained(data)
     app = opened(page, retrievers="BM25")
-    labels = [one.label.replace("\\", "") for one in app.button if (one.key or "").startswith("answers_example")]
+    labels = [one.label.replace("\\", "") for one in app.button if (one.key or "").startswith("answers_box_example")]
     assert labels == [question.text for question in QUESTIONS[:3]]
-    app.button(key="answers_example_1").click()
+    assert app.text_input(key="answers_box").placeholder == f"For example: {QUESTIONS[0].text}"
+    app.button(key="answers_box_example_1").click()
     run(app)
     assert app.query_params["q"] == QUESTIONS[1].text
     assert "### 한강" in texts(app)

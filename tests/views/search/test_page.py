@@ -55,7 +55,7 @@ def html(app: AppTest) -> list[str]:
 
 
 def examples(app: AppTest) -> list[str]:
-    return [button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("example")]
+    return [button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("question_box_example")]
 
 
 def columns(app: AppTest) -> list[str]:
@@ -102,7 +102,7 @@ def test_a_question_asked_of_bm25() -> None:
 def test_the_address_and_an_example_search_too() -> None:
     app = opened(page, columns="BM25", q=QUESTIONS[3].text)
     assert "설악산" in columns(app)[0]
-    app.button(key="example_1").click()
+    app.button(key="question_box_example_1").click()
     run(app)
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
     assert app.query_params["q"] == QUESTIONS[1].text

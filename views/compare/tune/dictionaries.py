@@ -16,7 +16,7 @@ from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stor
 from views.compare.tune.bench import Bench, free_name, names_by_reference
 from views.resources.retrieval import analyzers_of, dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.ui import tables
-from views.ui.problems import draw_damaged, errors_told, failure_text
+from views.ui.problems import draw_damaged, draw_remove, errors_told, failure_text
 from views.ui.state import choose
 from views.ui.words import duration, moment, plain, word
 from views.uploads import translate_field
@@ -209,18 +209,9 @@ def _draw_row(kept: StoredDictionary, name: str) -> None:
                 on_click="ignore",
             )
         if not kept.shared:
-            _draw_remove(kept, name)
-
-
-def _draw_remove(kept: StoredDictionary, name: str) -> None:
-    with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_dictionary_{kept.key}"):
-        st.markdown(word("dictionary_page.remove_sure", name=plain(name)))
-        yes = st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_dictionary_yes_{kept.key}")
-        if yes:
-            with errors_told():
-                remove(kept.key)
-                st.toast(word("dictionary_page.removed", name=plain(name)), icon=":material/delete:")
-                st.rerun()
+            sure = word("dictionary_page.remove_sure", name=plain(name))
+            removed = word("dictionary_page.removed", name=plain(name))
+            draw_remove(kept.key, remove, sure=sure, removed=removed)
 
 
 def _taken(file: UploadedFile) -> StoredDictionary | None:
