@@ -144,8 +144,7 @@ def _log_mean(near: np.ndarray) -> float:
     return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
 
 
-_ALIGNMENT, _UNIFORMITY = "alignment", "uniformity"
-# as a training's progress writes both: by `entry_of`, as measured before its first step, and as its trainer logs them
+# as a training's progress writes both: in earlier versions, as measured before its first step, and as its trainer logs
 _WRITTEN = ("validation_", "before_", "eval_validation_")
 
 
@@ -167,7 +166,7 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     for entry in progress:
         step = entry.get("step")
         for written in _WRITTEN:
-            figures = [entry.get(written + name) for name in (_ALIGNMENT, _UNIFORMITY)]
+            figures = [entry.get(written + name) for name in ("alignment", "uniformity")]
             known = (one for one in figures if isinstance(one, int | float) and not isinstance(one, bool))
             numbers = [one for one in known if math.isfinite(one)]
             if isinstance(step, int) and len(numbers) == 2:
@@ -175,11 +174,6 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     steps = sorted(found)
     alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
-
-
-def entry_of(alignment: float, uniformity: float) -> dict[str, float]:
-    """What a training adds to its progress after a validation, for `trajectory` to read."""
-    return {_WRITTEN[0] + _ALIGNMENT: alignment, _WRITTEN[0] + _UNIFORMITY: uniformity}
 
 
 _POINTS_AT_ONCE = 8192  # of a block

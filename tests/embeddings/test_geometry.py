@@ -16,7 +16,6 @@ from embeddings.geometry import (
     Projection,
     alignment,
     anisotropy_parts,
-    entry_of,
     neighbours,
     positive_rows,
     project,
@@ -221,10 +220,10 @@ def test_a_matrix_of_too_many_is_refused() -> None:
 
 def test_a_path_is_read_from_the_lines_that_tell_it() -> None:
     lines = [
-        {"step": 20, **entry_of(0.2, -1.5)},
-        {"step": 0, **entry_of(0.1, -1)},
+        {"step": 20, "validation_alignment": 0.2, "validation_uniformity": -1.5},
+        {"step": 0, "validation_alignment": 0.1, "validation_uniformity": -1},
         {"step": 10, "loss": 0.5},
-        {"step": 20, **entry_of(0.3, -2.0)},  # resumed, and measured again
+        {"step": 20, "validation_alignment": 0.3, "validation_uniformity": -2.0},  # resumed, and measured again
         {"step": 30, "validation_alignment": 0.1, "validation_uniformity": None},
         {"validation_alignment": 0.1, "validation_uniformity": -1.0},
         {"step": 40, "validation_alignment": True, "validation_uniformity": -1.0},

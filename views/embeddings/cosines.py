@@ -1,16 +1,26 @@
-"""The Wrong pairs and Density views: what models find alike against what people do, pair by pair and on the whole."""
+"""The Wrong pairs and Density views: what models find alike against what people do, pair by pair and on the whole; and
+the Sentences view: sentences that a person types against each other, and what lies nearest to one."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
+from data.formats.delimited import csv_bytes
 from data.pairs.records import PairKind
+from data.problems import Failure
+from embeddings.geometry import MOST
 from embeddings.judgement import Densities, bands, densities, wrong_pairs
+from embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts
-from views.embeddings.evaluation_view import EvaluationView, band_labels, pick_model
+from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
+from views.resources.sets import distinct_of
 from views.ui import tables
 from views.ui.charts import draw_chart
-from views.ui.state import choose
+from views.ui.problems import failure_text
+from views.ui.state import choose, lines_of, typed
 from views.ui.words import plain, word
 
 _MOST = 100  # wrong pairs that are shown
@@ -110,3 +120,122 @@ def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -
         **{name: tables.number(f"embeddings.{name}", "%.3f", "") for name in ("quarter", "median", "three_quarters")},
     }
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
+
+
+EXAMPLE = (
+    "아이가 마당에서 공을 차며 놀고 있다.",
+    "꼬마가 뜰에서 공놀이를 하고 있다.",
+    "아이가 마당에서 놀고 있지 않다.",
+    "할머니가 부엌에서 된장찌개를 끓이신다.",
+    "할머니께서 주방에서 찌개를 만들고 계신다.",
+    "기준금리가 석 달 만에 다시 올랐다.",
+    "한국은행이 금리를 인상했다.",
+    "한국은행이 금리를 내렸다.",
+    "배가 고파서 라면을 끓여 먹었다.",
+    "배를 타고 섬에 들어갔다.",
+)
+_LETTERS = 10_000
+_SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
+_NEAREST = 10
+
+
+def draw_sentences(view: EvaluationView) -> None:
+    models = tuple(view.references[name] for name in view.measured)
+    at_work = st.container()
+    left, right = st.columns([2, 3])
+    with left:
+        model = pick_model(view, "matrix_of")
+        sentences = _typed()
+    if len(sentences) < 2:
+        right.info(word("embeddings.two_sentences"), icon=":material/info:")
+    else:
+        request = SimilarityRequest(data=view.data.key, models=models, sentences=tuple(sentences))
+        with at_work:
+            job = finished(request, view.data, view.names)
+        if job:
+            with right:
+                _draw_matrix(view, job, request, model)
+    st.divider()
+    _draw_nearest(view, model)
+
+
+def _typed() -> list[str]:
+    """Draw the field of sentences, one a line, which lie in the address where it can hold them; returns them."""
+    look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
+    text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+    lines = lines_of(text, MOST + 1, _LETTERS)
+    if len(lines) > MOST:
+        st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
+    return lines[:MOST]
+
+
+def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
+    matrix, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
+    if matrix is None:  # the model could not encode
+        st.error(_reason(job, view.names[model], model), icon=":material/error:")
+        return
+    numbers = [str(place + 1) for place in range(len(sentences))]
+    if len(sentences) <= _SHOWN:
+        draw_chart(charts.matrix, _cells(matrix, sentences, numbers), numbers)
+        st.caption(word("embeddings.matrix_help"))
+    table = pd.DataFrame(matrix, index=[f"{n}. {text}" for n, text in zip(numbers, sentences, strict=True)])
+    table.columns = pd.Index(numbers)
+    with st.expander(word("embeddings.matrix_table"), expanded=len(sentences) > _SHOWN):
+        st.dataframe(table.style.format("{:.3f}"))
+        st.caption(word("embeddings.matrix_copy"))
+        st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
+    st.download_button(
+        word("embeddings.matrix_csv"),
+        lambda: csv_bytes(table.reset_index(names="sentence")),
+        "similarity.csv",
+        "text/csv",
+        key="matrix_csv",
+        on_click="ignore",
+        icon=":material/download:",
+    )
+
+
+def _reason(job: EmbeddingJob, name: str, model: str) -> str:
+    told = job.read("scores.json").get("models", {}).get(model, {})
+    reason = failure_text(Failure.from_dict(told)) if "error" in told else ""
+    return word("embeddings.model_failed", model=plain(name), reason=plain(reason))
+
+
+def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
+    n = len(sentences)
+    rows, columns = np.divmod(np.arange(n * n), n)
+    return pd.DataFrame(
+        {
+            "row": [numbers[row] for row in rows],
+            "column": [numbers[column] for column in columns],
+            "first": [sentences[row] for row in rows],
+            "second": [sentences[column] for column in columns],
+            "cosine": matrix.ravel().astype(float),
+        }
+    )
+
+
+def _draw_nearest(view: EvaluationView, model: str) -> None:
+    asked = st.text_input(
+        word("embeddings.nearest"),
+        value=st.query_params.get("near", ""),
+        key="near_sentence",
+        help=word("embeddings.nearest_help"),
+    ).strip()[:_LETTERS]
+    if not asked:
+        st.query_params.pop("near", None)
+        return
+    st.query_params["near"] = asked
+    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(asked,), k=_NEAREST)
+    job = finished(request, view.data, view.names)
+    if job is None:
+        return
+    arrays, sentences = job.arrays(), distinct_of(view.data.key, view.part).sentences
+    table = pd.DataFrame(
+        {"cosine": arrays["cosines"][0].astype(float), "sentence": [sentences[row] for row in arrays["rows"][0]]}
+    )
+    columns = {
+        "cosine": tables.number("embeddings.cosine", "%.3f"),
+        "sentence": tables.text("embeddings.sentence", "", width="large"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)

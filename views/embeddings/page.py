@@ -41,7 +41,14 @@ TABS = {
     "vectors": ("map", "density", "space"),
     "further": ("retrieval", "cost"),
 }
-_FILES = {"wrong": "cosines", "density": "cosines", "space": "measures", "retrieval": "further", "cost": "further"}
+_FILES = {
+    "sentences": "cosines",
+    "wrong": "cosines",
+    "density": "cosines",
+    "space": "measures",
+    "retrieval": "further",
+    "cost": "further",
+}
 _LONGEST_NAME = 60
 
 

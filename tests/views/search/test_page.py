@@ -55,7 +55,9 @@ def html(app: AppTest) -> list[str]:
 
 
 def examples(app: AppTest) -> list[str]:
-    return [button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("question_box_example")]
+    return [
+        button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("question_box_example")
+    ]
 
 
 def columns(app: AppTest) -> list[str]:
