@@ -144,8 +144,8 @@ def _log_mean(near: np.ndarray) -> float:
     return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
 
 
-# as a training's progress writes both: in earlier versions, as measured before its first step, and as its trainer logs
-_WRITTEN = ("validation_", "before_", "eval_validation_")
+# as a training's progress writes both: as measured before its first step, and as its trainer logs them
+_WRITTEN = ("before_", "eval_validation_")
 
 
 @dataclass(frozen=True)

@@ -219,14 +219,15 @@ def test_a_matrix_of_too_many_is_refused() -> None:
 
 
 def test_a_path_is_read_from_the_lines_that_tell_it() -> None:
+    alignment, uniformity = "eval_validation_alignment", "eval_validation_uniformity"
     lines = [
-        {"step": 20, "validation_alignment": 0.2, "validation_uniformity": -1.5},
-        {"step": 0, "validation_alignment": 0.1, "validation_uniformity": -1},
+        {"step": 20, alignment: 0.2, uniformity: -1.5},
+        {"step": 0, "before_alignment": 0.1, "before_uniformity": -1},
         {"step": 10, "loss": 0.5},
-        {"step": 20, "validation_alignment": 0.3, "validation_uniformity": -2.0},  # resumed, and measured again
-        {"step": 30, "validation_alignment": 0.1, "validation_uniformity": None},
-        {"validation_alignment": 0.1, "validation_uniformity": -1.0},
-        {"step": 40, "validation_alignment": True, "validation_uniformity": -1.0},
+        {"step": 20, alignment: 0.3, uniformity: -2.0},  # resumed, and measured again
+        {"step": 30, alignment: 0.1, uniformity: None},
+        {alignment: 0.1, uniformity: -1.0},
+        {"step": 40, alignment: True, uniformity: -1.0},
     ]
     found = trajectory(lines)
     assert found.steps.tolist() == [0, 20]
