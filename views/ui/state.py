@@ -242,7 +242,7 @@ def lines_of(text: str, most: int, letters: int) -> list[str]:
 _LONGEST_QUESTION = 2000
 
 
-def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_asked: Callable[[], object]) -> str:
+def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_asked: Callable[[], None]) -> str:
     """Draw the box of a question, an example in it while it is empty; returns the one last asked, of whatever page."""
     question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault(key, question)
