@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 
 VERBOSE = "MRC_VERBOSE"
 _LIBRARIES = (
@@ -59,6 +60,13 @@ def tell(text: object, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     stream.write(harmless(str(text)) + "\n")
     stream.flush()
+
+
+def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
+    """Return the lines of a table: titles, then a name and its cells in each row, right in as many characters each."""
+    lines = [("", titles), *rows]
+    longest = max(len(name) for name, _ in lines)
+    return [" ".join([f"{name:<{longest}}", *(f"{cell:>{width}}" for cell in cells)]) for name, cells in lines]
 
 
 def tell_progress(name: str, share: float) -> None:

@@ -19,7 +19,7 @@ from data.pairs.audit import split_pairs
 from data.pairs.records import PairSet
 from data.pairs.store import find
 from data.split import Part
-from data.terminal import tell, tell_progress
+from data.terminal import aligned, tell, tell_progress
 from data.workspace import write_json
 from embeddings import results
 from embeddings.cost import COST, cost
@@ -87,17 +87,16 @@ def run_command(folder: Path, /) -> int:
 def table(evaluation: Evaluation) -> str:
     """Return the figures with their intervals as lines of text."""
     measures = [*dict.fromkeys(name for one in evaluation.measured.values() for name in one.figures)]
-    width = max(len(one.model) for one in evaluation.results)
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"
-    lines = [f"{counts}, {evaluation.part.value}", " ".join([" " * width, *(f"{name:>25}" for name in measures)])]
+    rows = []
     for one in evaluation.results:
         cells = []
         for name in measures if one.error is None else ():
             figure = one.figures.get(name)
             interval = f"{figure.low:.4f} to {figure.high:.4f}" if figure else ""
-            cells.append(f"{figure.value:8.4f} {interval:>16}" if figure else f"{'-':>25}")
-        lines.append(" ".join([f"{one.model:<{width}}", *(cells or [f"{'failed':>25}"])]))
-    return "\n".join(lines)
+            cells.append(f"{figure.value:8.4f} {interval:>16}" if figure else "-")
+        rows.append((one.model, cells or ["failed"]))
+    return "\n".join([f"{counts}, {evaluation.part.value}", *aligned(measures, rows, 25)])
 
 
 def carry(request: Request, pairs: PairSet, folder: Path, tell: Progress) -> None:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run, several_of, tell_kept
 from data.formats.opening import set_name
-from data.terminal import tell, tell_progress
+from data.terminal import aligned, tell, tell_progress
 from language.comparison import Measured, Request, compare
 from language.job import run_folder
 from language.morphemes import Split, TokenizerKind
@@ -68,19 +68,17 @@ def tokenizers(
 
 def table(found: list[Measured]) -> str:
     """Return the figures as lines of text, shares in percent."""
-    width = max(len(one.name) for one in found)
-    lines = [" ".join([" " * width, *(f"{name:>15}" for name in _COLUMNS)])]
 
     def cell(name: str, value: float | None) -> str:
         if value is None:
-            return f"{'-':>15}"
-        return f"{value:15.3f}" if name == "tokens_per_word" else f"{100 * value:15.2f}"
+            return "-"
+        return f"{value:.3f}" if name == "tokens_per_word" else f"{100 * value:.2f}"
 
+    rows = []
     for one in found:
         figures = one.as_dict()
-        cells = [cell(name, figures.get(name)) for name in _COLUMNS] if one.figures else [f"{'failed':>15}"]
-        lines.append(" ".join([f"{one.name:<{width}}", *cells]))
-    return "\n".join(lines)
+        rows.append((one.name, [cell(name, figures.get(name)) for name in _COLUMNS] if one.figures else ["failed"]))
+    return "\n".join(aligned(_COLUMNS, rows, 15))
 
 
 @commands.command

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, one_of, run
 from data.store import find
-from data.terminal import tell, tell_progress
+from data.terminal import aligned, tell, tell_progress
 from jobs.folder import Progress, request_carried_out
 from reading import results
 from reading.evaluate import ReadingResult, evaluate
@@ -130,14 +130,11 @@ def table(result: ReadingResult) -> str:
             continue
         oracle = told["oracles"][reader.name]
         lines.append(f"{reader.name}, with the right passage: {_cell(oracle, rules.overlap_name)}")
-        width = max(map(len, reader.by_retriever), default=0)
-        ks = result.experiment.depths_read
-        lines.append(" ".join([" " * width, *(f"{f'first {k}':>15}" for k in ks)]))
+        ks, rows = result.experiment.depths_read, []
         for name, by_k in told["readers"][reader.name].items():
-            cells = (f"{_cell(by_k[str(k)], rules.overlap_name):>15}" for k in ks)
-            lines.append(" ".join([f"{name:<{width}}", *cells]))
-            ceilings = (f"{100 * by_k[str(k)]['ceiling']:>15.2f}" for k in ks)
-            lines.append(" ".join([f"{'  holds it':<{width}}", *ceilings]))
+            rows.append((name, [_cell(by_k[str(k)], rules.overlap_name) for k in ks]))
+            rows.append(("  holds it", [f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in ks]))
+        lines += aligned((f"first {k}" for k in ks), rows, 15)
     for name, by_retriever in told["generators"].items():
         for retriever, one in by_retriever.items() if "error" not in by_retriever else ():
             shares = _cell(one, rules.overlap_name) if "em" in one else "-"

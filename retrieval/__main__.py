@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run
 from data.store import CATALOG, find, read_entry
-from data.terminal import tell, tell_progress
+from data.terminal import aligned, tell, tell_progress
 from jobs.detached import handed_over
 from jobs.folder import GoesOn, carried_out_alone, progress_writer
 from jobs.status import Status
@@ -194,18 +194,13 @@ def delete_command(key: Key, /) -> int:
 
 def table(comparison: Comparison) -> str:
     """Return the means as lines of text."""
-    width = max(len(result.name) for result in comparison.results)
-    measures = shown_measures(comparison)
-    lines = [
-        f"{len(comparison.question_set.questions):,} questions, {len(comparison.question_set.passages):,} passages"
-    ]
-    lines.append(" ".join([" " * width, *(f"{measure:>10}" for measure in measures)]))
+    measures, of = shown_measures(comparison), comparison.question_set
+    rows = []
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
-        missing = f"{'-' if means else 'failed':>10}"
-        cells = (f"{means[measure]:10.4f}" if measure in means else missing for measure in measures)
-        lines.append(" ".join([f"{result.name:<{width}}", *cells]))
-    return "\n".join(lines)
+        missing = "-" if means else "failed"
+        rows.append((result.name, [f"{means[one]:.4f}" if one in means else missing for one in measures]))
+    return "\n".join([f"{len(of.questions):,} questions, {len(of.passages):,} passages", *aligned(measures, rows, 10)])
 
 
 if __name__ == "__main__":
