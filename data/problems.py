@@ -30,6 +30,11 @@ class Failure(Exception):  # noqa: N818 - its kinds are the errors
         return cls(content.get("code", ""), content["error"], **details)
 
 
+def failure_dict(error: Exception) -> dict[str, object]:
+    """Return what is written of an error; `Failure.from_dict` makes one of it again."""
+    return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
+
+
 class ProblemCode(StrEnum):
     """One kind of problem. Pages find their own text for it by this code."""
 

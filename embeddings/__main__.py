@@ -18,6 +18,7 @@ from data.commands import AsJson, commands_of, one_of, run
 from data.pairs.audit import split_pairs
 from data.pairs.records import PairSet
 from data.pairs.store import find
+from data.problems import failure_dict
 from data.split import Part
 from data.terminal import aligned, tell, tell_progress
 from data.workspace import write_json
@@ -35,7 +36,6 @@ from embeddings.results import (
     NeighboursRequest,
     Request,
     SimilarityRequest,
-    failure_dict,
 )
 from jobs.folder import Progress, request_carried_out
 

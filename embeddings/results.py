@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from data.cache import Arrays, Artifact, load_arrays
 from data.pairs.records import Label, PairKind
-from data.problems import Failure
+from data.problems import Failure, failure_dict
 from data.split import Part
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
 from embeddings.cost import SECONDS
@@ -121,11 +121,6 @@ def probe_dict(probe: Probe) -> dict[str, Any]:
         "chance": probe.chance,
         "strength": probe.strength,
     }
-
-
-def failure_dict(error: Exception) -> dict[str, Any]:
-    """What `scores.json` tells of a model that failed."""
-    return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
 
 
 def number(value: float) -> float | None:

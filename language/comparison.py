@@ -107,7 +107,7 @@ class Measured:
 
     def as_dict(self) -> dict[str, Any]:
         if self.figures:
-            return {**self.trained, **self.figures.as_dict()}
+            return {**self.trained, **asdict(self.figures)}
         return self.refusal.failure.as_dict() if self.refusal else {}
 
 
@@ -176,7 +176,7 @@ def _train(
                 figures = fertility(prepared, held)
                 with sealing(_folder_of_trained(corpus, options)) as new:
                     trained.save(new / _TOKENIZER)
-                    write_json(new / _FIGURES, figures.as_dict())
+                    write_json(new / _FIGURES, asdict(figures))
                 made[label] = prepared.trained, figures
                 steps.take(label)
     return made

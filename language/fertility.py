@@ -1,9 +1,9 @@
 """How a tokenizer cuts text that nobody trained it on: how finely, how much of it unknown, how near to morphemes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -86,9 +86,6 @@ class Fertility:
     longer_than_512: float
     tokens_per_second: float
     seconds_to_train: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def fertility(tokenizer: PreparedTokenizer, held: HeldOut) -> Fertility:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from data.cache import Arrays, load_arrays, save_arrays
-from data.problems import Failure
+from data.problems import Failure, failure_dict
 from data.records import QuestionSet
 from data.workspace import read_json, write_json
 from reading.evaluate import Answered, ByDepth, Candidates, Fate, ReaderResult, ReadingResult
@@ -48,7 +48,7 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     for one in result.readers:
         answered, name = one.by_retriever, one.name
         figures = {by: _by_k(said, names, groups) for by, said in answered.items()}
-        told["readers"][name] = _error(one.error) if one.error else figures
+        told["readers"][name] = failure_dict(one.error) if one.error else figures
         if not one.error:
             told["oracles"][name] = _shares(one.oracle, names, groups)
         told["weights"][name] = {
@@ -66,7 +66,7 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
         ]
     for by_model in result.generators:
         figures = {by: _generated(batch) for by, batch in by_model.by_retriever.items()}
-        told["generators"][by_model.name] = _error(by_model.error) if by_model.error else figures
+        told["generators"][by_model.name] = failure_dict(by_model.error) if by_model.error else figures
     return told
 
 
@@ -112,10 +112,6 @@ def save(result: ReadingResult, folder: Path) -> None:
 def file_name(name: str) -> str:
     """Return what a person called something as a part of a file's name."""
     return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
-
-
-def _error(error: Exception) -> dict[str, Any]:
-    return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
 
 
 def _generated(one: Generated) -> dict[str, Any]:

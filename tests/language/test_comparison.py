@@ -132,7 +132,7 @@ GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def measured(tokenizer: PreparedTokenizer, figures: Fertility) -> list[Measured]:
-    without_morphemes = Fertility(**{**figures.as_dict(), "precision": None, "recall": None, "f1": None})
+    without_morphemes = Fertility(**{**asdict(figures), "precision": None, "recall": None, "f1": None})
     return [
         Measured("bpe", tokenizer.trained, figures),
         Measured("../gone", {}, None, Refusal.of(GONE)),

@@ -3,6 +3,7 @@
 import shlex
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from io import BytesIO
 from math import sqrt
 from pathlib import Path
@@ -49,7 +50,7 @@ def figure_table(view: TokenizersView) -> pd.DataFrame:
     """One row a tokenizer, in the order of the comparison; `able` are those that know enough words."""
     rows = []
     for one in view.kept.tokenizers:
-        trained, figures = one.measured.trained, one.figures.as_dict()
+        trained, figures = one.measured.trained, asdict(one.figures)
         told = {name: figures[name] for name in (*SHARES, *MEASURES, "pieces")}
         names = {"name": view.name(one), "kind": view.name(one), "split": ""}
         if trained:
