@@ -105,24 +105,28 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
     return (no_difference() + intervals + marks).properties(height=HEIGHT)
 
 
+def range_bars(
+    table: pd.DataFrame, ends: tuple[float, float], axis: alt.Axis, *, x: str, y: str, form: str
+) -> alt.Chart:
+    """Bars over ranges of a scale that ends there, columns "from", "to" and "count"; `form` is how ranges are told."""
+    scale = alt.Scale(domain=[*ends], nice=False)
+    base = alt.Chart(table).encode(
+        x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
+        x2="to",
+        y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
+        tooltip=tips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
+    )
+    return base.mark_bar(color=PALETTE[0])
+
+
 def distribution(
     table: pd.DataFrame, *, x: str, y: str, median: float, label: str, percent: bool = False
 ) -> alt.LayerChart:
     """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
     form = ".0%" if percent else ",.0f"
     low, high = (0.0, 1.0) if percent else (float(table["from"].min()), float(table["to"].max()))
-    scale = alt.Scale(domain=[low, high], nice=False)
     axis = alt.Axis(format=form, tickMinStep=0.05 if percent else 1)
-    bars = (
-        alt.Chart(table)
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
-            x2="to",
-            y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
-            tooltip=tips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
-        )
-    )
+    bars = range_bars(table, (low, high), axis, x=x, y=y, form=form)
     middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
     line = middle.mark_rule(color=PALETTE[4], strokeWidth=2, strokeDash=[6, 3])
     # beside the highest bars there is no place for words: they stand above the plot

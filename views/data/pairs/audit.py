@@ -14,7 +14,7 @@ from data.split import Part, SplitOptions
 from retrieval.report.colours import PALETTE
 from views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from views.ui import tables
-from views.ui.charts import draw_chart, tips
+from views.ui.charts import draw_chart, range_bars, tips
 from views.ui.words import word
 
 _HEIGHT = 240
@@ -24,18 +24,8 @@ _A_LABEL = 44  # pixels
 def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     """Bars over ranges of the scale, columns "from", "to" and "count"; the last range holds the scale's end."""
     edges = [*table["from"], float(table["to"].iloc[-1])]
-    scale = alt.Scale(domain=[edges[0], edges[-1]], nice=False)
-    return (
-        alt.Chart(table)
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            x=alt.X("from:Q", bin="binned", title=x, axis=alt.Axis(values=edges, format="~g"), scale=scale),
-            x2="to",
-            y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
-            tooltip=tips(("from:Q", "≥", "~g"), ("to:Q", "<", "~g"), ("count:Q", y, ",")),
-        )
-        .properties(height=_HEIGHT)
-    )
+    axis = alt.Axis(values=edges, format="~g")
+    return range_bars(table, (edges[0], edges[-1]), axis, x=x, y=y, form="~g").properties(height=_HEIGHT)
 
 
 def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
