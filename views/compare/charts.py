@@ -5,11 +5,12 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
 from retrieval.report.colours import FATE_COLOURS, PALETTE, READABLE
-from views.ui.charts import HEIGHT, apart, marked_lines, no_difference, present, tips, with_interval
-from views.ui.words import word
+from views.ui.charts import HEIGHT, apart, draw_chart, marked_lines, no_difference, present, tips, with_interval
+from views.ui.words import plain, word
 
 _ROW = 14  # pixels a retriever in a slice
 _BELOW = 120  # pixels of axis and legend
@@ -48,6 +49,21 @@ def on_slices(
     if kind == "difference":
         layers.insert(0, no_difference())
     return alt.layer(*layers).properties(height=_BELOW + len(order) * (len(drawn) * _ROW + 12))
+
+
+def draw_slices(
+    table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, heading: str, figure: str
+) -> None:
+    """Draw the figures of slices under a heading and, of several retrievers, what sets them apart from the first."""
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{heading}**")
+        draw_chart(on_slices, table, drawn, names, order, x=word("where.with_interval", figure=figure))
+    if len(drawn) > 1:
+        with right:
+            st.markdown(f"**{word('where.from_first', first=plain(drawn[0]))}**")
+            others = table[table["retriever"] != drawn[0]]
+            draw_chart(on_slices, others, drawn, names, order, x=word("where.points"), kind="difference")
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:

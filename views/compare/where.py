@@ -121,26 +121,10 @@ def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
 
 def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
     drawn, order = charted(figures, labels, _CHARTED)
-    left, right = st.columns(2)
-    with left:
-        st.markdown(f"**{view.figure.long}**")
-        title = word("where.with_interval", figure=view.figure.long)
-        draw_chart(charts.on_slices, drawn, view.scored_names, view.names, order, x=title)
-    first, *others = view.scored_names
-    if others:
-        with right:
-            st.markdown(f"**{word('where.from_first', first=plain(first))}**")
-            draw_chart(
-                charts.on_slices,
-                drawn[drawn["retriever"] != first],
-                view.scored_names,
-                view.names,
-                order,
-                x=word("where.points"),
-                kind="difference",
-            )
+    figure = view.figure.long
+    charts.draw_slices(drawn, view.scored_names, view.names, order, heading=figure, figure=figure)
     if len(labels) > len(order):
-        chosen = "where.charted_differ" if others else "where.charted_largest"
+        chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
         st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
     st.caption(word("where.each_on_its_own"))
 
@@ -154,25 +138,10 @@ def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[p
 
 
 def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
-    names = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
-    table = figures.assign(slice=[labels[place] for place in figures["slice"]])
-    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
-    table[names] *= 100
-    table.loc[table["retriever"] == view.scored_names[0], names[3:]] = float("nan")
-    formats: dict[Any, Any] = {name: "{:+.2f}" if name.startswith("difference") else "{:.2f}" for name in names}
-    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
-    styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
-    columns = {
-        "slice": tables.text(f"where.by_{by.value}", width=120, pinned=True),
-        "questions": tables.number("where.questions"),
-        "retriever": tables.text("compare.retriever"),
-        "mean": st.column_config.NumberColumn(view.figure.long, help=word("where.best_help")),
-        **tables.interval(),
-        "difference": tables.number("compare.difference", explained_by="where.difference_help"),
-        "difference_low": tables.number("where.difference_low", explained_by="compare.interval_help"),
-        "difference_high": tables.number("where.difference_high", explained_by="compare.interval_help"),
-        "p_holm": tables.p_holm(),
-    }
+    name = tables.text(f"where.by_{by.value}", width=120, pinned=True)
+    mean = st.column_config.NumberColumn(view.figure.long, help=word("where.best_help"))
+    called = [labels[place] for place in figures["slice"]]
+    table, styled, columns = tables.of_slices(figures, called, view.scored_names[0], name, mean)
     key = f"slices_{by.value}"
     with st.expander(word("where.as_table")):
         st.caption(word("where.select_row"))

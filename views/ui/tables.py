@@ -1,6 +1,6 @@
 """Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from unicodedata import east_asian_width
 
@@ -67,6 +67,36 @@ def p_holm() -> ColumnConfig:
 def p_family() -> ColumnConfig:
     """Return the column of p-values for whoever looks at all that was tested together."""
     return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
+
+
+def of_slices(
+    figures: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
+) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
+    """Return figures of retrievers on slices in percent, as they are shown, and their columns.
+
+    `slices` are what each row's slice is called. The best of a slice is bold, and the `first` retriever, which the
+    others are told apart from, differs in nothing.
+    """
+    parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
+    table = figures.assign(slice=slices)
+    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table[parts] *= 100
+    table.loc[table["retriever"] == first, parts[3:]] = float("nan")
+    formats: dict[Any, Any] = {part: "{:+.2f}" if part.startswith("difference") else "{:.2f}" for part in parts}
+    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
+    styled = table.style.map(lambda _: BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
+    columns = {
+        "slice": name,
+        "questions": number("where.questions"),
+        "retriever": text("compare.retriever"),
+        "mean": mean,
+        **interval(),
+        "difference": number("compare.difference", explained_by="where.difference_help"),
+        "difference_low": number("where.difference_low", explained_by="compare.interval_help"),
+        "difference_high": number("where.difference_high", explained_by="compare.interval_help"),
+        "p_holm": p_holm(),
+    }
+    return table, styled, columns
 
 
 def draw(table: pd.DataFrame | Styler, columns: Mapping[str, ColumnConfig | str], **look: Any) -> None:
