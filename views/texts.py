@@ -1,5 +1,7 @@
 """The text that a tokenizer or a language model learns from: the passages in use, or a text file that was kept."""
 
+from typing import Any
+
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
@@ -10,7 +12,7 @@ from language.texts import StoredText, damaged, keep, remove, stored
 from views.names import set_name
 from views.resources.language import characters_of
 from views.ui.problems import draw_damaged, draw_remove, errors_told
-from views.ui.state import choose, remember
+from views.ui.state import choose_named, remember
 from views.ui.words import plain, word
 from views.uploads import translate_field
 
@@ -28,17 +30,8 @@ def pick_text(data: StoredSet) -> Learned:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {data.key: word("texts.passages_of", name=set_name(data.name))}
         names |= {reference: learned_name(one) for reference, one in kept.items()}
-        chosen = choose(
-            st.selectbox,
-            _IN_ADDRESS,
-            word("texts.learned"),
-            [*names],
-            data.key,
-            follows=True,
-            format_func=lambda one: names.get(one, one),
-            help=word("texts.learned_help"),
-            width=320,
-        )
+        look: dict[str, Any] = {"help": word("texts.learned_help"), "width": 320}
+        chosen = choose_named(_IN_ADDRESS, word("texts.learned"), names, data.key, **look)
         _draw_upload()
         text = kept.get(chosen)
         if text and not text.shared:

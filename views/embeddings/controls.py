@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -18,7 +19,7 @@ from views.embeddings.evaluation_view import measures_of
 from views.names import base_name, pair_set_name, told_with_download
 from views.resources.sets import pair_set, parts_of
 from views.ui.problems import failure_text
-from views.ui.state import choose, choose_several
+from views.ui.state import choose, choose_named, choose_several
 from views.ui.words import plain, word
 
 _BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
@@ -74,17 +75,8 @@ _SEPARATOR = "|"  # of references in the address
 
 def pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
     names = {one.key: pair_set_name(one) for one in sets}
-    key = choose(
-        st.selectbox,
-        "pairs",
-        word("embeddings.pairs"),
-        [*names],
-        sets[0].key,
-        follows=True,
-        format_func=lambda one: names.get(one, one),
-        help=word("embeddings.pairs_help"),
-        width=200,
-    )
+    look: dict[str, Any] = {"help": word("embeddings.pairs_help"), "width": 200}
+    key = choose_named("pairs", word("embeddings.pairs"), names, sets[0].key, **look)
     return next(one for one in sets if one.key == key)
 
 

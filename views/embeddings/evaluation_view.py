@@ -22,7 +22,7 @@ from training.runs.runs import Run
 from views.resources.sets import open_evaluation, pair_set
 from views.ui.job import draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose
+from views.ui.state import choose_named
 from views.ui.words import known, plain, word
 
 CORRELATIONS = ("spearman", "pearson")
@@ -96,16 +96,7 @@ def band_labels(scale: tuple[float, float]) -> list[str]:
 def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:
     """Draw the choice, the best model first; it lies in the address by this name. Returns the reference."""
     names = {view.references[one]: one for one in view.measured}
-    return choose(
-        st.selectbox,
-        name,
-        word(label),
-        [*names],
-        next(iter(names)),
-        follows=True,
-        format_func=lambda one: names.get(one, one),
-        width=320,
-    )
+    return choose_named(name, word(label), names, next(iter(names)), width=320)
 
 
 def finished(

@@ -22,7 +22,7 @@ from views.resources.sets import chosen_set
 from views.texts import Learned, characters_in, documents_in, learned_name, pick_text, reference_of
 from views.ui.job import begin, draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose, choose_several, choose_tab
+from views.ui.state import choose_named, choose_several, choose_tab
 from views.ui.words import known, plain, word
 
 
@@ -46,17 +46,8 @@ def pick_tokenizer(
     view: TokenizersView, of: Mapping[str, KeptTokenizer], name: str, label: str, **look: Any
 ) -> KeptTokenizer:
     """Draw the choice of one of several tokenizers; it lies in the address by this name."""
-    chosen = choose(
-        st.selectbox,
-        name,
-        label,
-        [*of],
-        next(iter(of)),
-        follows=True,
-        format_func=lambda one: view.name(of[one]) if one in of else one,
-        **look,
-    )
-    return of[chosen]
+    names = {one: view.name(kept) for one, kept in of.items()}
+    return of[choose_named(name, label, names, next(iter(of)), **look)]
 
 
 def called(kind: str, split: str, vocabulary: int, asked: Request) -> str:

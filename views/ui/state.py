@@ -46,6 +46,12 @@ def choose(
     return value
 
 
+def choose_named(name: str, label: str, names: Mapping[str, str], usual: str, **look: Any) -> str:
+    """Draw the choice among `names` by key, one that follows other choices, as `choose` does; returns the key."""
+    called = {"format_func": lambda one: names.get(one, one)}
+    return choose(st.selectbox, name, label, [*names], usual, follows=True, **called, **look)
+
+
 def _beginning_with(draw: Callable[..., Any], options: Sequence[str], value: str) -> dict[str, Any]:
     """What has a widget begin with a value.
 
