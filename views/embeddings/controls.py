@@ -83,24 +83,16 @@ def pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
 def pick_part(data: StoredPairs) -> Part | None:
     """Draw the choice among the parts that hold something; None where the set is empty."""
     rows = parts_of(data.key)
-    counts = {part.value: len(rows[part]) for part in Part if len(rows[part])}
-    if not counts:
+    names = {
+        part.value: word("embeddings.part_of", part=word(f"part.{part}"), pairs=f"{len(rows[part]):,}")
+        for part in Part
+        if len(rows[part])
+    }
+    if not names:
         st.info(word("embeddings.empty"), icon=":material/info:")
         return None
-    part = choose(
-        st.selectbox,
-        "pairs_part",
-        word("embeddings.part"),
-        [*counts],
-        part_to_measure(rows).value,
-        follows=True,
-        format_func=lambda value: word(
-            "embeddings.part_of", part=word(f"part.{value}"), pairs=f"{counts.get(value, 0):,}"
-        ),
-        help=word("embeddings.part_help"),
-        width=140,
-    )
-    return Part(part)
+    look: dict[str, Any] = {"help": word("embeddings.part_help"), "width": 140}
+    return Part(choose_named("pairs_part", word("embeddings.part"), names, part_to_measure(rows).value, **look))
 
 
 def pick_measure(data: StoredPairs) -> str:

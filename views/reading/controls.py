@@ -4,6 +4,7 @@ and the measure."""
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -20,7 +21,7 @@ from training.runs.runs import Run
 from views.choices import WORDS_NAME, Choices, finished_runs, model_place
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import question_set, split_of
-from views.ui.state import ask, choose, choose_several, draw_examples, draw_question
+from views.ui.state import ask, choose, choose_named, choose_several, draw_examples, draw_question
 from views.ui.words import plain, word
 
 _EXAMPLES = 3
@@ -214,18 +215,13 @@ def pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
         rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
     except DataError:
         return None
-    counts = {part.value: len(rows[part]) for part in Part if len(rows[part])}
-    if not counts:
+    names = {
+        part.value: word("answers.part_of", part=word(f"part.{part}"), questions=f"{len(rows[part]):,}")
+        for part in Part
+        if len(rows[part])
+    }
+    if not names:
         return None
-    chosen = choose(
-        st.selectbox,
-        "answered_part",
-        word("compare.questions"),
-        [*counts],
-        Part.TEST.value if Part.TEST.value in counts else next(iter(counts)),
-        follows=True,
-        format_func=lambda one: word("answers.part_of", part=word(f"part.{one}"), questions=f"{counts.get(one, 0):,}"),
-        help=word("answers.part_help"),
-        width=150,
-    )
-    return Part(chosen)
+    usual = Part.TEST.value if Part.TEST.value in names else next(iter(names))
+    look: dict[str, Any] = {"help": word("answers.part_help"), "width": 150}
+    return Part(choose_named("answered_part", word("compare.questions"), names, usual, **look))

@@ -16,7 +16,7 @@ from views.reading.evaluation import FATES, ReadingView
 from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, legend, read_column, reason
 from views.ui import tables
 from views.ui.passages import draw_style
-from views.ui.state import ask, choose, remember, show_top
+from views.ui.state import ask, choose, choose_named, remember, show_top
 from views.ui.words import plain, word, word_or
 
 _ANY = "any"
@@ -95,10 +95,8 @@ def draw(view: ReadingView) -> None:
 
 
 def _fates(view: ReadingView) -> np.ndarray:
-    names = list(view.answered)
-    of = choose(
-        st.selectbox, "read_of", word("compare.retriever"), names, names[0], follows=True, format_func=str, width=150
-    )
+    names = {one: one for one in view.answered}
+    of = choose_named("read_of", word("compare.retriever"), names, next(iter(names)), width=150)
     fate = choose(
         st.selectbox,
         "read_fate",
@@ -127,9 +125,8 @@ def _labels(view: ReadingView) -> np.ndarray:
     if by == _ANY:
         return np.ones(len(view.asked.questions), dtype=bool)
     found = view.labels(Property(by))
-    known = [name for code, name in enumerate(found.names) if (found.codes == code).any()]
-    look = {"format_func": label_words, "width": 170}
-    label = choose(st.selectbox, "read_label", word("why.within"), known, known[0], follows=True, **look)
+    known = {name: label_words(name) for code, name in enumerate(found.names) if (found.codes == code).any()}
+    label = choose_named("read_label", word("why.within"), known, next(iter(known)), width=170)
     mask: np.ndarray = found.codes == found.names.index(label)
     return mask
 
