@@ -17,7 +17,7 @@ from views.resources.language import MOST_PAIRS, LayerFindings, part_to_search, 
 from views.resources.sets import chosen_set, parts_of, stored_pairs
 from views.ui import tables
 from views.ui.charts import draw_chart
-from views.ui.state import choose
+from views.ui.state import choose, choose_named
 from views.ui.words import plain, signed, word
 
 
@@ -74,17 +74,8 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
         st.info(word("inside.no_scored"), icon=":material/info:")
         return
     with controls:
-        key = choose(
-            st.selectbox,
-            "layer_pairs",
-            word("embeddings.pairs"),
-            [*sets],
-            next(iter(sets)),
-            follows=True,
-            format_func=lambda one: pair_set_name(sets[one]) if one in sets else one,
-            width=240,
-        )
-        data = sets[key]
+        names = {key: pair_set_name(one) for key, one in sets.items()}
+        data = sets[choose_named("layer_pairs", word("embeddings.pairs"), names, next(iter(sets)), width=240)]
         wanted = asked(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
     if not wanted:
         answer.info(word("inside.layers_about", most=MOST_PAIRS), icon=":material/info:")

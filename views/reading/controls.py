@@ -98,19 +98,9 @@ def readers_at_hand() -> Readers:
 
 def pick_reader(readers: Readers) -> str:
     """Draw the choice of the reader, where one of the hub can be typed, too; returns it, empty without one."""
-    references = [*readers.names] or [""]
-    return choose(
-        st.selectbox,
-        "reader",
-        word("answers.reader"),
-        references,
-        references[0],
-        follows=True,
-        format_func=lambda one: readers.names.get(one, one) or word("answers.type_reader"),
-        help=word("answers.reader_help"),
-        accept_new_options=True,
-        width=200,
-    )
+    names = readers.names or {"": word("answers.type_reader")}
+    look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
+    return choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
 
 
 def is_wanted(readers: Readers, reference: str) -> bool:
