@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.formats.delimited import csv_bytes
 from data.pairs.records import PairKind
 from data.problems import Failure
 from embeddings.geometry import MOST
@@ -184,14 +183,8 @@ def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityReq
         st.dataframe(table.style.format("{:.3f}"))
         st.caption(word("embeddings.matrix_copy"))
         st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
-    st.download_button(
-        word("embeddings.matrix_csv"),
-        lambda: csv_bytes(table.reset_index(names="sentence")),
-        "similarity.csv",
-        "text/csv",
-        key="matrix_csv",
-        on_click="ignore",
-        icon=":material/download:",
+    tables.draw_csv(
+        "embeddings.matrix_csv", lambda: table.reset_index(names="sentence"), "similarity.csv", "matrix_csv"
     )
 
 

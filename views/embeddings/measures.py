@@ -40,14 +40,12 @@ def draw_measures(view: EvaluationView) -> None:
     _draw_probes(view)
     with st.container(horizontal=True):
         tables.draw_csv("embeddings.csv", lambda: _long_table(view.evaluation), "embeddings.csv", "figures_csv")
-        st.download_button(
-            word("embeddings.json"),
+        tables.draw_file(
+            "embeddings.json",
             lambda: json.dumps(view.evaluation.as_dict(), ensure_ascii=False, indent=2),
             "embeddings.json",
             "application/json",
-            key="figures_json",
-            on_click="ignore",
-            icon=":material/download:",
+            "figures_json",
         )
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pkgutil import resolve_name
 
 import pandas as pd
@@ -77,8 +78,9 @@ def _apart(view: ReadingView, best: str) -> list[str]:
 
 def draw_downloads(view: ReadingView) -> None:
     tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
-    _button("json", lambda: json.dumps(view.told, ensure_ascii=False, indent=2), "scores.json", "application/json")
-    _button("predictions", lambda: predictions(view), "predictions.zip", "application/zip")
+    told, archive = partial(json.dumps, view.told, ensure_ascii=False, indent=2), partial(predictions, view)
+    tables.draw_file("answers.json", told, "scores.json", "application/json", "answers_json")
+    tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
 
 
 def predictions(view: ReadingView) -> bytes:
@@ -92,19 +94,6 @@ def predictions(view: ReadingView) -> bytes:
                     f"{number:02}-{file_name(name)}-{k}.json", json.dumps(said, ensure_ascii=False, indent=1)
                 )
     return archive.getvalue()
-
-
-def _button(name: str, content: object, file_name: str, kind: str) -> None:
-    st.download_button(
-        word(f"answers.{name}"),
-        content,  # type: ignore[arg-type]
-        file_name,
-        kind,
-        key=f"answers_{name}",
-        on_click="ignore",
-        icon=":material/download:",
-        help=word("answers.predictions_help") if name == "predictions" else None,
-    )
 
 
 def _at_work(status: Status, experiment: ReadingExperiment) -> str:

@@ -136,7 +136,9 @@ def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: 
     draw_file(key, lambda: csv_bytes(table()), file_name, "text/csv", name)
 
 
-def draw_file(key: str, content: str | Callable[[], bytes], file_name: str, form: str, name: str | None = None) -> None:
+def draw_file(
+    key: str, content: str | Callable[[], str | bytes], file_name: str, form: str, name: str | None = None
+) -> None:
     """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
     st.download_button(
         word(key),

@@ -199,15 +199,8 @@ def _draw_row(kept: StoredDictionary, name: str) -> None:
     about.markdown(f"**{plain(name)}**  \n{counts} · {moment(kept.created)}")
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         with errors_told():
-            st.download_button(
-                word("dictionary_page.download"),
-                lines_of(kept),
-                f"dictionary-{kept.key}.txt",
-                "text/plain",
-                icon=":material/download:",
-                key=f"download_dictionary_{kept.key}",
-                on_click="ignore",
-            )
+            key, file_name = f"download_dictionary_{kept.key}", f"dictionary-{kept.key}.txt"
+            tables.draw_file("dictionary_page.download", lines_of(kept), file_name, "text/plain", key)
         if not kept.shared:
             sure = word("dictionary_page.remove_sure", name=plain(name))
             removed = word("dictionary_page.removed", name=plain(name))
