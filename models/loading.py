@@ -16,10 +16,18 @@ from models.soundness import (
     require_readable,
     require_trained,
 )
-from models.sources import ModelSource, require_sparse, starter_folder, starter_module
+from models.sources import (
+    ModelSource,
+    is_late,
+    is_starter,
+    own_file,
+    require_sparse,
+    starter_folder,
+    starter_module,
+)
 
 if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+    from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 
 @without_collections()
@@ -76,6 +84,16 @@ def load_cross_encoder(
     return model
 
 
+def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
+    """What a model puts before a question and before a passage, as `encode_query` and `encode_document` do."""
+
+    def prompt(*names: str) -> str:
+        name = next((name for name in names if name in model.prompts), model.default_prompt_name)
+        return model.prompts.get(name or "", "") or ""
+
+    return prompt("query"), prompt("document", "passage", "corpus")
+
+
 def most_tokens(tokenizer: Any, config: Any) -> int:
     """How many tokens are read at once: RoBERTa counts its positions from the padding token's number on."""
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
@@ -107,6 +125,38 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
         model = SparseEncoder(**where, model_kwargs=WEIGHTS)
     _require_whole(source, model)
     return model
+
+
+@without_collections()
+def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
+    """Load a late-interaction model in float32 from safetensors; of any other, its transformer tells of every token.
+
+    A bi-encoder's prompts stay, its pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
+    """
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    if is_starter(source):
+        message = f"{source.reference!r} knows words and no tokens: late interaction needs a transformer"
+        raise ModelError("not_late", message, model=source.reference)
+    where = where_of(source)
+    find = partial(own_file, source.folder) if source.folder else partial(hub_file, where)
+    if is_late(find):
+        with loading(source.reference):
+            model = MultiVectorEncoder(**where, model_kwargs=WEIGHTS)
+        _require_whole(source, model)
+        return model
+    bi_encoder = load_bi_encoder(source, ())
+    if not isinstance(bi_encoder[0], Transformer):
+        message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
+        raise ModelError("not_late", message, model=source.reference)
+    question, passage = prompts_of(bi_encoder)
+    return MultiVectorEncoder(
+        modules=[bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")],
+        prompts={"query": question, "document": passage},
+        similarity_fn_name="meanmaxsim",
+    )
 
 
 WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}

@@ -124,10 +124,25 @@ def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | Non
     raise ModelError("not_sparse", message, model=source.reference)
 
 
+def trained_on(source: ModelSource) -> str:
+    """Return the fingerprint of the question set that a model was trained on here; empty of every other model."""
+    data = read_json(source.folder.parent / "provenance.json").get("data", {}) if source.folder else {}
+    return str(data.get("fingerprint", "")) if isinstance(data, dict) else ""
+
+
 def own_file(folder: Path, name: str) -> Path | None:
     """Return a file of a model's folder, None where it has none of this name."""
     path = folder / name
     return path if path.is_file() else None
+
+
+def is_late(find: Callable[[str], Path | None]) -> bool:
+    """Whether a model was made for late interaction, by this library or by those it reads; `find` finds its files."""
+    told = [
+        read_json(path) if (path := find(name)) else {} for name in ("config_sentence_transformers.json", "config.json")
+    ]
+    made_by_others = "query_prefix" in told[0] or "HF_ColBERT" in (told[1].get("architectures") or ())
+    return bool(told[0].get("model_type") == "MultiVectorEncoder" or made_by_others)
 
 
 def _can_be_sparse(find: Callable[[str], Path | None]) -> bool:

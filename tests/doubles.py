@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import Passage, Question, QuestionSet
+from models.encoders.protocols import TokenVectors
 
 PASSAGES = (
     Passage("p1", "세종은 한글을 만든 왕이다", "세종"),
@@ -59,6 +60,23 @@ class KeywordTerms(KeywordEncoder):
     def encode_passages(self, texts: Sequence[str]) -> csr_array:  # type: ignore[override]
         counts = [[text.count(word) for word in self.keywords] for text in texts]
         return csr_array(np.array(counts, dtype=np.float32).reshape(len(texts), len(self.keywords)))
+
+
+class KeywordTokens(KeywordEncoder):
+    """A vector for each keyword that stands in a text, as often as it does; a text of none has no vectors."""
+
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:  # type: ignore[override]
+        counts = np.array([[text.count(word) for word in self.keywords] for text in texts], dtype=np.int64)
+        counts = counts.reshape(len(texts), len(self.keywords))
+        places = np.concatenate(
+            [np.repeat(np.arange(len(self.keywords)), row) for row in [counts[:0].sum(axis=0), *counts]]
+        )
+        starts = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
+        return TokenVectors(np.eye(len(self.keywords), dtype=np.float16)[places], starts)
+
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:  # type: ignore[override]
+        del heads
+        return self.encode_questions(texts)
 
 
 class SharedWordScorer:

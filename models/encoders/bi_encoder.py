@@ -14,7 +14,7 @@ from data.cache import cached_arrays, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
-from models.loading import load_bi_encoder
+from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import Cutter, WindowOptions, Windows
@@ -172,16 +172,6 @@ class BiEncoder(SourcedModel):
         if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
             return blocks.kept(place)
         return StoredVectors(brought["vectors"], *brought["seconds"].tolist())
-
-
-def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
-    """What a model puts before a question and before a passage, as `encode_query` and `encode_document` do."""
-
-    def prompt(*names: str) -> str:
-        name = next((name for name in names if name in model.prompts), model.default_prompt_name)
-        return model.prompts.get(name or "", "") or ""
-
-    return prompt("query"), prompt("document", "passage", "corpus")
 
 
 def kept_at(key: str) -> Path:

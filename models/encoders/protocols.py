@@ -1,12 +1,43 @@
 """What a model can do for whoever searches: encode texts, as vectors or as terms, or score pairs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from models.windows import WindowOptions, Windows
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """Vectors of the tokens of some texts: `vectors` `(n_tokens, dimensions)` float16 of length 1, one text's after the
+    other's, and `starts` `(n_texts + 1,)` int64, the first row of each text and the one after the last's.
+    """
+
+    vectors: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, texts: Sequence[np.ndarray]) -> "TokenVectors":
+        """Join the vectors of single texts, at least one."""
+        starts = np.concatenate([[0], np.cumsum([len(vectors) for vectors in texts])]).astype(np.int64)
+        return cls(np.concatenate(texts), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def between(self, first: int, last: int) -> "TokenVectors":
+        """Return the vectors of the texts from `first` to before `last`, or to the end."""
+        starts = self.starts[first : min(last, len(self)) + 1]
+        return TokenVectors(self.vectors[starts[0] : starts[-1]], starts - starts[0])
+
+    def at(self, rows: np.ndarray) -> "TokenVectors":
+        """Return the vectors of the texts at `rows`, in that order."""
+        if not len(rows):
+            return TokenVectors(self.vectors[:0], np.zeros(1, dtype=np.int64))
+        return TokenVectors.of([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
 
 
 class Encoder(Protocol):
@@ -37,6 +68,23 @@ class TermEncoder(Protocol):
         ...
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
+
+
+class TokenVectorEncoder(Protocol):
+    """Turns texts into vectors of length 1 of their tokens."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors would."""
+        ...
+
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
+        """Vectors of the tokens of questions; a text nothing is known of has none."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors:
+        """Vectors of the tokens of passages, before any question's; `heads` are the lengths of their titles."""
+        ...
 
 
 @runtime_checkable

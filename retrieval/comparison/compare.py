@@ -34,14 +34,20 @@ def retrievers_of(
     question_set: QuestionSet,
     base: Path | None = None,
     on_progress: Callable[[float], None] | None = None,
+    *,
+    whole: QuestionSet | None = None,
 ) -> dict[str, CachedRetriever | Exception]:
     """Make the experiment's retrievers, by name, over the set's passages; nothing is built before it is searched.
 
-    Imported runs answer the questions of the set, no others. Where a model cannot be found, or a part could not be
+    Imported runs answer the questions of the set, no others; what learns does so from questions of the `whole` set, of
+    which these are a part. Where a model cannot be found, or a part could not be
     made, the place holds the exception instead: the others go on. `on_progress` is told how much of its work, 0 to 1,
     the retriever has done that is at work.
     """
-    materials = Materials(question_set, base, on_progress, experiment.depths)
+    asked = experiment.split_options, experiment.split
+    materials = Materials(
+        question_set, base, on_progress, experiment.depths, specs=experiment.specs, whole=whole, asked=asked
+    )
     for spec in experiment.retriever:
         try:
             materials.made[spec.name] = spec.make(materials)
@@ -66,8 +72,18 @@ class Result:
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
-    notes: Mapping[str, int] = field(default_factory=dict)  # what an imported run holds: `imported.Notes`
+    notes: Mapping[str, Any] = field(default_factory=dict)  # of an imported run `trec.Notes`, of a mix `mix.told`
     error: Exception | None = None
+
+    @property
+    def imported(self) -> bool:
+        """Whether its rankings were made elsewhere: nothing was built or searched here."""
+        return "other_questions" in self.notes
+
+    @property
+    def signals(self) -> Mapping[str, Mapping[str, float]]:
+        """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
+        return dict(self.notes.get("signals", {}))
 
 
 @dataclass(frozen=True)
@@ -128,7 +144,7 @@ def compare(
     asked = _asked(experiment, question_set)
     results = [
         _result(name, (failed or {}).get(name, made), asked, experiment.ks)
-        for name, made in _in_turn(experiment, asked, names, base, tell=tell, pace=pace or Pace())
+        for name, made in _in_turn(experiment, question_set, asked, names, base, tell=tell, pace=pace or Pace())
     ]
     tell("", 1.0)
     return Comparison(experiment, asked, tuple(results))
@@ -150,7 +166,7 @@ def search_light(
     for spec in experiment.retriever:
         if not spec.needs_model and all(part in light for part in spec.parts):
             light.append(spec.name)
-    for name, made in _in_turn(experiment, asked, light, base, tell=on_progress, pace=pace):
+    for name, made in _in_turn(experiment, question_set, asked, light, base, tell=on_progress, pace=pace):
         _result(name, made, asked, experiment.ks)
     if left := [name for name in experiment.specs if name not in light]:
         on_progress(left[0], pace.at(left[0], 0.0))
@@ -167,6 +183,7 @@ def _asked(experiment: Experiment, question_set: QuestionSet) -> QuestionSet:
 
 def _in_turn(
     experiment: Experiment,
+    whole: QuestionSet,
     asked: QuestionSet,
     names: Sequence[str],
     base: Path | None,
@@ -180,7 +197,7 @@ def _in_turn(
     def tell_within(share: float) -> None:
         tell(at_work, pace.at(at_work, share))
 
-    retrievers = retrievers_of(experiment, asked, base, tell_within)
+    retrievers = retrievers_of(experiment, asked, base, tell_within, whole=whole)
     texts = [question.text for question in asked.questions]
     pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
     for at_work in names:
@@ -197,8 +214,11 @@ def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
     """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
-    texts = [question.text for question in asked.questions]
-    return all(name in failed or _is_done(made, texts) for name, made in retrievers_of(experiment, asked).items())
+    texts, retrievers = (
+        [question.text for question in asked.questions],
+        retrievers_of(experiment, asked, whole=question_set),
+    )
+    return all(name in failed or _is_done(made, texts) for name, made in retrievers.items())
 
 
 def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:

@@ -26,7 +26,16 @@ from data.cache import key_of
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from data.workspace import read_json, replacing, require_room, workspace, write_json
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, SparseSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import (
+    BM25Spec,
+    DenseSpec,
+    LateSpec,
+    MilvusSpec,
+    RunSpec,
+    SparseSpec,
+    WindowedBM25Spec,
+)
+from retrieval.comparison.learned import LearnedSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
@@ -40,7 +49,9 @@ KINDS: tuple[type[Spec], ...] = (
     WindowedBM25Spec,
     DenseSpec,
     SparseSpec,
+    LateSpec,
     HybridSpec,
+    LearnedSpec,
     RerankSpec,
     RunSpec,
     MilvusSpec,

@@ -13,6 +13,7 @@ from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense import Dense, IndexKind
+from retrieval.late import Late
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions
@@ -162,6 +163,49 @@ class SparseSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         encoder = materials.term_encoder(self.model, self.title, self.precision)
         build = partial(LearnedSparse, self.name, materials.passages, encoder, title=self.title)
+        return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
+
+
+class LateSpec(ReadingSpec):
+    """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
+
+    `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages
+    of that retriever are compared.
+    """
+
+    digits: ClassVar[int] = 3
+    kind: Literal["late"] = "late"
+    model: str = Field(min_length=1)
+    title: bool = True
+    dimensions: CountOrNone = 0
+    first: str = Field(default="", exclude_if=not_)
+    depth: Count = 100
+    precision: Precision = Precision.AUTO
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.first,) if self.first else ()
+
+    def candidates(self, k: int) -> int:
+        """How many passages it orders: those below its depth keep their order, and may be among the first k."""
+        return max(self.depth, k) if self.first else 0
+
+    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+        """Return the characters of all passages and questions, whoever brought the candidates."""
+        return passages + questions if n_passages and n_questions else 0
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        encoder = materials.token_encoder(self.model, self.title, self.precision, self.dimensions, self.window_options)
+        build = partial(
+            Late,
+            self.name,
+            materials.passages,
+            encoder,
+            title=self.title,
+            first=materials.part(self.first) if self.first else None,
+            depth=self.depth,
+            on_progress=materials.on_progress,
+        )
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 

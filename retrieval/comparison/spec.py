@@ -4,7 +4,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from operator import not_
 from pathlib import Path
 from threading import RLock
@@ -15,14 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from data.cache import are_kept, cached_arrays, key_of
 from data.records import QuestionSet
-from data.split import Part
+from data.split import Part, Split, SplitOptions, split
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.sparse_encoder import SparseTextEncoder
+from models.encoders.token_encoder import TokenEncoder
 from models.encoders.vector_blocks import Meter, reading_costs
 from models.hub import ModelError
 from models.sources import find_model, identity
 from models.windows import WindowOptions
+from retrieval.late import ENCODING
 from retrieval.rankings import MOST, Rankings, Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
 from text.analyzers import choose
@@ -34,8 +36,9 @@ class CachedRetriever:
 
     `key` names everything the rankings depend on. `parts` are the kept retrievers this one searches itself: their time
     is counted in full even where their rankings came from disk, so that the seconds of a hybrid are what it would cost.
-    So is that of the model whose work `meter` tells. `depth` is how many passages a question are searched at least, for
-    all that ask for fewer. What is not `timed` has no seconds: its rankings were made elsewhere.
+    So is that of the model whose work `meter` tells. Its `own` parts nobody else searches: they are let go with it.
+    `depth` is how many passages a question are searched at least, for all that ask for fewer. What is not `timed` has
+    no seconds: its rankings were made elsewhere.
     """
 
     def __init__(
@@ -45,11 +48,13 @@ class CachedRetriever:
         build: Callable[[], Retriever],
         parts: Sequence["CachedRetriever"] = (),
         *,
+        own: Sequence["CachedRetriever"] = (),
         depth: int = 0,
         meter: Meter | None = None,
         timed: bool = True,
     ) -> None:
         self.name, self.key, self.depth = name, key, depth
+        self._own, parts = own, [*parts, *own]
         self._build, self._parts, self._meter, self._timed = build, parts, meter or Meter(), timed
         self._retriever: Retriever | None = None
         self._building = RLock()  # sessions of the app share it, and one builds it for all
@@ -59,7 +64,7 @@ class CachedRetriever:
         self.query_seconds = 0.0
         self.model_seconds = 0.0  # of the query seconds, those in which a model encodes or scores
         self.memory_bytes = 0  # of the index, 0 where not known
-        self.notes: dict[str, int] = {}  # what an imported run holds
+        self.notes: dict[str, Any] = {}  # what an imported run holds, or a mix has learned
 
     @property
     def ready(self) -> bool:
@@ -79,6 +84,8 @@ class CachedRetriever:
     def release(self) -> None:
         """Let go of the index; it is built again where something new is asked."""
         self._retriever = None
+        for part in self._own:
+            part.release()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         start = time.perf_counter()
@@ -246,7 +253,8 @@ class Materials:
     """What the retrievers of an experiment are made from; those with the same model share it.
 
     Files named by a path are looked for from `base`. `on_progress` is told how much of its work, 0 to 1, the retriever
-    has done that is at work. `depths` say how deep each is searched, by name.
+    has done that is at work. `depths` say how deep each is searched, by name, and `specs` what each is. What learns
+    from questions finds those of the `whole` set, in its `split`, and the part of them that is asked.
     """
 
     def __init__(
@@ -255,8 +263,14 @@ class Materials:
         base: Path | None = None,
         on_progress: Callable[[float], None] | None = None,
         depths: Mapping[str, int] | None = None,
+        *,
+        specs: Mapping[str, Spec] | None = None,
+        whole: QuestionSet | None = None,
+        asked: tuple[SplitOptions, Part] = (SplitOptions(), Part.ALL),
     ) -> None:
         self.question_set, self.passages = question_set, question_set.passages
+        self.specs, self.whole = specs or {}, whole or question_set
+        self._options, self.part_asked = asked
         self.base, self.on_progress, self._depths = base, on_progress, depths or {}
         self.made: dict[str, CachedRetriever | Exception] = {}
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
@@ -276,11 +290,27 @@ class Materials:
                 self.source(model), self.texts(title), precision=precision, on_progress=on_progress
             )
         )
+        self.token_encoder = cache(
+            lambda model, title, precision, dimensions, windows: TokenEncoder(
+                self.source(model),
+                self.texts(title),
+                precision=precision,
+                dimensions=dimensions,
+                windows=windows,
+                on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
+                passages_share=_passages_share(question_set),
+            )
+        )
         self.scorer = cache(
             lambda model, title, precision: CrossEncoderScorer(
                 self.source(model), self.texts(title), precision=precision
             )
         )
+
+    @cached_property
+    def split(self) -> Split:
+        """The split of the whole set."""
+        return split(self.whole, self._options)
 
     def part(self, name: str) -> CachedRetriever:
         """Return a retriever made before. Raises what went wrong where it could not be made."""
@@ -293,14 +323,16 @@ class Materials:
         spec: Spec,
         build: Callable[[], Retriever],
         *content: object,
+        own: Sequence[CachedRetriever] = (),
         meter: Meter | None = None,
         timed: bool = True,
     ) -> CachedRetriever:
-        """Keep what a retriever finds by all that this depends on: its values, its parts, and `content`."""
+        """Keep what a retriever finds by all that this depends on: its values, its parts, its own, and `content`."""
         values, parts = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS), [self.part(name) for name in spec.parts]
         corpus = self.question_set.corpus_fingerprint
-        key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
-        return CachedRetriever(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
+        keys = [part.key for part in (*parts, *own)]
+        key, depth = key_of(VERSION, ANALYZER_VERSION, corpus, values, keys, *content), self._depths.get(spec.name, 0)
+        return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter, timed=timed)
 
 
 def _passages_share(question_set: QuestionSet) -> float:

@@ -152,7 +152,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
             for note in _RUN_NOTES
-            if result.notes and result.notes[note]
+            if result.notes.get(note)
         ]
         if spec.tuned_on(comparison.experiment.split):
             told.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))

@@ -184,8 +184,8 @@ def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
     return [
         (
             result.name,
-            "–" if result.notes else f"{result.build_seconds:.1f}",
-            "–" if result.notes else f"{result.query_seconds / questions * 1000:.2f}",
+            "–" if result.imported else f"{result.build_seconds:.1f}",
+            "–" if result.imported else f"{result.query_seconds / questions * 1000:.2f}",
             f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "",
         )
         for result in comparison.results

@@ -22,7 +22,7 @@ from retrieval.milvus.connection import place
 from retrieval.milvus.retriever import EngineFusion, Milvus, TermField, VectorField
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked
-from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, SharedWordScorer, texts_of
+from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, KeywordTokens, SharedWordScorer, texts_of
 from tests.milvus_server import serving
 
 Make = Callable[[Sequence[Passage]], Retriever]
@@ -83,6 +83,8 @@ GIVEN: dict[str, dict[str, object]] = {
     "bm25-windows": {"analyzer": "bigram"},
     "sparse": {"model": "keywords"},
     "hybrid": {"of": ("one", "other"), "depth": 4},
+    "late": {"model": "keywords"},
+    "learned": {"of": ("one", "other"), "depth": 4},
     "rerank": {"first": "one", "weight": 0.5, "depth": 3},
 }
 
@@ -93,7 +95,13 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
     specs = [BM25Spec(name="one", analyzer="bigram"), BM25Spec(name="other", analyzer="bigram", k1=2.0)]
     spec = kind.model_validate({"name": name, **GIVEN.get(name, {})})
     materials = Materials(QuestionSet("asked", passages, ()), depths={one.name: 1 for one in (*specs, spec)})
-    for take, double in (("encoder", KeywordEncoder), ("term_encoder", KeywordTerms), ("scorer", SharedWordScorer)):
+    doubles = {
+        "encoder": KeywordEncoder,
+        "term_encoder": KeywordTerms,
+        "token_encoder": KeywordTokens,
+        "scorer": SharedWordScorer,
+    }
+    for take, double in doubles.items():
         setattr(materials, take, partial(_metered, double))
     materials.source = cache(ModelSource)
     materials.made |= {part.name: part.make(materials) for part in specs}

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from models.encoders.bi_encoder import BiEncoder, prompts_of
+from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.sparse_encoder import SparseTextEncoder
-from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
 from models.windows import Windows
 from retrieval.comparison.first_stage import SparseSpec

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from data.pairs.records import Label, PairSet
-from models.encoders.bi_encoder import BiEncoder, prompts_of
+from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
-from models.loading import load_bi_encoder, load_cross_encoder
+from models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from retrieval.report.colours import PALETTE
 from training.base import Recipe, dense_retrievers, finished

@@ -103,7 +103,7 @@ def means(found: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for result in found:
         means = result.scores.means() if result.scores else {}
-        is_measured = means and not result.notes  # nothing is built or searched of an imported run
+        is_measured = means and not result.imported  # nothing is built or searched of an imported run
         times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if is_measured else {}
         rows.append({"retriever": result.name, **means, **times})
     return pd.DataFrame(rows)
@@ -291,7 +291,7 @@ def draw_footnotes(view: ComparisonView) -> None:
     for result in view.results:
         if result.unanswered and result in view.scored:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
-        if result.notes:
+        if result.imported:
             st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
     if len(set((weights := _weights(view)).values())) > 1:
         listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())

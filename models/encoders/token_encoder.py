@@ -1,0 +1,180 @@
+"""The token encoder of late interaction (ColBERT: Khattab & Zaharia 2020): a vector of every token, not of the text.
+
+Any transformer can be read so: the hidden states of its last layer, each brought to length 1, tell a question's words
+from each other where the pooled vector of the same weights has mixed them. A model that was trained for it brings its
+own projection and masks.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data.cache import cached_arrays, key_of
+from data.texts import fingerprint_of
+from models.encoders.protocols import TokenVectors
+from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
+from models.loading import load_token_encoder
+from models.precision import Precision
+from models.sources import ModelSource, SourcedModel
+from models.windows import Cutter, WindowOptions
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+_VERSION = 1  # raise when what is kept of encoded texts changes
+_AT_ONCE = 32  # texts of like length in a pass
+_FITTED_ON = 50_000  # tokens that a projection is fitted on
+
+
+class TokenEncoder(SourcedModel):
+    """A late-interaction model, or any other transformer, loaded when a text is encoded that is not on disk.
+
+    `dimensions` are those that are kept, 0 for all: the others are left out by the directions in which the tokens of
+    the corpus differ most (singular value decomposition). With `windows` a passage that the model does not read whole
+    has the tokens of all its windows; without, those of its beginning. `heads` are the lengths of passages' titles.
+    """
+
+    @cached_property
+    def model(self) -> "MultiVectorEncoder":
+        return load_token_encoder(self._source)
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        dimensions: int = 0,
+        windows: WindowOptions | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        passages_share: float = 0.8,
+    ) -> None:
+        super().__init__(source, corpus, precision)
+        self._dimensions, self._windows, self._passages_share = dimensions, windows, passages_share
+        self.meter, self._on_progress = Meter(), on_progress
+        self._projection: np.ndarray | None = None
+
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
+        return self._vectors("question", texts, None, (self._passages_share, 1.0))
+
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:
+        """Vectors of passages, which the projection is fitted on where one is wanted: encode them first."""
+        return self._vectors("passage", texts, heads, (0.0, self._passages_share))
+
+    def encode(
+        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    ) -> list[np.ndarray]:
+        """Encode texts now and keep nothing: `(n_tokens, all dimensions)` float16 of each.
+
+        `on_progress` is told the share that is done. Raises `ModelError` (`not_finite`) where the model has no numbers
+        for them.
+        """
+        from models.inference import in_precision
+
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        costs = reading_costs(np.array([len(text) for text in texts]))
+        order, done = np.argsort(-costs, kind="stable"), 0.0
+        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        with in_precision(self.model[0], self._precision):
+            for start in range(0, len(order), _AT_ONCE):
+                rows = order[start : start + _AT_ONCE].tolist()
+                vectors = encode(
+                    [texts[row] for row in rows], batch_size=_AT_ONCE, convert_to_numpy=True, show_progress_bar=False
+                )
+                for row, one in zip(rows, vectors, strict=True):
+                    found[row] = self._finite(one).astype(np.float16)
+                done += costs[rows].sum()
+                if on_progress:
+                    on_progress(done / costs.sum())
+        return found
+
+    def _vectors(
+        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+    ) -> TokenVectors:
+        """Encode the texts block by block, each kept: what was interrupted goes on with the next block.
+
+        Every block is of texts from all over, so that the first is what the projection can be fitted on.
+        """
+        if not len(texts):
+            return TokenVectors(np.zeros((0, self._dimensions), dtype=np.float16), np.zeros(1, dtype=np.int64))
+        began, load, work = time.perf_counter(), 0.0, 0.0
+        n_blocks = -(-len(texts) // BLOCK)
+        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        for number in range(n_blocks):
+            rows = np.arange(number, len(texts), n_blocks)
+            block = _Block([texts[row] for row in rows.tolist()], heads[rows] if heads is not None else None)
+            kept = self._kept(side, block, self._telling(shares, number, n_blocks), keep=len(texts) > 1)
+            if side == "passage" and not number:
+                self._projection = kept["projection"] if kept["projection"].size else None
+            for row, start, end in zip(rows.tolist(), kept["starts"], kept["starts"][1:], strict=False):
+                found[row] = kept["vectors"][start:end]
+            load, work = max(load, float(kept["seconds"][0])), work + float(kept["seconds"][1])
+        self.meter.note(time.perf_counter() - began, load, work)
+        return TokenVectors.of(found)
+
+    def _telling(self, shares: tuple[float, float], number: int, of: int) -> Callable[[float], None]:
+        def tell(share: float) -> None:
+            if self._on_progress:
+                self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
+
+        return tell
+
+    def _kept(self, side: str, block: "_Block", tell: Callable[[float], None], *, keep: bool) -> dict[str, np.ndarray]:
+        def compute() -> dict[str, np.ndarray]:
+            began = time.perf_counter()
+            self.load()
+            loaded = time.perf_counter()
+            read, counts = self._read(block)
+            vectors = self.encode(side, read, tell)
+            ends = np.cumsum([len(one) for one in vectors])[np.cumsum(counts) - 1]
+            joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
+            return {
+                "vectors": joined,
+                "starts": np.concatenate([[0], ends]),
+                "projection": projection,
+                "seconds": np.array([loaded - began, time.perf_counter() - loaded]),
+            }
+
+        options = astuple(self._windows) if self._windows and block.heads is not None else None
+        heads = None if block.heads is None else block.heads.tolist()
+        fitted = [self._dimensions, fingerprint_of(self._corpus)] if self._dimensions else []
+        key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(block.texts), options, heads, *fitted)
+        kept = cached_arrays("token-vectors", key, compute, keep=keep)
+        tell(1.0)
+        return kept
+
+    def _read(self, block: "_Block") -> tuple[list[str], list[int]]:
+        """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
+        if block.heads is None or not self._windows or not self.model.tokenizer.is_fast:
+            return block.texts, [1] * len(block.texts)
+        prompt = self.model.prompts.get("document", "")
+        windows = Cutter(self.model.tokenizer, self._windows, prompt).windows(block.texts, block.heads)
+        parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(block.texts)]
+        return [text for texts in parts for text in texts], [*map(len, parts)]
+
+    def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return vectors of the dimensions wanted, and the projection to them, empty where all are kept."""
+        if not 0 < self._dimensions < vectors.shape[1]:
+            return vectors, np.zeros((0, 0), dtype=np.float32)
+        wide = vectors.astype(np.float32)
+        if self._projection is None:
+            if not fit:
+                raise ValueError("the projection is fitted on passages: they are encoded before questions")
+            drawn = wide[np.random.default_rng(0).permutation(len(wide))[:_FITTED_ON]]
+            directions = np.linalg.eigh(drawn.T @ drawn)[1]  # those in which the tokens lie furthest come last
+            self._projection = np.ascontiguousarray(directions[:, : -self._dimensions - 1 : -1])
+        narrow = wide @ self._projection
+        narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
+        return narrow.astype(np.float16), self._projection
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Texts encoded together, and the lengths of their titles where they are passages."""
+
+    texts: list[str]
+    heads: np.ndarray | None

@@ -1,0 +1,336 @@
+"""A learned mix: how much each retriever counts is learned in seconds from questions whose passages are known.
+
+A retriever is a signal of two values for a passage of a question: its z-score in the retriever's list (see `hybrid`),
+and how far its score lies below the best of that list, in usual deviations of this retriever's lists: the one compares
+within the question, the other tells a clear best from one among many. A passage's score is the weighted sum of all
+values, higher is better. The weights w make the relevant passages of the questions that teach likely among their
+candidates: they minimise
+
+    sum over questions of the mean over relevant passages p of -log softmax(w . x)[p]  +  _STRENGTH * |w - t * w0|^2
+
+with the softmax over the candidates (a listwise loss, Cao et al. 2007), w0 the untrained mix and t the factor by which
+it alone explains the questions best. So few questions leave the mix as it is untrained, and many decide (Bruch, Gai &
+Ingber 2023 find that a mix of two needs few). It is convex: there is one best w.
+
+No question is ranked by weights that saw it: the questions that teach are in folds by groups of their passages, and
+those of a fold are ranked by weights that the other folds taught.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax
+
+from data.records import QuestionSet, composed
+from data.split import passage_groups
+from retrieval.evaluation.measures import CUT, evaluate, hits_of
+from retrieval.hybrid import Fusion, fused, normalised
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
+
+FOLDS = 5
+_VALUES = 2  # of a passage, by each signal
+_STRENGTH = 10.0  # of the pull to the untrained mix, in questions
+_CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
+_STEEPEST = 100.0  # the largest factor of the untrained mix
+_AT_ONCE = 1000  # questions that are ranked at a time
+_EXPLAINING = 1000  # questions on which it is looked up what each signal brings
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
+
+    Questions with one text are in one fold, and so are all whose passages are of one group, unless there is but one.
+    """
+
+    question_set: QuestionSet
+    folds: np.ndarray
+
+    @classmethod
+    def of(cls, question_set: QuestionSet, rows: np.ndarray) -> "Lessons":
+        """Teach with the questions at `rows`, answerable ones."""
+        taught = question_set.with_questions(rows)
+        groups = passage_groups(question_set) if len(rows) else np.zeros(0, dtype=np.int64)
+        relevance = taught.relevance
+        first = relevance.indices[relevance.indptr[:-1]] if len(rows) else np.zeros(0, dtype=np.int64)
+        of_question = groups[first]
+        if len(np.unique(of_question)) < FOLDS:
+            of_question = first  # one article, or few: a fold is of passages then
+        return cls(taught, _folds(of_question, [composed(question.text) for question in taught.questions]))
+
+    @property
+    def fingerprint(self) -> str:
+        return self.question_set.fingerprint
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [question.text for question in self.question_set.questions]
+
+    @cached_property
+    def fold_of(self) -> Mapping[str, int]:
+        """The fold of each text, as `composed` tells texts apart."""
+        return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
+
+
+def _folds(groups: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Number the folds: groups, drawn in a fixed order, each into the fold with the fewest questions."""
+    names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
+    for group in np.random.default_rng(0).permutation(len(names)):
+        fold_of_group[group] = sizes.argmin()
+        sizes[fold_of_group[group]] += counts[group]
+    folds = fold_of_group[number]
+    first: dict[str, int] = {}
+    return np.array(
+        [first.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)], dtype=np.int64
+    )
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned; `n` signals have `_VALUES * n` weights, one signal's after the other's.
+
+    `weights` `(FOLDS + 1, _VALUES * n)` are those of each fold, taught by the others, and last those that all questions
+    taught. `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps.
+    """
+
+    weights: np.ndarray
+    shares: np.ndarray
+    deviations: np.ndarray
+
+
+class LearnedMix:
+    """The first `depth` passages of each retriever, ordered by the mix that `lessons` taught; see the module.
+
+    `halves` name for each retriever the part of the untrained mix that it belongs to: parts count the same, and so do
+    the retrievers of a part. One that belongs to none, None, counts only where that was learned. The untrained mix
+    picks the candidates, and is the mix itself where nothing taught. `notes` tell what was learned, see `told`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Retriever],
+        lessons: Lessons,
+        *,
+        n_passages: int,
+        halves: Sequence[str | None],
+        depth: int = 100,
+    ) -> None:
+        if not any(halves):
+            raise ValueError("a mix needs a retriever that counts before anything is learned")
+        self.name = name
+        self._parts, self._lessons, self._halves = parts, lessons, halves
+        self._n_passages, self._depth = n_passages, depth
+        self._learned: Learned | None = None
+        self.notes: dict[str, Any] = {}
+
+    def make_ready(self, questions: Sequence[str]) -> None:
+        """Learn, the first time, whatever is to be asked."""
+        del questions
+        self._mix()
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        learned, rankings = self._mix(), self._rankings(questions)
+        folds = np.array([self._lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
+        return mixed(rankings, learned, folds, self._n_passages, k)
+
+    def _mix(self) -> Learned:
+        if self._learned is None:
+            rankings = self._rankings(self._lessons.texts)
+            self._learned = learn(rankings, self._lessons, self._halves, self._n_passages)
+            if self._lessons.texts:
+                self.notes = told(rankings, self._learned, self._lessons, [part.name for part in self._parts])
+        return self._learned
+
+    def _rankings(self, questions: Sequence[str]) -> list[Rankings]:
+        return [part.search(questions, self._depth) for part in self._parts]
+
+
+def learn(rankings: Sequence[Rankings], lessons: Lessons, halves: Sequence[str | None], n_passages: int) -> Learned:
+    """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out."""
+    distinct = _distinct(rankings)
+    shares = _shares([half if new else None for half, new in zip(halves, distinct, strict=True)])
+    untrained = np.zeros((len(rankings), _VALUES))
+    untrained[:, 0] = shares
+    start = untrained.ravel()
+    found = Learned(np.tile(start, (FOLDS + 1, 1)), shares, np.array([_usual_deviation(one) for one in rankings]))
+    if lessons.texts:
+        lists = _Lists.of(rankings, found, lessons, n_passages)
+        free = np.repeat(distinct, _VALUES)
+        found.weights[:] = [lists.fitted(lessons.folds != fold, start, free) for fold in range(FOLDS + 1)]
+    return found
+
+
+def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
+    """Order the candidates of each question by the weights of its fold, `(n_questions,)`; `FOLDS` of one that is new.
+
+    The candidates are the best of the untrained mix, as many as the signals' lists are long, or k.
+    """
+    candidates = _candidates(rankings, learned.shares, n_passages, max(k, rankings[0].indices.shape[1]))
+    scores = np.full(candidates.shape, -np.inf)
+    for first in range(0, len(candidates), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        lists = [Rankings(one.indices[some], one.scores[some]) for one in rankings]
+        values = _values(lists, candidates[some], learned.deviations, n_passages)
+        scores[some] = np.einsum("qcv,qv->qc", values, learned.weights[folds[some]])
+    return ranked(candidates, scores, min(k, n_passages))
+
+
+def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
+    """Tell, JSON-able, how many `questions` taught, and of each of the `signals`, by name, `share` and `brings`.
+
+    A share is that of what the scores of a question's candidates differ by, 0 to 1, all together 1. `brings` is by how
+    much nDCG@10 of the questions that teach falls where the signal is left out and the others are taught anew, each
+    question ranked by weights that did not see it. Of many questions some are drawn for that.
+    """
+    drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
+    some = [Rankings(one.indices[drawn], one.scores[drawn]) for one in rankings]
+    few = Lessons(lessons.question_set.with_questions(drawn), lessons.folds[drawn])
+    n_passages = len(lessons.question_set.passages)
+    lists = _Lists.of(some, learned, few, n_passages)
+    start, free = np.zeros((len(names), _VALUES)), np.repeat(_distinct(rankings), _VALUES)
+    start[:, 0] = learned.shares
+    parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
+    spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
+    reached = lists.reached(few.folds, start.ravel(), free)
+    signals = {}
+    for row, name in enumerate(names):
+        without, kept = start.copy(), free.copy().reshape(-1, _VALUES)
+        without[row], kept[row] = 0.0, False
+        brings = reached - lists.reached(few.folds, without.ravel(), kept.ravel())
+        signals[name] = {"share": float(spread[row] / spread.sum()), "brings": float(brings)}
+    return {"questions": len(lessons.texts), "signals": signals}
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Candidates of the questions that teach, best of the untrained mix first.
+
+    `indices` are rows of the corpus, `(n_questions, n)`, -1 where there is none, `values` `(n_questions, n, n_values)`
+    what the signals say, and `relevant` `(n_questions, n)` bool.
+    """
+
+    question_set: QuestionSet
+    indices: np.ndarray
+    values: np.ndarray
+    relevant: np.ndarray
+
+    @classmethod
+    def of(cls, rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, n_passages: int) -> "_Lists":
+        indices = _candidates(rankings, learned.shares, n_passages, _CANDIDATES)
+        values = _values(rankings, indices, learned.deviations, n_passages)
+        relevant = hits_of(Rankings(indices, np.zeros(indices.shape)), lessons.question_set)
+        return cls(lessons.question_set, indices, values, relevant)
+
+    def fitted(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Return the best weights `(n_values,)` for the questions that `rows` `(n_questions,)` bool tells.
+
+        `start` is the untrained mix; weights that are not `free` are 0.
+        """
+        asked = rows & self.relevant.any(axis=1) & (~self.relevant & (self.indices != NOT_FOUND)).any(axis=1)
+        if not asked.any():
+            return start
+        there, shape = self.indices[asked] != NOT_FOUND, self.indices[asked].shape
+        values = self.values[asked][:, :, free].reshape(-1, int(free.sum()))  # a row a candidate: products of matrices
+        wanted = self.relevant[asked] / self.relevant[asked].sum(axis=1, keepdims=True)
+
+        def likelihoods(weights: np.ndarray) -> tuple[float, np.ndarray]:
+            """The sum over questions of -log, and the likelihood of each candidate, one question's after the other's"""
+            told = log_softmax(np.where(there, (values @ weights).reshape(shape), -np.inf), axis=1)
+            return -float((wanted * np.where(there, told, 0.0)).sum()), np.exp(told)
+
+        untrained = start[free]
+        untrained = (
+            untrained
+            * minimize_scalar(
+                lambda factor: likelihoods(factor * untrained)[0], bounds=(0.0, _STEEPEST), method="bounded"
+            ).x
+        )
+
+        def penalised(weights: np.ndarray) -> tuple[float, np.ndarray]:
+            loss, chance = likelihoods(weights)
+            off = weights - untrained
+            slope = values.T @ (chance - wanted).ravel()
+            return loss + _STRENGTH * float(off @ off), slope + 2 * _STRENGTH * off
+
+        def curvature(weights: np.ndarray) -> np.ndarray:
+            chance = likelihoods(weights)[1]
+            weighed = values * chance.reshape(-1, 1)
+            means = weighed.reshape(*shape, -1).sum(axis=1)
+            return np.asarray(values.T @ weighed - means.T @ means + 2 * _STRENGTH * np.eye(len(weights)))
+
+        found = np.zeros(len(start))
+        found[free] = minimize(penalised, untrained, jac=True, hess=curvature, method="trust-exact").x
+        return found
+
+    def reached(self, folds: np.ndarray, start: np.ndarray, free: np.ndarray) -> float:
+        """Return nDCG@10, 0 to 1, where the questions of each fold are ranked by what the others taught."""
+        weights = np.stack([self.fitted(folds != fold, start, free) for fold in range(FOLDS)])[folds]
+        scores = np.einsum("qcv,qv->qc", self.values, weights)
+        return evaluate(ranked(self.indices, scores, CUT), self.question_set, (CUT,)).means()[f"ndcg@{CUT}"]
+
+
+def _candidates(rankings: Sequence[Rankings], shares: np.ndarray, n_passages: int, n: int) -> np.ndarray:
+    return fused(rankings, n_passages, Fusion.Z_SCORE, shares.tolist(), n).indices
+
+
+def _values(
+    rankings: Sequence[Rankings], candidates: np.ndarray, deviations: np.ndarray, n_passages: int
+) -> np.ndarray:
+    """Return what each signal says of candidates `(n_questions, n)`, `(n_questions, n, n_values)` float64.
+
+    Of a passage that is not in its list a signal says what it says of the last in it.
+    """
+    told = np.zeros((*candidates.shape, len(rankings), _VALUES))
+    rows = np.arange(len(candidates), dtype=np.int64)[:, None] * n_passages
+    wanted = rows + candidates
+    for signal, (one, deviation) in enumerate(zip(rankings, deviations, strict=True)):
+        scores, absent = normalised(one, Fusion.Z_SCORE)
+        gaps = _gaps(one) / deviation
+        furthest = np.where(np.isnan(gaps).all(axis=1), 0.0, np.fmin.reduce(gaps, axis=1, initial=0.0))
+        found = one.indices != NOT_FOUND
+        codes = (rows + one.indices)[found]
+        order = np.argsort(codes)
+        places = np.minimum(np.searchsorted(codes, wanted, sorter=order), len(codes) - 1)
+        there = (codes[order[places]] == wanted) if len(codes) else np.zeros(candidates.shape, dtype=bool)
+        for value, (of_list, of_none) in enumerate(((scores, absent), (gaps, furthest))):
+            told[:, :, signal, value] = of_none[:, None]
+            told[there, signal, value] = of_list[found][order[places[there]]]
+    return told.reshape(*candidates.shape, -1)
+
+
+def _gaps(rankings: Rankings) -> np.ndarray:
+    """How far each score lies from the best of its list, 0 or less, NaN where nothing was found."""
+    scores = np.where(rankings.indices != NOT_FOUND, rankings.scores, np.nan).astype(np.float64)
+    return np.asarray(scores - scores[:, :1]) if scores.shape[1] else scores
+
+
+def _usual_deviation(rankings: Rankings) -> float:
+    """The standard deviation of scores within a list, the root of the mean of squares over lists; 1 where it is 0."""
+    gaps = np.ma.masked_invalid(_gaps(rankings))
+    variances = gaps.var(axis=1).compressed() if gaps.size else np.zeros(0)
+    return float(np.sqrt(variances.mean())) or 1.0 if len(variances) else 1.0
+
+
+def _distinct(rankings: Sequence[Rankings]) -> np.ndarray:
+    """Whether each signal says another thing than all before it, up to a factor, `(n_signals,)` bool."""
+    scores = [normalised(one, Fusion.Z_SCORE)[0] for one in rankings]
+
+    def same(one: int, other: int) -> bool:
+        if not np.array_equal(rankings[one].indices, rankings[other].indices) or not len(rankings[one].indices):
+            return False
+        return np.allclose(scores[one], scores[other], atol=1e-4, equal_nan=True)
+
+    return np.array([not any(same(before, row) for before in range(row)) for row in range(len(rankings))])
+
+
+def _shares(halves: Sequence[str | None]) -> np.ndarray:
+    """Shares `(n_signals,)` of the untrained mix: each part counts the same, and each signal of a part."""
+    sizes = Counter(half for half in halves if half)
+    return np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in halves])

@@ -1,0 +1,132 @@
+"""Vectors of tokens are those of the library, of any transformer, whole, cut into windows, and of fewer dimensions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+
+from models.encoders.bi_encoder import BiEncoder
+from models.encoders.token_encoder import TokenEncoder
+from models.encoders.vector_blocks import BLOCK
+from models.hub import ModelError
+from models.loading import load_token_encoder
+from models.precision import Precision
+from models.sources import STARTER, find_model
+from models.windows import WindowOptions
+from retrieval.late import max_sim
+from tests.hub import SENTENCES, build_bi_encoder
+
+pytestmark = pytest.mark.slow
+WORDS = " ".join(SENTENCES).split()
+TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, 1 + n % 41)) for n in range(BLOCK + 40)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def encoder_of(folder: Path, dimensions: int = 0, windows: WindowOptions | None = None) -> TokenEncoder:
+    source = find_model(str(folder))
+    return TokenEncoder(source, TEXTS, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
+
+
+def test_the_tokens_of_a_bi_encoder_are_its_hidden_states(folder: Path) -> None:
+    found = encoder_of(folder).encode_passages(TEXTS)
+    plain = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    told = plain.encode(TEXTS, output_value="token_embeddings")
+    assert len(found) == len(TEXTS)
+    for row, theirs in enumerate(told):
+        expected = theirs.numpy() / np.linalg.norm(theirs.numpy(), axis=1, keepdims=True)
+        np.testing.assert_allclose(found.between(row, row + 1).vectors, expected, atol=1e-3)
+
+
+def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None:
+    encoder, model = encoder_of(folder), load_token_encoder(find_model(str(folder)))
+    passages, questions = encoder.encode_passages(TEXTS[:30]), encoder.encode_questions(TEXTS[40:50])
+    theirs = model.similarity(model.encode_query(TEXTS[40:50]), model.encode_document(TEXTS[:30]))
+    np.testing.assert_allclose(max_sim(questions, passages), theirs.cpu().numpy(), atol=1e-3)
+
+
+def test_a_model_made_for_it_is_loaded_as_it_is(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Dense
+
+    made = load_token_encoder(find_model(str(folder)))
+    width = made[0].get_embedding_dimension()
+    projected = MultiVectorEncoder(
+        modules=[
+            made[0],
+            Dense(width, 8, bias=False, activation_function=None, module_input_name="token_embeddings"),
+            *[*made][1:],
+        ],
+        prompts={"query": "한강 ", "document": ""},
+    )
+    projected.save_pretrained(str(tmp_path / "late"), create_model_card=False)
+    encoder = encoder_of(tmp_path / "late")
+    found = encoder.encode_questions(TEXTS[:3])
+    assert found.vectors.shape[1] == 8
+    expected = projected.encode_query(TEXTS[:3], convert_to_numpy=True)
+    np.testing.assert_allclose(found.vectors, np.concatenate(expected), atol=1e-3)
+
+
+def test_fewer_dimensions_keep_what_tells_tokens_apart(folder: Path) -> None:
+    """The projection is that of a singular value decomposition of the first block, which is of texts from all over."""
+    whole = encoder_of(folder).encode_passages(TEXTS)
+    encoder = encoder_of(folder, dimensions=6)
+    narrow, asked = encoder.encode_passages(TEXTS), encoder.encode_questions(TEXTS[:5])
+    first = whole.at(np.arange(0, len(TEXTS), 2)).vectors.astype(np.float32)  # two blocks: every second text
+    directions = np.linalg.svd(first, full_matrices=False)[2][:6]
+    expected = whole.vectors.astype(np.float32) @ directions.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    of_ours = narrow.vectors.astype(np.float32)
+    np.testing.assert_allclose(of_ours[:300] @ of_ours[:300].T, expected[:300] @ expected[:300].T, atol=5e-3)
+    assert asked.vectors.shape[1] == 6
+    assert encoder_of(folder, dimensions=6).encode_passages(TEXTS).vectors.tobytes() == narrow.vectors.tobytes()
+
+
+def test_questions_need_the_projection_of_passages(folder: Path) -> None:
+    with pytest.raises(ValueError, match="encoded before"):
+        encoder_of(folder, dimensions=5).encode_questions(["서울", "한강"])
+
+
+def test_a_long_passage_has_the_tokens_of_all_its_windows(folder: Path) -> None:
+    encoder = encoder_of(folder, windows=WindowOptions(tokens=10, stride=10))
+    encoder.model.max_seq_length = 16
+    texts = [TEXTS[2], " ".join(WORDS * 3), TEXTS[1]]
+    found = encoder.encode_passages(texts, np.zeros(3, dtype=np.int64))
+    counts = np.diff(found.starts)
+    assert counts[1] > 40
+    assert max(counts[0], counts[2]) <= 16
+    last_words = encoder.encode_questions([" ".join(WORDS[-4:])])
+    cut = encoder_of(folder)
+    cut.model.max_seq_length = 16
+    beginning = cut.encode("passage", [texts[1]])[0]
+    assert max_sim(last_words, found)[0, 1] > float((last_words.vectors @ beginning.T).max(axis=1).mean())
+
+
+def test_what_is_on_disk_loads_no_model(folder: Path) -> None:
+    first = encoder_of(folder)
+    found = first.encode_passages(TEXTS)
+    again = encoder_of(folder)
+    assert again.encode_passages(TEXTS).vectors.tobytes() == found.vectors.tobytes()
+    assert "model" not in vars(again)
+    assert again.meter.lap()[1] > 0  # what it would have taken is told
+
+
+def test_a_starter_has_no_tokens(folder: Path) -> None:
+    with pytest.raises(ModelError) as error:
+        load_token_encoder(find_model(STARTER))
+    assert error.value.code == "not_late"
+    assert BiEncoder(find_model(str(folder)), []).fingerprint  # a transformer has
+
+
+def test_progress_is_told_to_its_end(folder: Path) -> None:
+    told: list[float] = []
+    source = find_model(str(folder))
+    encoder = TokenEncoder(source, TEXTS[:70], precision=Precision.FLOAT32, on_progress=told.append)
+    encoder.encode_passages(TEXTS[:70])
+    encoder.encode_questions(TEXTS[70:80])
+    assert told == sorted(told)
+    assert len(told) > 4
+    assert told[-1] == pytest.approx(1)
