@@ -56,8 +56,11 @@ def fresh_server() -> Iterator[psutil.Process]:
         yield started
 
 
+WORDS = ("timeit", "-n1", "-r1")
+
+
 def run(log: Path, code: str) -> Process:
-    return detached("timeit", "-n1", "-r1", code, log=log)
+    return detached(*WORDS, code, log=log)
 
 
 def asleep(folder: Path) -> Process:
@@ -101,6 +104,11 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
         return log.read_text().startswith("[] False")
 
     wait_until(are_read)
+    log = tmp_path / "of a job.txt"
+    code = "from pathlib import Path; from jobs.detached import detached"
+    code += f"; detached(*{WORDS}, {check!r}, log=Path({str(log)!r})).wait(60)"
+    run(tmp_path / "job.txt", code).wait(60)
+    assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
 
 
 def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(
