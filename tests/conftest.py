@@ -22,7 +22,6 @@ PROGRAM = sys.modules["__main__"]
 # seconds by file, which `make durations` writes: the longest are begun first, or a core would stand idle at the end
 DURATIONS = Path(__file__).with_name("durations.json")
 _seconds: Counter[str] = Counter()
-_NEW_LIBRARIES = 50  # modules
 _modules_frozen = 0
 
 
@@ -89,7 +88,7 @@ def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def _libraries_are_no_garbage() -> None:
     """Every drawing of a page, and every training, ends with a look for garbage through all that was ever read."""
     global _modules_frozen  # noqa: PLW0603 - of this process
-    if len(sys.modules) - _modules_frozen >= _NEW_LIBRARIES:
+    if len(sys.modules) > _modules_frozen + 50:
         gc.collect()
         gc.freeze()
         _modules_frozen = len(sys.modules)

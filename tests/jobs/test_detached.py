@@ -56,11 +56,8 @@ def fresh_server() -> Iterator[psutil.Process]:
         yield started
 
 
-WORDS = ("timeit", "-n1", "-r1")
-
-
 def run(log: Path, code: str) -> Process:
-    return detached(*WORDS, code, log=log)
+    return detached("timeit", "-n1", "-r1", code, log=log)
 
 
 def asleep(folder: Path) -> Process:
@@ -106,7 +103,7 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
     wait_until(are_read)
     log = tmp_path / "of a job.txt"
     code = "from pathlib import Path; from jobs.detached import detached"
-    code += f"; detached(*{WORDS}, {check!r}, log=Path({str(log)!r})).wait(60)"
+    code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
     run(tmp_path / "job.txt", code).wait(60)
     assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
 
