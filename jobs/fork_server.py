@@ -157,10 +157,10 @@ def _serve(
             _read(unread.pop(0))
 
 
-def _alike(one: dict[str, str], other: dict[str, str]) -> bool:
-    """Whether libraries read in one environment serve in the other."""
-    names = {name for name in (*one, *other) if name.startswith(_LOOKED_UP_ONCE)}
-    return all(one.get(name) == other.get(name) for name in names)
+def _alike(asked: dict[str, str], given: dict[str, str]) -> bool:
+    """Whether libraries read in one environment serve in the other; jobs hand on what these have added to theirs."""
+    names = {name for name in (*asked, *given) if name.startswith(_LOOKED_UP_ONCE)}
+    return all(asked.get(name) in (given.get(name), os.environ.get(name)) for name in names)
 
 
 def _read(library: str) -> None:

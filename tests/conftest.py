@@ -1,5 +1,6 @@
 """No test touches the user's workspace, the user's model cache or the network."""
 
+import gc
 import json
 import os
 import re
@@ -21,6 +22,7 @@ PROGRAM = sys.modules["__main__"]
 # seconds by file, which `make durations` writes: the longest are begun first, or a core would stand idle at the end
 DURATIONS = Path(__file__).with_name("durations.json")
 _seconds: Counter[str] = Counter()
+_modules_frozen = 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,6 +82,16 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
+
+
+@pytest.fixture(autouse=True)
+def _libraries_are_no_garbage() -> None:
+    """Every drawing of a page, and every training, ends with a look for garbage through all that was ever read."""
+    global _modules_frozen  # noqa: PLW0603 - of this process
+    if len(sys.modules) > _modules_frozen + 50:
+        gc.collect()
+        gc.freeze()
+        _modules_frozen = len(sys.modules)
 
 
 @pytest.fixture(autouse=True)

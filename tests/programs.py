@@ -15,13 +15,17 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from jobs.detached import detached
+from jobs.detached import FORKS, detached, handed_over, read_on, start_fork_server
+from jobs.fork_server import LIBRARIES
+
+_ready: set[str] = set()  # fork servers that have read all there is to read
 
 
 def run_module(
     *words: object, environment: Mapping[str, str] | None = None, seconds: float = 300
 ) -> CompletedProcess[str]:
     """Run `python -m ...` from the project's folder."""
+    have_libraries_read()
     asked = [*map(str, words)]
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
@@ -39,6 +43,28 @@ def run_module(
         )
         log = (folder / "log").read_text(encoding="utf-8")
     return CompletedProcess(asked, int(status or -1), output, errors + log)
+
+
+def have_libraries_read() -> None:
+    """Wait for the fork server of all jobs to read its libraries.
+
+    It reads them while no job works, and here one follows the other: each would read them for itself.
+    """
+    if not FORKS or os.environ.get("MRC_FORK_SERVER") in _ready:
+        return
+    if not os.environ.get("MRC_FORK_SERVER"):
+        start_fork_server()
+    read_on()
+    check = f"import sys; print({set(LIBRARIES)} - sys.modules.keys())"
+    with tempfile.TemporaryDirectory() as name:
+        log, end = Path(name, "log"), time.monotonic() + 120
+        while not log.exists() or not log.read_text(encoding="utf-8").startswith("set()"):
+            assert time.monotonic() < end, "the libraries were not read in time"
+            time.sleep(0.3)  # without work
+            log.unlink(missing_ok=True)
+            if process := handed_over("timeit", "-n1", "-r1", check, log=log):
+                process.wait(60)
+    _ready.add(os.environ["MRC_FORK_SERVER"])
 
 
 def free_port() -> int:

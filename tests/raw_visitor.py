@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
+from typing import Any
 from urllib.parse import urlsplit
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -26,10 +27,11 @@ class Visitor:
     connection: ClientConnection
     session: str = ""
 
-    def draw(self, query: str = "lang=en") -> str:
-        """Have the page drawn, and return all that came of it, as text."""
+    def draw(self) -> str:
+        """Have the Data page drawn, and return all that came of it, as text: the first page would begin to compare."""
         message = BackMsg()
-        message.rerun_script.query_string = query
+        message.rerun_script.query_string = "lang=en"
+        message.rerun_script.page_name = "data"
         self.connection.send(message.SerializeToString())
         return self.drawn()
 
@@ -103,8 +105,9 @@ def visiting(app: str, cookies: dict[str, str] | None = None) -> Iterator[Visito
     cookies = {"_streamlit_xsrf": token, **(cookies or {})}
     headers = {"Cookie": cookie_header(cookies)}
     address = f"{app.replace('http', 'ws')}/_stcore/stream"
-    protocols = ["streamlit", token]
-    with connect(address, additional_headers=headers, origin=app, subprotocols=protocols, max_size=None) as connection:  # type: ignore[arg-type]
+    options: dict[str, Any] = {"origin": app, "subprotocols": ["streamlit", token], "max_size": None}
+    # what nobody reads is let in all the same: closing would wait for it
+    with connect(address, additional_headers=headers, max_queue=None, **options) as connection:
         yield Visitor(app, cookies, connection)
 
 

@@ -13,7 +13,7 @@ from data.problems import DataError
 from data.questions.read import read, read_apart
 from tests.hostile.files import FILES
 
-MOST_MEMORY = 2**30
+MOST_MEMORY = 2**29
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -34,7 +34,7 @@ def test_a_small_one_is_read_as_a_large_one_is(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_large_one_is_read_or_refused_within_its_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, refusal = FILES[name]
-    content = make(1)
+    content = make(0.5)
     limits = Limits.of(Content(content))
     monkeypatch.setattr(processes, "started", processes.forked)
     monkeypatch.setattr(Limits, "of", lambda _: Limits(min(limits.memory, MOST_MEMORY), limits.seconds))

@@ -101,6 +101,11 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
         return log.read_text().startswith("[] False")
 
     wait_until(are_read)
+    log = tmp_path / "of a job.txt"
+    code = "from pathlib import Path; from jobs.detached import detached"
+    code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
+    run(tmp_path / "job.txt", code).wait(60)
+    assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
 
 
 def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(

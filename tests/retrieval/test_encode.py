@@ -1,10 +1,8 @@
-"""`python -m retrieval encode`: by one process, by two machines under torchrun, and by what is left of two."""
+"""`python -m retrieval encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +11,14 @@ import numpy as np
 import pytest
 
 from data.store import find
-from data.workspace import PROJECT
+from jobs.detached import detached
 from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.__main__ import main
 from tests.hub import SENTENCES, build_bi_encoder
-from tests.two_machines import torchrun_on, two_machines
+from tests.programs import have_libraries_read
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +55,7 @@ def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> 
     return vectors
 
 
-def assert_same(out: Path, expected: dict[str, np.ndarray]) -> None:
+def is_as_expected(out: Path, expected: dict[str, np.ndarray]) -> None:
     found = encoded(out)
     assert {name: rows.tobytes() for name, rows in found.items()} == {
         name: rows.tobytes() for name, rows in expected.items()
@@ -77,42 +75,29 @@ def second_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]
     return run
 
 
-def test_two_machines_go_on_where_one_process_was_and_write_what_one_writes(
-    arguments: list[str],
-    expected: dict[str, np.ndarray],
-    tmp_path: Path,
-    second_of_two: Callable[[list[str]], int],
-) -> None:
-    out = tmp_path / "out"
-    words = [*arguments, "--out", str(out)]
-    assert second_of_two(words) == 0
-    assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
-    assert not (out / "encoding.json").exists()
-    with two_machines() as machines:
-        torchrun_on(machines, ["retrieval", *words], tmp_path)
-    assert_same(out, expected)
-
-
 def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
     arguments: list[str],
     expected: dict[str, np.ndarray],
     tmp_path: Path,
     second_of_two: Callable[[list[str]], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = [*arguments, "--out", str(tmp_path)]
-    first = subprocess.Popen(
-        [sys.executable, "-m", "retrieval", *words], cwd=PROJECT, env=os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
-    )
+    have_libraries_read()
+    with monkeypatch.context() as of_two:
+        of_two.setenv("RANK", "0")
+        of_two.setenv("WORLD_SIZE", "2")
+        first = detached("retrieval", *words, log=tmp_path / "log")
     end = time.monotonic() + 120
     while not list(tmp_path.glob("*.parts/*.npz")):
         assert time.monotonic() < end
         time.sleep(0.005)
-    first.kill()
-    assert first.wait() == -signal.SIGKILL
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait(60)
     assert second_of_two(words) == 0
     assert not (tmp_path / "encoding.json").exists()
     assert main(words) == 0
-    assert_same(tmp_path, expected)
+    is_as_expected(tmp_path, expected)
 
 
 def test_what_was_encoded_is_known_to_a_comparison(

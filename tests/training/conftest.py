@@ -1,24 +1,13 @@
 """Trainings that many tests look at, done once."""
 
-import gc
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from data.split import SplitOptions
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _libraries_are_no_garbage() -> None:
-    """Every training ends with a look for garbage through all there is: the libraries need not be looked through."""
-    if "sentence_transformers" in sys.modules:
-        gc.collect()
-        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -71,10 +60,3 @@ def cross_encoder(_cross_encoder: Trained, training_workspace: Path, monkeypatch
     """A starter cross-encoder trained on the sample; the test sees the workspace it was trained in."""
     monkeypatch.setenv("MRC_WORKSPACE", str(training_workspace))
     return _cross_encoder
-
-
-@pytest.fixture(scope="session")
-def korquad_split() -> SplitOptions:
-    if not (Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json").is_file():
-        pytest.skip("needs KorQuAD_v1.0_dev.json in the folder that MRC_DATA names")
-    return SplitOptions(validation=0.1, test=40 / 140)

@@ -7,11 +7,11 @@ import multiprocessing.process
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.workspace import PROJECT, workspace
+from data.workspace import workspace
 from jobs.status import RESUMABLE, State
 from tests.training.worlds import logged, misleading_set, planned, wait_until
+from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.rankers import BI_ENCODER
 from training.recipe import ranking_kinds
@@ -161,24 +162,14 @@ def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytes
     assert_came_out_alike(run, whole)
 
 
-def start(run: Run) -> "subprocess.Popen[bytes]":
-    lock = {"MRC_LOCK": str(run.folder / "machine.lock")}  # two at a time: here it is not about the line
-    with (run.folder / "log.txt").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "training", "run", str(run.folder)],
-            cwd=PROJECT,
-            env=os.environ | lock,
-            stdout=log,
-            stderr=log,
-        )
-
-
-def carry_out(folder: Path, environment: dict[str, str]) -> None:
+def carry_out(folder: Path, environment: dict[str, str], *, by_command: bool = False) -> None:
     gc.freeze()  # no training need look for garbage in the libraries
     os.environ.update(environment)
     with (folder / "log.txt").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    if by_command:
+        sys.exit(main(["run", str(folder)]))
     train(Run(folder), sent_by_worker=True)
 
 
@@ -204,7 +195,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["training.train", "training.engine.trainers", "training.runs.progress", "training.runs.card"]
+        [__name__, "faiss", "sklearn.metrics", "training.engine.trainers", "training.runs.card"]
     )
 
     def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
@@ -218,7 +209,8 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 def test_ten_kills_at_random_moments(begin: Begin) -> None:
     def planned_here() -> Run:
-        return planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=12.0)
+        often = OFTEN | {"evaluation_steps": 5, "save_steps": 5}
+        return planned(BI_ENCODER, misleading_set(100), **often, epochs=8.0)
 
     def seconds_of(run: Run) -> float:
         began = time.monotonic()
@@ -277,14 +269,15 @@ def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
         QUEUE.resume(run)
 
 
-def test_a_signal_stops_with_a_checkpoint() -> None:
+def test_a_signal_stops_with_a_checkpoint(begin: Begin) -> None:
     run = planned(
         BI_ENCODER, misleading_set(200), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
     )
-    process = start(run)
+    process = begin(run, partial(carry_out, by_command=True))
     wait_until(lambda: bool(logged(run, "loss")) or run.status().state is State.FAILED)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0
+    process.terminate()
+    process.join(60)
+    assert process.exitcode == 0
     status, checkpoint = run.status(), newest_checkpoint(run.folder)
     assert status.state is State.STOPPED
     assert checkpoint is not None

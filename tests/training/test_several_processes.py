@@ -1,7 +1,11 @@
-"""The same options under torchrun: two processes on CPU, over gloo."""
+"""The same options under torchrun: two processes on CPU, over gloo, learn what one does, and read a text once.
+
+All that two processes do is done in one go: each of them reads the libraries for seconds before it begins.
+"""
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,33 +14,25 @@ from safetensors.numpy import load_file
 
 from data.workspace import PROJECT
 from jobs.status import State
-from tests.hub import build_bi_encoder
+from language.masking import IGNORED
+from tests.hub import build_bi_encoder, build_masked_base
+from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
+from tests.training.language.worlds import text_file
 from tests.training.worlds import logged, python
 from tests.two_machines import torchrun_on, two_machines
 from training.__main__ import main
+from training.language.material import HiddenTokens
 from training.runs.runs import Run
 
+__all__ = ["arguments", "expected", "model", "second_of_two"]  # fixtures
 pytestmark = pytest.mark.slow
 
 ONE_EPOCH = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
-GATHERING = ["--objective", "multiple-negatives", *ONE_EPOCH]
-GATHERING += ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
-
-TRAIN_ALL = """
-import json, sys
-from training.__main__ import main
-
-for words in json.loads(sys.argv[1]):
-    assert main(words) == 0, words
-"""
-
-
-def in_two_processes(*program: str) -> None:
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    done = python(*torchrun, *program, environment=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
+GATHERING = ["--objective", "multiple-negatives", *ONE_EPOCH, *FLOAT32]
+DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: none is left over
+_drawn = HiddenTokens.batch
 
 
 def trained(folder: Path) -> Run:
@@ -49,33 +45,75 @@ def weights(run: Run) -> dict[str, np.ndarray]:
     return dict(load_file(next(run.model_folder.rglob("model.safetensors"))))
 
 
-def without_dropout(model: Path) -> Path:
+def without_dropout(model: Path) -> str:
     """Two processes draw other random numbers than one."""
     config = model / "config.json"
     plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config.write_text(json.dumps(json.loads(config.read_text()) | plain))
-    return model
+    return str(model)
+
+
+def ranking(out: Path, base: str, *options: str) -> list[str]:
+    return ["bi-encoder", "--data", "sample", "--out", str(out), "--base", base, *options]
+
+
+def of_language(out: Path, documents: int, *options: str) -> list[str]:
+    short = ["--max-length", "32", "--batch-size", "16", "--epochs", "1", "--logging-steps", "1", *FLOAT32]
+    shares = ["--validation-share", "0.2", "--test-share", "0.1"]
+    return ["language-model", "--data", text_file(documents), "--out", str(out), *short, *shares, *options]
 
 
 @pytest.fixture(scope="module")
 def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders `one` and `two` with the same trainings, a folder a base: in this process, and in two under torchrun.
+    """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
-    `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives.
+    `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives, and `new`, a
+    language model that begins with nothing.
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
+    bases = {
+        "mlm": without_dropout(build_masked_base(folder / "roberta")),
+        "mlm-nsp": without_dropout(build_bi_encoder(folder / "bert")),
+    }
 
-    def words(out: str, base: str, model: str) -> list[str]:
-        return ["bi-encoder", "--data", "sample", "--out", str(folder / out / base), "--base", model, *GATHERING]
+    def in_both(out: Path) -> list[list[str]]:
+        language = [
+            of_language(out / objective, DOCUMENTS[objective], "--base", base, "--objective", objective)
+            for objective, base in bases.items()
+        ]
+        return [ranking(out / "starter", "starter", *GATHERING), ranking(out / "tiny", tiny, *GATHERING), *language]
 
-    one, two = ([words(out, "starter", "starter"), words(out, "tiny", str(tiny))] for out in ("one", "two"))
-    for training in one:
-        assert main(training) == 0
-    (folder / "train_all.py").write_text(TRAIN_ALL)
-    own = ["bi-encoder", "--data", "sample", "--out", str(folder / "two" / "own"), "--base", "starter", *ONE_EPOCH]
-    in_two_processes(str(folder / "train_all.py"), json.dumps([*two, own]))
+    # Unigram's training comes out otherwise each time
+    new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
+    own = ranking(folder / "two" / "own", "starter", *ONE_EPOCH)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
+        by_two = [["training", *words] for words in ([*new, "--size", "tiny"], *in_both(folder / "two"), own)]
+        torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+        done = python("-m", *torchrun, json.dumps(by_two), environment=environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+        patch.setattr(HiddenTokens, "batch", in_halves)
+        for words in in_both(folder / "one"):
+            assert main(words) == 0
     return folder
+
+
+def in_halves(hidden: HiddenTokens, rows: Sequence[int]) -> dict[str, np.ndarray]:
+    """The batch that two processes make of these rows, each of its own half."""
+    half = len(rows) // 2
+    if not half:
+        return _drawn(hidden, rows)
+    parts = [_drawn(hidden, rows[:half]), _drawn(hidden, rows[half:])]
+    width = max(part["labels"].shape[1] for part in parts)
+    filled = {"labels": IGNORED, "input_ids": hidden.blocks.specials.pad}  # type: ignore[attr-defined]  # as both kinds have
+
+    def padded(name: str, array: np.ndarray) -> np.ndarray:
+        missing = width - array.shape[1] if name not in ("shares", "follows") else 0
+        return np.pad(array, [(0, 0), (0, missing)], constant_values=filled.get(name, 0))
+
+    return {name: np.concatenate([padded(name, part[name]) for part in parts]) for name in parts[0]}
 
 
 @pytest.mark.parametrize("base", ["starter", "tiny"])
@@ -85,10 +123,24 @@ def test_gathered_negatives_give_the_loss_of_one_process(base: str, by_one_and_b
     assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
-def test_two_machines_learn_what_two_processes_of_one_learn(by_one_and_by_two: Path, tmp_path: Path) -> None:
-    command = ["training", "bi-encoder", "--data", "sample", "--base", "starter", "--out", str(tmp_path / "far")]
+def test_two_machines_do_what_one_does(
+    by_one_and_by_two: Path,
+    arguments: list[str],
+    expected: dict[str, np.ndarray],
+    second_of_two: Callable[[list[str]], int],
+    tmp_path: Path,
+) -> None:
+    """They learn what two processes of one learn, and encode from where one process was what one encodes."""
+    out = tmp_path / "out"
+    encoding = [*arguments, "--out", str(out)]
+    assert second_of_two(encoding) == 0
+    assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
+    assert not (out / "encoding.json").exists()
+    training = ["training", *ranking(tmp_path / "far", "starter", *GATHERING)]
+    commands = ["tests.commands", json.dumps([["retrieval", *encoding], training])]
     with two_machines() as machines:
-        torchrun_on(machines, [*command, *GATHERING], tmp_path, OMP_NUM_THREADS="1", MRC_LOCK=str(tmp_path / "lock"))
+        torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
+    is_as_expected(out, expected)
     near, far = trained(by_one_and_by_two / "two" / "starter"), trained(tmp_path / "far")
     assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
     assert_same(near, far)
@@ -122,3 +174,24 @@ def test_a_folder_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setenv("RANK", "0")
     assert main(["bi-encoder", "--data", "sample"]) == 2
     assert "need --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("objective", DOCUMENTS)
+def test_a_language_model_learns_by_two_what_it_does_by_one(objective: str, by_one_and_by_two: Path) -> None:
+    one, two = (trained(by_one_and_by_two / out / objective) for out in ("one", "two"))
+    assert two.provenance()["processes"] == {"count": 2, "negatives": "none"}
+    assert len(logged(one, "loss")) == {"mlm": 7, "mlm-nsp": 3}[objective]
+    assert_learnt_the_same(one, two)
+
+
+def test_several_processes_train_one_tokenizer_and_cut_a_text_once(by_one_and_by_two: Path) -> None:
+    new = trained(by_one_and_by_two / "two" / "new")
+    cache = by_one_and_by_two / "workspace" / "cache"
+    (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
+    kept, saved = (
+        dict(json.loads((one / "tokenizer.json").read_bytes())["model"]["vocab"])
+        for one in (tokenizer, new.model_folder)
+    )
+    assert list(saved) == list(kept)
+    assert saved == pytest.approx(kept, abs=1e-9), "of those that read and write it, the last digit"
+    assert sum(path.is_dir() for path in (cache / "tokens").iterdir()) == 3, "of three trainings"

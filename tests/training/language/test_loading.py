@@ -1,9 +1,6 @@
 """Finished language models are loaded by others, and a model from the hub goes on, is killed and resumed."""
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,7 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from data.workspace import PROJECT, workspace
+from data.workspace import workspace
 from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from language.masking import write_tokens
@@ -25,8 +22,7 @@ from language.train import Sample, gathered, train_on
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
 from tests.training.language.worlds import SHARES, created, of_topics, options_of, text_file
 from tests.training.test_resume import again, weights
-from tests.training.worlds import logged, trained
-from training.engine.checkpoints import newest_checkpoint, step_of
+from tests.training.worlds import logged, python, trained
 from training.language.material import LanguageMaterial
 from training.runs.runs import Phase, Run
 from training.train import train
@@ -165,12 +161,22 @@ def goes_on(run: Run) -> None:
 BASE = f"{OWNER}/roberta"
 TRAIN = """
 import json, os, signal, sys
-from jobs.status import State
+from pathlib import Path
+from tests.training.test_resume import again
 from training.__main__ import main
+from training.engine import trainers
+from training.engine.checkpoints import newest_checkpoint, step_of
 from training.runs.progress import RunFolderCallback
 from training.runs.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])
+if os.fork():  # what has read the libraries, and no more, stays behind
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
+    killed = Run(Path(out, "killed"))
+    print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
+    again(killed)
+    sys.exit(main(["run", f"{out}/killed"]))
+
 for length in ("513", "512"):
     status = main([*words, "--max-length", length, "--epochs", "0.01", "--out", f"{out}/{length}"])
     assert status == (1 if length == "513" else 0), length
@@ -217,22 +223,11 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     with hub_server(folder / "hub") as url:
         environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder / "workspace")}
 
-        def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-            command = [sys.executable, *arguments]
-            return subprocess.run(
-                command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=600
-            )
-
-        done = run("-c", TRAIN, str(folder), json.dumps(words))
-        assert done.returncode == -signal.SIGKILL, done.stderr[-5000:]
-        whole, killed = Run(folder / "whole"), Run(folder / "killed")
-        assert killed.status().state is State.INTERRUPTED
-        checkpoint = newest_checkpoint(killed.folder)
-        assert checkpoint is not None
-        saved_before = step_of(checkpoint)
-        again(killed)
-        resumed = run("-m", "training", "run", str(killed.folder))
-    assert resumed.returncode == 0, resumed.stderr[-5000:]
+        done = python("-c", TRAIN, str(folder), json.dumps(words), environment=environment)
+    assert done.returncode == 0, done.stderr[-5000:]
+    state, saved_before = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
+    assert state == State.INTERRUPTED
+    whole, killed = Run(folder / "whole"), Run(folder / "killed")
     refused, longest = Run(folder / "513").status().message, Run(folder / "512").status().state
     return _Trainings(base, whole, killed, saved_before, refused, longest)
 

@@ -262,8 +262,8 @@ def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
 
 def trained(kind: str, base: str, **options: Any) -> Run:
     """Learn which of seven passages a question is about, of five questions by heart."""
-    rates = {BI_ENCODER: (0.03, 3e-3), CROSS_ENCODER: (0.1, 3e-3)}
-    told = {"epochs": 60.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
+    rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
+    told = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     never = {"evaluation_steps": 10_000}  # so the last weights are kept
     seven = shuffled(7, 7)
     run = planned(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **told | never | options)
@@ -280,7 +280,7 @@ def guide(tiny_bi_encoder: str, workspace_of_the_module: Path) -> str:
 @pytest.fixture(scope="module")
 def teacher(tiny_cross_encoder: str, workspace_of_the_module: Path) -> str:
     """A cross-encoder that knows the answers."""
-    told = {"negatives": 6, "epochs": 150.0}
+    told = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
     run = within(workspace_of_the_module, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **told))
     return str(run.folder)
 
@@ -310,7 +310,7 @@ def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
 def test_a_few_steps_of_a_cross_encoder_tell_right_from_wrong(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
 ) -> None:
-    base, epochs = (tiny_cross_encoder, 150.0) if kind == "tiny" else (STARTER, 60.0)
+    base, epochs = (tiny_cross_encoder, 50.0) if kind == "tiny" else (STARTER, 30.0)
     run = trained(CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
     material = load_material(run.plan())
     before, after = (lead_of_cross_encoder(source, material) for source in (find_model(base), source_of(run)))

@@ -3,19 +3,18 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from data.workspace import PROJECT, workspace
+from data.workspace import workspace
 from jobs.status import State
-from tests.programs import run_module, words_of
+from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER
@@ -31,6 +30,11 @@ def short() -> Run:
 
 def endless() -> Run:
     return planned(BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
+
+
+def start_worker() -> None:
+    have_libraries_read()
+    QUEUE.start_worker()
 
 
 def states(*runs: Run) -> list[State]:
@@ -112,7 +116,7 @@ def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.Mon
 def test_one_after_the_other() -> None:
     runs = [short() for _ in range(2)]
     for _ in runs:
-        QUEUE.start_worker()
+        start_worker()
     seen: set[tuple[State, ...]] = set()
 
     def all_done() -> bool:
@@ -131,7 +135,7 @@ def test_one_after_the_other() -> None:
 @pytest.mark.slow
 def test_whatever_is_killed_the_line_goes_on() -> None:
     first, second = endless(), short()
-    QUEUE.start_worker()
+    start_worker()
     wait_until(lambda: bool(logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
@@ -147,7 +151,7 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
     for process in workers():
         process.kill()
     third = short()
-    QUEUE.start_worker()
+    start_worker()
     time.sleep(3)
     assert states(first, third) == [State.RUNNING, State.QUEUED]
     first.stop()
@@ -161,6 +165,7 @@ def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -
     # as a power cut leaves them: a process that is no more, and no worker
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
+    have_libraries_read()
     QUEUE.keep_going()
     wait_until(lambda: waiting.status().state in ENDED)
     assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
@@ -172,21 +177,22 @@ def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -
 @pytest.mark.slow
 def test_a_command_stands_in_the_same_line() -> None:
     first = endless()
-    QUEUE.start_worker()
+    start_worker()
     wait_until(lambda: first.status().state is State.RUNNING)
-    words = ["-m", "training", "bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
-    with subprocess.Popen([sys.executable, *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+    words = ["bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
+    with ThreadPoolExecutor(1) as beside:
+        command = beside.submit(run_module, "training", *words)
         wait_until(lambda: len(all_runs()) == 2 and bool(all_runs()[0].status().pid))
         mine = next(run for run in all_runs() if run.plan().name == "mine")
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
         assert mine.status().attended
         later = short()
-        QUEUE.start_worker()
+        start_worker()
         time.sleep(1)
         first.stop()
         wait_until(lambda: later.status().state in ENDED)
-        told = process.communicate(timeout=60)[0]
-    assert "after" in told
+        told = command.result(60)
+    assert (told.returncode, "after" in told.stdout) == (0, True)
     assert states(first, mine, later) == [State.STOPPED, State.DONE, State.DONE]
     assert mine.status().started < later.status().started
 
@@ -194,7 +200,7 @@ def test_a_command_stands_in_the_same_line() -> None:
 @pytest.mark.slow
 def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
-    QUEUE.start_worker()
+    start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
     assert main(["list", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -248,12 +254,12 @@ def test_a_note_that_says_nothing_is_nobody(content: str, tmp_path: Path, monkey
 @pytest.mark.slow
 def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
-    QUEUE.start_worker()
+    start_worker()
     wait_until(lambda: here.status().state is State.RUNNING)
     with monkeypatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
         there = short()
-        QUEUE.start_worker()
+        start_worker()
         wait_until(lambda: there.status().attended)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]

@@ -16,10 +16,11 @@ import pytest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find, keep
-from data.workspace import PROJECT
+from jobs.detached import detached
 from jobs.machine import process_of
 from jobs.status import State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
+from tests.programs import have_libraries_read
 from tests.training.test_resume import again
 from tests.training.worlds import all_searches, logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
@@ -189,24 +190,13 @@ def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Searc
     assert not list(search.folder.parent.glob("2*"))
 
 
-def start(search: Search) -> "subprocess.Popen[bytes]":
-    lock = {"MRC_LOCK": str(search.folder / "machine.lock")}
-    with (search.folder / "log.txt").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "training", "run", str(search.folder)],
-            cwd=PROJECT,
-            env=os.environ | lock,
-            stdout=log,
-            stderr=log,
-        )
-
-
 def test_killed_in_a_trial_it_goes_on(search: Search, whole: Search) -> None:
     search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
-    process = start(search)
+    have_libraries_read()
+    process = detached("training", "run", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(60)
     assert search.status().state is State.INTERRUPTED, search.log()[-3000:]
     assert not any(run.status().at_work for run in search.parts())
     again(search)
