@@ -106,7 +106,7 @@ class Hybrid:
         *,
         n_passages: int,
         depth: int = 100,
-        fusion: Fusion = Fusion.RRF,
+        fusion: Fusion = Fusion.Z_SCORE,
         weights: Sequence[float] | None = None,
     ) -> None:
         if len(parts) < 2:

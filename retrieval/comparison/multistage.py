@@ -22,7 +22,7 @@ class HybridSpec(Spec):
     kind: Literal["hybrid"] = "hybrid"
     of: tuple[str, ...] = Field(min_length=2)
     depth: Count = 100
-    fusion: Fusion = Fusion.RRF
+    fusion: Fusion = Fusion.Z_SCORE
     weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
