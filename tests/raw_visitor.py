@@ -27,11 +27,10 @@ class Visitor:
     connection: ClientConnection
     session: str = ""
 
-    def draw(self) -> str:
-        """Have the Data page drawn, and return all that came of it, as text: the first page would begin to compare."""
+    def draw(self, query: str = "lang=en", page: str = "data") -> str:
+        """Have a page drawn and return all that came of it, as text; the first page, "", would begin to compare."""
         message = BackMsg()
-        message.rerun_script.query_string = "lang=en"
-        message.rerun_script.page_name = "data"
+        message.rerun_script.query_string, message.rerun_script.page_name = query, page
         self.connection.send(message.SerializeToString())
         return self.drawn()
 
@@ -39,11 +38,13 @@ class Visitor:
         """Wait until a page is drawn to its end."""
         said = []
         while True:
-            message = ForwardMsg.FromString(self.connection.recv(timeout=120))  # type: ignore[arg-type]
-            said.append(str(message))
+            sent: bytes = self.connection.recv(timeout=120)  # type: ignore[assignment]
+            message = ForwardMsg.FromString(sent)
+            said.append(sent.decode("utf-8", "ignore"))  # letters as they are, those in tables too
             if message.WhichOneof("type") == "new_session":
                 self.session = message.new_session.initialize.session_id
-            if message.WhichOneof("type") == "script_finished":
+            kind = message.WhichOneof("type")
+            if kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
                 return "\n".join(said)
 
     def is_told(self, text: str) -> bool:

@@ -1,14 +1,17 @@
 """Choices in the address as a browser goes back and forth, and what a narrow screen shows."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import new_page
 from tests.browser.driving import compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HEIGHT = 844
+PICKED = "retrievers=BM25%7CLSA%7CBM25+words"
 
 
 def checked(page: Page, name: str) -> None:
@@ -19,12 +22,31 @@ def opened(page: Page, view: str) -> None:
     expect(page.get_by_role("tab", name=view, exact=True)).to_have_attribute("aria-selected", "true")
 
 
-def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(app: str, page: Page) -> None:
-    page.goto(f"{app}/?k=5&measure=ndcg")
-    compared(page, "Run again")
-    page.get_by_text("nDCG@5 · baseline BM25").click()
+@pytest.fixture(scope="module")
+def compared_page(app: str, browser: Browser) -> Iterator[Page]:
+    """The page of a comparison without a model, with every choice in the address another than the usual one."""
+    for page in new_page(browser, "en-US"):
+        page.goto(f"{app}/?k=1&measure=mrr&baseline=LSA&{PICKED}")
+        compared(page, "Run again")
+        yield page
+
+
+def test_what_is_folded_away_keeps_what_the_address_chose(compared_page: Page) -> None:
+    page = compared_page
+    expect(page.get_by_text("MRR@1 · baseline LSA")).to_be_visible()
+    for view in ("By question", "Saved", "By group", "Overview"):  # folded, not there, folded, folded otherwise
+        page.get_by_role("tab", name=view, exact=True).click()
+        opened(page, view)
+        settled(page)
+    expect(page.get_by_text("MRR@1 · baseline LSA")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"(?=.*\bk=1\b)(?=.*measure=mrr)(?=.*baseline=LSA)"))
+
+
+def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(compared_page: Page) -> None:
+    page = compared_page
+    page.get_by_text("MRR@1 · baseline LSA").click()
     # each choice more than once, and faster than the page is drawn: none may be lost, whatever was chosen before
-    for name in ("20", "MRR", "10", "Recall", "50", "Hit"):
+    for name in ("20", "nDCG", "10", "Recall", "50", "Hit"):
         page.get_by_role("radio", name=name, exact=True).click()
         checked(page, name)
     expect(page).to_have_url(re.compile(r"(?=.*\bk=50\b)(?=.*measure=hit\b)"))
@@ -35,28 +57,18 @@ def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(app: st
     page.get_by_text("Change retrievers and measure").click()
     page.get_by_role("radio", name="20", exact=True).click()
     expect(page).to_have_url(re.compile(r"(?=.*\bk=20\b)(?=.*measure=hit\b)(?=.*view=where\b)"))
-    page.get_by_test_id("stMain").get_by_role("button", name="Dense", exact=True).click()
-    expect(page).to_have_url(re.compile("BM25%7CHybrid%7CReranked"))
+    page.get_by_test_id("stMain").get_by_role("button", name="BM25 words", exact=True).click()
+    expect(page).to_have_url(re.compile(r"retrievers=BM25%7CLSA\b"))
     page.reload()
     opened(page, "By group")
     expect(page.get_by_text("Hit@20").first).to_be_visible()
 
 
-def test_a_click_while_the_page_is_still_drawn_is_not_lost(app: str, page: Page) -> None:
-    page.goto(app)
-    compared(page, "Run again")
-    for k in ("5", "20"):
-        page.goto("about:blank")
-        page.goto(app)  # as from a bookmark: the buttons are there before the tables
-        page.get_by_text("· baseline BM25").click()
-        page.get_by_role("radio", name=k, exact=True).click()
-        expect(page).to_have_url(re.compile(rf"\bk={k}\b"))
-        expect(page.get_by_text(f"Recall@{k} · baseline BM25")).to_be_visible()
-
-
-def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(app: str, page: Page) -> None:
-    page.goto(app)
-    compared(page, "Run again")
+def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(compared_page: Page) -> None:
+    page = compared_page
+    page.get_by_role("tab", name="Overview", exact=True).click()
+    opened(page, "Overview")
+    expect(page).not_to_have_url(re.compile("view=(?!overview)"))  # the tab is open before the address says so
     settled(page)
     before, steps = page.url, page.evaluate("history.length")
     page.get_by_role("button", name="Look into this question").click()
@@ -73,30 +85,21 @@ def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(app:
     expect(way_back).to_have_count(0)
 
 
-def test_another_language_has_the_words_of_a_choice_and_not_another_choice(app: str, page: Page) -> None:
-    page.goto(f"{app}/train?train=cross-encoder&base=starter&lang=en")
-    checked(page, "Cross-encoder")
-    page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last.click()
-    page.get_by_role("option", name="한국어").click()
-    expect(page.get_by_role("heading", level=1, name="학습")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=starter)"))
-
-
-def test_what_is_folded_away_keeps_what_the_address_chose(app: str, page: Page) -> None:
-    page.goto(f"{app}/?k=1&measure=mrr&baseline=Dense")
-    compared(page, "Run again")
-    expect(page.get_by_text("MRR@1 · baseline Dense")).to_be_visible()
-    for view in ("By question", "Saved", "By group", "Overview"):  # folded, not there, folded, folded otherwise
-        page.get_by_role("tab", name=view, exact=True).click()
-        opened(page, view)
-        settled(page)
-    expect(page.get_by_text("MRR@1 · baseline Dense")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"(?=.*\bk=1\b)(?=.*measure=mrr)(?=.*baseline=Dense)"))
+def test_a_click_while_the_page_is_still_drawn_is_not_lost(app: str, compared_page: Page) -> None:
+    page = compared_page
+    for k in ("5", "20"):
+        page.goto("about:blank")
+        page.goto(f"{app}/?{PICKED}")  # as from a bookmark: the buttons are there before the tables
+        page.get_by_text("· baseline BM25").click()
+        page.get_by_role("radio", name=k, exact=True).click()
+        expect(page).to_have_url(re.compile(rf"\bk={k}\b"))
+        expect(page.get_by_text(f"Recall@{k} · baseline BM25")).to_be_visible()
 
 
 def test_a_training_can_be_started_without_scrolling_and_its_settings_come_when_asked_for(app: str, page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": HEIGHT})
-    page.goto(f"{app}/train?base=starter&lang=en")
+    page.goto(f"{app}/train?train=cross-encoder&base=starter&lang=en")
+    checked(page, "Cross-encoder")
     start = page.get_by_role("button", name="Start training")
     expect(start).to_be_enabled()
     box = start.bounding_box()
@@ -112,6 +115,12 @@ def test_a_training_can_be_started_without_scrolling_and_its_settings_come_when_
     page.set_viewport_size({"width": 1280, "height": 900})
     expect(page.get_by_text("Change the settings")).to_be_hidden()
     expect(epochs).to_be_visible()
+
+    # another language has the words of a choice and not another choice
+    page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last.click()
+    page.get_by_role("option", name="한국어").click()
+    expect(page.get_by_role("heading", level=1, name="학습")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=starter)"))
 
 
 def test_the_words_of_a_field_for_files_stay_inside_it(app: str, page: Page) -> None:

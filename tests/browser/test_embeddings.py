@@ -1,21 +1,31 @@
 """The Embeddings page in a real browser: measured on the first visit, looked into, and taken to Compare."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import new_page
 from tests.browser.driving import settled
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def opened(page: Page, app: str) -> Page:
+@pytest.fixture(scope="module")
+def asked() -> list[str]:
+    """The addresses that the page asks for, from its first visit on."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def opened(app: str, browser: Browser, asked: list[str]) -> Iterator[Page]:
     """The page, the starter and whatever base there is measured on the sample."""
-    page.goto(f"{app}/embeddings?lang=en&models=starter")
-    expect(page.get_by_text(re.compile("follows people with a Spearman of"))).to_be_visible()
-    return page
+    for page in new_page(browser, "en-US"):
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{app}/embeddings?lang=en&models=starter")
+        expect(page.get_by_text(re.compile("follows people with a Spearman of"))).to_be_visible()
+        yield page
 
 
 def test_a_first_visit_measures_by_itself_and_every_view_opens(opened: Page) -> None:
@@ -45,24 +55,22 @@ def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page)
     expect(opened.get_by_role("textbox", name="Sentences, one a line")).to_have_value(typed)
 
 
-def test_the_map_draws_points(opened: Page) -> None:
+def test_from_the_map_the_models_go_to_compare_as_retrievers_and_no_page_asks_another_host(
+    app: str, opened: Page, asked: list[str]
+) -> None:
     opened.get_by_role("tab", name="Vectors").click()
+    opened.get_by_role("radio", name="Map").click()
     expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()
-
-
-@pytest.mark.parametrize("path", ["", "data", "search", "train", "embeddings?look=map&models=starter"])
-def test_no_page_asks_another_host(page: Page, app: str, path: str) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{app}/{path}")
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    settled(page)
-    page.wait_for_timeout(1000)  # time to ask, for a map's tiles say
-    own = (app, app.replace("http", "ws"), "data:", "blob:")
-    assert [url for url in asked if not url.startswith(own)] == []
-
-
-def test_the_models_go_to_compare_as_retrievers(opened: Page) -> None:
+    settled(opened)
+    opened.wait_for_timeout(1000)  # time to ask, for a map's tiles say
     opened.get_by_role("button", name="Search with these").click()
     expect(opened.get_by_role("heading", level=1)).to_have_text("Which search finds the answers in your documents?")
     expect(opened).to_have_url(re.compile(r"retrievers=BM25%7C"))
+    for name in ("Data", "Search", "Train"):
+        opened.get_by_role("link", name=name, exact=True).first.click()
+        expect(opened.get_by_role("heading", level=1)).to_have_text(name)
+        settled(opened)
+    opened.wait_for_timeout(1000)
+    own = (app, app.replace("http", "ws"), "data:", "blob:")
+    assert [url for url in asked if not url.startswith(own)] == []
+    assert any("/_stcore/" in url for url in asked)

@@ -158,7 +158,7 @@ def fused_by_hand(parts: Sequence[Sequence[int]], depth: int, k: int) -> tuple[l
 
 
 def test_a_hand_sum() -> None:
-    hybrid = Hybrid("hybrid", [Fixed([2, 0, 1]), Fixed([0, 3])], n_passages=4)
+    hybrid = Hybrid("hybrid", [Fixed([2, 0, 1]), Fixed([0, 3])], n_passages=4, fusion=Fusion.RRF)
     rankings = hybrid.search(["?"], 4)
     assert rankings.indices.tolist() == [[0, 2, 3, 1]]
     expected = [[1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63]]
@@ -167,7 +167,9 @@ def test_a_hand_sum() -> None:
 
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
 def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
-    rankings = Hybrid("h", [Fixed(rows) for rows in parts], n_passages=CORPUS_SIZE, depth=depth).search(["?"], k)
+    fixed = [Fixed(rows) for rows in parts]
+    hybrid = Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
+    rankings = hybrid.search(["?"], k)
     rows, scores = fused_by_hand(parts, depth, min(k, CORPUS_SIZE))
     assert rankings.indices.tolist() == [rows]
     np.testing.assert_allclose(rankings.scores, [scores], rtol=1e-6)
@@ -175,14 +177,14 @@ def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) ->
 
 def test_questions_are_fused_each_by_itself() -> None:
     first, second = Fixed([0, 1], [], [2]), Fixed([1], [], [2, 0])
-    rankings = Hybrid("h", [first, second], n_passages=3).search(["a", "b", "c"], 2)
+    rankings = Hybrid("h", [first, second], n_passages=3, fusion=Fusion.RRF).search(["a", "b", "c"], 2)
     assert rankings.indices.tolist() == [[1, 0], [-1, -1], [2, 0]]
 
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) -> None:
     parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
-    rankings = Hybrid("h", parts, n_passages=3, depth=1).search(["?"], k)
+    rankings = Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
     assert rankings.indices.tolist() == [[0, 2, -1][:k]]
     np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
 

@@ -139,7 +139,7 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
     assert (plain.lab, plain.retriever[0].chosen_on) == (None, None)
     assert plain.retriever[0].index is IndexKind.EXACT
     hybrid = HybridSpec(name="h", of=("a", "b"))
-    assert (hybrid.fusion, hybrid.weights) == (Fusion.RRF, None)
+    assert (hybrid.fusion, hybrid.weights) == (Fusion.Z_SCORE, None)
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
         (BIGRAMS, WORDS, hybrid),
         (BIGRAMS, WORDS, hybrid | {"depth": 5}),
         (BIGRAMS, WORDS, hybrid | {"fusion": "min-max"}),
-        (BIGRAMS, WORDS, hybrid | {"fusion": "z-score"}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "rrf"}),
         (BIGRAMS, WORDS, hybrid | {"fusion": "z-score", "weights": [1, 2]}),
         (BIGRAMS, WORDS | {"b": 0.5}, hybrid),
     ]
