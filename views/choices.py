@@ -13,7 +13,8 @@ from jobs.status import State
 from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.learned import FEWEST, LearnedSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
@@ -24,12 +25,15 @@ from training.runs.runs import Plan, Run, all_runs, find_model_run, shared_runs
 from views.names import base_name
 from views.ui.words import plain, word, word_or
 
-BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
+BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
+HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
 WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
 LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
 _PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
+_NARROW = 500  # passages above which only some dimensions of their tokens' vectors are kept, for the time and memory they take
+_DIMENSIONS = 128
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,20 @@ def choices_for(data: StoredSet) -> Choices:
     analyzer = _suited_analyzer(data.key, data.fingerprint)
     specs: dict[str, Spec] = {
         BM25_NAME: BM25Spec(name=BM25_NAME),
-        # a starter reads passages of any length
+        # a starter reads passages of any length, and knows no tokens
         DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
-        HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
-        RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
     }
+    if model != STARTER:
+        dimensions = _DIMENSIONS if data.passages > _NARROW else 0
+        specs[LATE_NAME] = LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions)
+    if learns := data.questions - data.made >= FEWEST:
+        specs[MIX_NAME] = LearnedSpec(name=MIX_NAME, of=tuple(specs))
+    usual = len(specs)
+    specs[HYBRID_NAME] = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
+    specs[RERANKED_NAME] = RerankSpec(name=RERANKED_NAME, first=BM25_NAME)
     large = data.passages > _LARGE
-    picked = [BM25_NAME] if large else [*specs]
-    usual = len(picked)
+    usual = 1 if large else usual if learns else len(specs)
+    picked = [*specs][:usual]
     if analyzer is not Analyzer.WORD:
         specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
     if model != STARTER:
@@ -176,7 +186,8 @@ def _does(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer) -> str:
         case TermSpec():
             return _terms(spec, analyzer)
     model = dict(spec).get("model")
-    return word_or(f"method.{spec.kind}", spec.kind, **({"model": _model(model)} if model else {}))
+    told = {"model": _model(model)} if model else {"parts": ", ".join(spec.parts)}
+    return word_or(f"method.{spec.kind}", spec.kind, **told)
 
 
 def _terms(spec: TermSpec, analyzer: Analyzer) -> str:

@@ -26,7 +26,7 @@ from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name, method_line, without_plainest
 
-USUAL = ["BM25", "Dense", "Hybrid", "Reranked"]
+USUAL = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
 E5 = "packaged:multilingual-e5-small"
 SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 
@@ -42,10 +42,11 @@ def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     return run
 
 
-def test_without_trainings_there_are_four_that_are_picked_and_bm25_of_plain_words_that_is_not() -> None:
+def test_without_trainings_what_searches_and_their_mix_are_picked_and_bm25_of_plain_words_is_not() -> None:
     choices = choices_for(sample())
     assert list(choices.specs) == [*USUAL, "BM25 words"]
-    assert list(choices.first_picked) == USUAL
+    assert list(choices.first_picked) == ["BM25", "Dense", "Best mix"]
+    assert choices.specs["Best mix"].parts == ("BM25", "Dense")
     assert choices.analyzer is Analyzer.KIWI_BIGRAM
 
 
@@ -65,7 +66,9 @@ def test_the_plainest_are_told_of_only_where_there_are_no_two_others(picked: lis
 def test_where_bm25_is_of_words_anyway_there_is_no_second_one() -> None:
     rows = (Passage("p", "Words that are spaced, and nothing else."),)
     english = QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))
-    assert list(choices_for(keep(english)).specs) == USUAL
+    choices = choices_for(keep(english))
+    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
+    assert choices.first_picked == tuple(choices.specs)
 
 
 @pytest.mark.packaged
@@ -74,10 +77,13 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
 ) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
-    assert list(choices.specs) == [*USUAL, "BM25 words", "LSA"]
-    assert choices.first_picked == tuple(USUAL)
-    models = {name: choices.specs[name].model for name in ("Dense", "LSA")}  # type: ignore[attr-defined]
-    assert models == {"Dense": "packaged:multilingual-e5-small", "LSA": "starter"}
+    assert list(choices.specs) == ["BM25", "Dense", "Late", *USUAL[2:], "BM25 words", "LSA"]
+    assert choices.first_picked == ("BM25", "Dense", "Late", "Best mix")
+    assert choices.specs["Best mix"].parts == ("BM25", "Dense", "Late")
+    models = {name: choices.specs[name].model for name in ("Dense", "Late", "LSA")}  # type: ignore[attr-defined]
+    assert models == {"Dense": E5, "Late": E5, "LSA": "starter"}
+    dimensions = [choices_for(replace(sample(), passages=count)).specs["Late"].dimensions for count in (500, 501)]  # type: ignore[attr-defined]
+    assert dimensions == [0, 128]
     experiment = choices.experiment(sample(), ["Dense"], Part.ALL)
     assert 'model = "packaged:multilingual-e5-small"' in write_experiment(experiment)
 

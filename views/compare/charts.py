@@ -122,6 +122,21 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
 _CELL = 34
 
 
+def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
+    """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
+    names = table["signal"].tolist()
+    return (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190)),
+            x=alt.X("share:Q", title=x),
+            tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
+        )
+        .properties(height=40 + 24 * len(names))  # the axis, and the bars
+    )
+
+
 def heat(
     table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
 ) -> alt.LayerChart:

@@ -5,11 +5,13 @@ import streamlit as st
 
 from retrieval.analysis.evidence import turned
 from retrieval.analysis.slices import Property, most_telling
+from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
+from retrieval.mix import FOLDS
 from views import reasons
-from views.compare.charts import on_slices
+from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView, draw_footnotes, draw_table, draw_times, in_points, verdict_of
 from views.compare.where import charted, telling_words, usual_property
@@ -35,6 +37,9 @@ def draw(view: ComparisonView) -> None:
             with right, st.container(border=True):
                 _draw_question(view)
         _draw_others(view)
+        for result in view.scored:
+            if result.signals:
+                _draw_mix(result)
     draw_footnotes(view)
 
 
@@ -70,6 +75,22 @@ def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
     """The figures by kind of question of those that lead, tested with all that are picked."""
     figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
     return figures[figures["retriever"].isin(view.leading)]
+
+
+def _draw_mix(result: Result) -> None:
+    """Draw what a learned mix is made of: each signal's share of the decision, and what is lost without it."""
+    st.markdown(f"**{word('compare.mix_title', name=plain(result.name))}**")
+    rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in result.signals.items()]
+    table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
+    draw_chart(signal_bars, table, x=word("compare.mix_share"))
+    st.caption(word("compare.mix_about", questions=f"{result.notes['questions']:,}", folds=FOLDS))
+    with st.expander(word("compare.as_table")):
+        columns = {
+            "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
+            "share": tables.number("compare.mix_share", "%.1f"),
+            "brings": tables.number("compare.mix_brings", "%+.2f"),
+        }
+        tables.draw(table, columns)
 
 
 @st.fragment

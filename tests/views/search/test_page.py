@@ -184,7 +184,7 @@ def test_all_four_side_by_side() -> None:
     assert [caption.value for caption in app.caption if caption.value.startswith("Score")] == [
         "Score: BM25",
         "Score: cosine",
-        "Score: RRF",
+        "Score: mix",
         "Score: reranked",
     ]
     table = app.dataframe[0].value
