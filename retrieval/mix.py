@@ -23,8 +23,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pydantic import FiniteFloat
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
+from typing_extensions import TypedDict
 
 from data.records import QuestionSet, composed
 from data.split import passage_groups
@@ -89,6 +91,13 @@ def _folds(groups: np.ndarray, texts: Sequence[str]) -> np.ndarray:
     return np.array(
         [first.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)], dtype=np.int64
     )
+
+
+class SignalTold(TypedDict):
+    """What is told of a signal, see `told`."""
+
+    share: FiniteFloat
+    brings: FiniteFloat
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,7 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
     parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
     spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
     reached = lists.reached(few.folds, start.ravel(), free)
-    signals = {}
+    signals: dict[str, SignalTold] = {}
     for row, name in enumerate(names):
         without, kept = start.copy(), free.copy().reshape(-1, _VALUES)
         without[row], kept[row] = 0.0, False

@@ -32,7 +32,7 @@ LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search i
 _PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
-_NARROW = 500  # passages above which only some dimensions of their tokens' vectors are kept, for the time and memory they take
+_NARROW = 500  # passages above which tokens keep some dimensions of their vectors only: for time and memory
 _DIMENSIONS = 128
 
 

@@ -24,6 +24,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.spec import CachedRetriever, Materials
 from retrieval.evaluation.measures import Scores, evaluate
+from retrieval.mix import SignalTold
 from retrieval.rankings import NOT_FOUND, Rankings
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Result:
         return "other_questions" in self.notes
 
     @property
-    def signals(self) -> Mapping[str, Mapping[str, float]]:
+    def signals(self) -> Mapping[str, SignalTold]:
         """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
         return dict(self.notes.get("signals", {}))
 

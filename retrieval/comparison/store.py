@@ -29,6 +29,7 @@ from retrieval.comparison.experiment import Experiment, read_experiment, write_e
 from retrieval.comparison.spec import VERSION, Materials
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
+from retrieval.mix import SignalTold
 from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
 
@@ -139,7 +140,7 @@ class _Told(BaseModel):
     memory_bytes: int = 0
     short: int = 0
     unanswered: int = 0
-    notes: dict[str, int] = {}
+    notes: dict[str, int | dict[str, SignalTold]] = {}
 
 
 class _Scores(BaseModel):

@@ -129,7 +129,7 @@ def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
         alt.Chart(table)
         .mark_bar(color=PALETTE[0])
         .encode(
-            y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190)),
+            y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
             x=alt.X("share:Q", title=x),
             tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
         )

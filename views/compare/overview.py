@@ -83,7 +83,7 @@ def _draw_mix(result: Result) -> None:
     rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in result.signals.items()]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
     draw_chart(signal_bars, table, x=word("compare.mix_share"))
-    st.caption(word("compare.mix_about", questions=f"{result.notes['questions']:,}", folds=FOLDS))
+    st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
     with st.expander(word("compare.as_table")):
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
