@@ -19,10 +19,12 @@ from data.split import split
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.packaged import DEFAULT, packaged_base
+from models.precision import Precision
 from models.sources import find_model
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import DenseSpec, LateSpec
 from retrieval.comparison.pace import Pace
-from retrieval.comparison.spec import CachedRetriever, Materials
+from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.mix import SignalTold
 from retrieval.rankings import NOT_FOUND, Rankings
@@ -159,13 +161,18 @@ def search_light(
     on_progress: Callable[[str, float], None],
     pace: Pace,
 ) -> bool:
-    """Search those that need no model, and keep what they find for `compare`; returns whether any is left for that.
+    """Search those that need no model, or were searched before, and keep what they find for `compare`.
+
+    Returns whether any is left for that.
 
     What goes wrong is left for `compare` to meet again, and raises nothing but its `ValueError`.
     """
     asked, light = _asked(experiment, question_set), list[str]()
+    texts = [question.text for question in asked.questions]
+    retrievers = retrievers_of(experiment, asked, base, whole=question_set)
     for spec in experiment.retriever:
-        if not spec.needs_model and all(part in light for part in spec.parts):
+        reads_nothing = not spec.needs_model or _is_done(retrievers[spec.name], texts)
+        if reads_nothing and all(part in light for part in spec.parts):
             light.append(spec.name)
     for name, made in _in_turn(experiment, question_set, asked, light, base, tell=on_progress, pace=pace):
         _result(name, made, asked, experiment.ks)
@@ -268,7 +275,11 @@ def write_bases(experiment: Experiment) -> None:
 
 
 def ship(sample: QuestionSet) -> None:
-    """Analyze the sample for BM25, encode it by the packaged base, and write what comes with it. Raises `OSError`."""
+    """Analyze the sample for BM25, encode and search it by the packaged base, and write what comes with it.
+
+    What the base finds is computed in float32 and found again in whatever numbers a machine is quicker in. Raises
+    `OSError`.
+    """
     from retrieval.lexical.bm25 import BM25Options
     from text.tokens import ship
 
@@ -276,10 +287,23 @@ def ship(sample: QuestionSet) -> None:
     texts = sample.passages.indexed_texts(title=BM25Options.title)
     analysis = BM25Options().analysis(texts)
     DEFAULT.write()  # where it cannot be had, what came before stays
-    for kind in ("tokens", "vectors"):
+    for kind in ("tokens", "vectors", "rankings"):
         forget_shipped(kind)
     for asked in (questions, texts):
         ship(analysis, asked)
     encoder = BiEncoder(find_model(DEFAULT.reference), texts)
     encoder.ship("question", questions)
     encoder.ship("passage", texts)
+    for of in (DenseSpec, LateSpec):
+        spec = of(name="shipped", model=DEFAULT.reference, windows=True)
+        exact = spec.model_copy(update={"precision": Precision.FLOAT32})
+        usual, searched = (_alone(one, sample) for one in (spec, exact))
+        searched.search(questions, searched.depth)
+        usual.ship(searched, questions)
+
+
+def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
+    made = retrievers_of(Experiment(data="alone", retriever=(spec,)), question_set)[spec.name]
+    if isinstance(made, Exception):
+        raise made
+    return made

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from data.cache import are_kept, cached_arrays, key_of
+from data.cache import are_kept, cached_arrays, key_of, read_arrays, save_arrays, shipped
 from data.records import QuestionSet
 from data.split import Part, Split, SplitOptions, split
 from models.encoders.bi_encoder import BiEncoder
@@ -95,6 +95,13 @@ class CachedRetriever:
         self.memory_bytes, self.notes = int(kept["memory_bytes"]), json.loads(str(kept["notes"]))
         self._elapsed = time.perf_counter() - start
         return Rankings(kept["indices"], kept["scores"]).first(k)
+
+    def ship(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
+        """Have the sample bring, as what this one finds, what another found that is kept. Raises `OSError`."""
+        key = exact._key_of(questions, exact.depth)
+        if (found := read_arrays("rankings", key)) is None:
+            raise OSError(f"what {exact.name!r} found was not kept")
+        save_arrays(shipped("rankings", self._key_of(questions, self.depth)), found)
 
     def _key_of(self, questions: Sequence[str], k: int) -> str:
         return key_of(self.key, list(questions), max(k, self.depth))
