@@ -305,7 +305,9 @@ def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
         pytest.skip("the package of the base is not for this machine")
 
     def files() -> list[str]:
-        return [kind for kind in ("tokens", "vectors", "rankings") for _ in cache.shipped(kind, "").parent.glob("*.npz")]
+        return [
+            kind for kind in ("tokens", "vectors", "rankings") for _ in cache.shipped(kind, "").parent.glob("*.npz")
+        ]
 
     kinds, encoder = files(), BiEncoder(find_model(DEFAULT.reference), TEXTS)
     shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)

@@ -1,0 +1,100 @@
+"""What late interaction and mixes reach without any training, on five sets.
+
+KorQuAD's 40 test articles, where the mix is taught by the other hundred; the sample, where it is cross-fitted; and
+three sets made of public sentence pairs, in which the sentence that says the same is to be found: KorSTS' test and
+KLUE-STS' dev (a score of 4 or more), and KorNLI's dev (what a premise entails). Nothing is chosen on any of them.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.material import korquad
+from benchmarks.quality.article_split import MEASURE, compared, differences, scores, workspace
+from data.pairs.reading import PairOptions, read_pairs
+from data.pairs.records import Label, PairKind, PairSet
+from data.questions.read import read_file
+from data.records import Passage, Passages, Question, QuestionSet
+from data.split import Part
+from data.store import CATALOG, read_entry
+from models.packaged import DEFAULT
+from retrieval.comparison.compare import Comparison
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from retrieval.comparison.learned import LearnedSpec
+from retrieval.comparison.multistage import HybridSpec
+from retrieval.comparison.spec import Spec
+from retrieval.evaluation.significance import intervals_of, question_groups
+from retrieval.hybrid import Fusion
+
+_BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
+_NARROW = 128
+_ALIKE = 0.8  # of the scale: 4 of 5
+_RETRIEVERS: tuple[Spec, ...] = (
+    BM25Spec(name=_BM25),
+    DenseSpec(name=_DENSE, model=DEFAULT.reference, windows=True),
+    LateSpec(name="Late", model=DEFAULT.reference, windows=True),
+    LateSpec(name=f"Late, {_NARROW} dimensions", model=DEFAULT.reference, windows=True, dimensions=_NARROW),
+    HybridSpec(name=_RRF, of=(_BM25, _DENSE), fusion=Fusion.RRF),
+    HybridSpec(name=_HYBRID, of=(_BM25, _DENSE)),
+    LearnedSpec(name="Best mix without late", of=(_BM25, _DENSE), lessons=5000),
+    LearnedSpec(name=_MIX, of=(_BM25, _DENSE, "Late"), lessons=5000),
+)
+
+
+def mixes() -> list[str]:
+    """Ask the questions of each set once; returns a Markdown table, and what the mixes change."""
+    with workspace():
+        tested = {question_set.name: compared(question_set, part, *_RETRIEVERS) for question_set, part in _sets()}
+    lines = ["| | passages | questions | | R@1 | R@10 | nDCG@10 | 95% |", "|---|---:|---:|---|---:|---:|---:|---:|"]
+    for name, comparison in tested.items():
+        lines += _rows(name, comparison)
+    said = [f"- {name}: {' '.join(_verdicts(comparison))}" for name, comparison in tested.items()]
+    return [*lines, "", *said]
+
+
+def _sets() -> Iterator[tuple[QuestionSet, Part]]:
+    yield read_file(korquad()).question_set, Part.TEST
+    yield read_entry(CATALOG["sample"]).question_set, Part.ALL
+    for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):
+        yield alike(_pairs(file), name), Part.ALL
+    yield alike(_pairs("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
+
+
+def _pairs(file: str) -> PairSet:
+    path = Path(os.environ.get("MRC_DATA", "")) / file
+    return read_pairs([(path.read_bytes(), path.name)], PairOptions()).pairs
+
+
+def alike(pairs: PairSet, name: str) -> QuestionSet:
+    """Return the first sentences of pairs that say the same as questions, over the second sentences of all pairs.
+
+    A score of 4 or more of 5 says so, or that the first entails the second.
+    """
+    firsts, seconds = (list(column) for column in pairs.texts)
+    scored = pairs.kind is PairKind.SCORED
+    same = pairs.gold >= _ALIKE if scored else pairs.values == Label.ENTAILMENT
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(seconds))}
+    relevant: dict[str, list[str]] = {}
+    for first, second, is_same in zip(firsts, seconds, same.tolist(), strict=True):
+        if is_same and first != second:
+            relevant.setdefault(first, []).append(f"p{row_of[second]}")
+    questions = tuple(
+        Question(f"q{row}", text, relevant=tuple(dict.fromkeys(ids)))
+        for row, (text, ids) in enumerate(relevant.items())
+    )
+    return QuestionSet(name, Passages.of([Passage(f"p{row}", text) for text, row in row_of.items()]), questions)
+
+
+def _rows(name: str, comparison: Comparison) -> list[str]:
+    groups, lines = question_groups(comparison.question_set), []
+    for retriever, one in scores(comparison).items():
+        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+        cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
+        sizes = f"{name} | {len(comparison.question_set.passages):,} | {len(comparison.question_set.questions):,}"
+        head = sizes if retriever == _BM25 else " | | "
+        lines.append(f"| {head} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
+    return lines
+
+
+def _verdicts(comparison: Comparison) -> list[str]:
+    return differences(comparison, (_RRF, _HYBRID), (_BM25, _HYBRID), (_HYBRID, _MIX), (_BM25, _MIX))

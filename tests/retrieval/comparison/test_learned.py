@@ -1,0 +1,164 @@
+"""The learned mix in an experiment: which signals it has, which questions teach it, and what it leaves to others."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part, SplitOptions, split
+from data.workspace import write_json
+from retrieval.comparison.compare import compare, retrievers_of
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.learned import LearnedSpec
+from retrieval.comparison.multistage import HybridSpec
+from retrieval.comparison.spec import Materials, Spec
+from retrieval.mix import LearnedMix
+from text.analyzers import Analyzer
+
+N = 40
+
+
+def world(*, titles: bool = True) -> QuestionSet:
+    """Passages of numbered words, and a question of each: two of three of its words, and one of the next passage."""
+    passages = tuple(
+        Passage(
+            f"p{row}", f"alpha{row} beta{row} gamma{row}. Delta{row % 7} of all.", f"title{row // 2}" if titles else ""
+        )
+        for row in range(N)
+    )
+    questions = tuple(
+        Question(f"q{row}", f"alpha{row} gamma{row} beta{(row + 1) % N}?", relevant=(f"p{row}",)) for row in range(N)
+    )
+    return QuestionSet("world", passages, questions)
+
+
+def experiment_of(*specs: Spec, part: Part = Part.ALL) -> Experiment:
+    return Experiment(data="world", split=part, retriever=specs)
+
+
+def mix_of(question_set: QuestionSet, *specs: Spec, part: Part = Part.ALL) -> LearnedMix:
+    """The mix, the last of the specs, as the experiment builds it."""
+    experiment = experiment_of(*specs, part=part)
+    asked = split(question_set, experiment.split_options).questions(question_set, part)
+    made = retrievers_of(experiment, asked, whole=question_set)[specs[-1].name]
+    assert not isinstance(made, Exception), made
+    built = made._build()
+    assert isinstance(built, LearnedMix)
+    return built
+
+
+BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=1.5)
+MIX = LearnedSpec(name="Mix", of=("BM25",))
+
+
+def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
+    parts = mix_of(world(), BM25, MIX)._parts
+    assert [part.name for part in parts] == ["BM25", "BM25 bigrams", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
+    materials = Materials(world(), specs={"BM25": BM25})
+    bigrams, title, *windows = MIX._signals(materials)
+    assert (bigrams.analyzer, bigrams.k1) == (Analyzer.BIGRAM, 1.5)
+    assert (title.analyzer, title.title_weight) == (Analyzer.WORD, 0.3)
+    assert [(one.kind, dict(one)["sentences"], one.k1) for one in windows] == [
+        ("bm25-windows", 1, 1.5),
+        ("bm25-windows", 3, 1.5),
+    ]
+
+
+def test_where_no_passage_has_a_title_there_is_no_signal_of_titles_and_none_at_all_where_nobody_wants_them() -> None:
+    names = [part.name for part in mix_of(world(titles=False), BM25, MIX)._parts]
+    assert "BM25 title" not in names
+    alone = mix_of(world(), BM25, MIX.model_copy(update={"lexical": False}))
+    assert [part.name for part in alone._parts] == ["BM25"]
+
+
+@pytest.mark.parametrize(
+    ("part", "teach"),
+    [
+        (Part.ALL, {Part.TRAIN, Part.VALIDATION, Part.TEST}),
+        (Part.TEST, {Part.TRAIN, Part.VALIDATION}),
+        (Part.VALIDATION, {Part.TRAIN, Part.VALIDATION}),
+        (Part.TRAIN, {Part.TRAIN, Part.VALIDATION}),
+    ],
+)
+def test_test_questions_teach_only_where_all_are_asked(part: Part, teach: set[Part]) -> None:
+    lessons = mix_of(world(), BM25, MIX, part=part)._lessons
+    rows = split(world(), SplitOptions()).rows
+    expected = {world().questions[row].id for one in teach for row in rows[one]}
+    assert {question.id for question in lessons.question_set.questions} == expected
+
+
+def test_of_questions_that_are_not_asked_some_teach_and_of_those_asked_all() -> None:
+    few = MIX.model_copy(update={"lessons": 5})
+    assert len(mix_of(world(), BM25, few, part=Part.TEST)._lessons.texts) == 5
+    assert len(mix_of(world(), BM25, few)._lessons.texts) == N
+
+
+def test_a_model_trained_on_this_set_is_believed_by_validation_questions_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another retriever wraps it."""
+    model = tmp_path / "run" / "model"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    dense = DenseSpec(name="Dense", model=str(model))
+    monkeypatch.setattr(
+        "retrieval.comparison.spec.BiEncoder", lambda *_, **__: SimpleNamespace(fingerprint="", meter=None)
+    )
+    specs = (BM25, dense, HybridSpec(name="Both", of=("BM25", "Dense")), LearnedSpec(name="Mix", of=("Both",)))
+    rows = split(world(), SplitOptions()).rows
+
+    def ids() -> set[str]:
+        experiment = experiment_of(*specs, part=Part.TEST)
+        asked = split(world(), SplitOptions()).questions(world(), Part.TEST)
+        materials = Materials(
+            asked, specs=experiment.specs, whole=world(), asked=(experiment.split_options, experiment.split)
+        )
+        return {world().questions[row].id for row in specs[-1]._rows(materials)}  # type: ignore[attr-defined]
+
+    known = {world().questions[row].id for row in np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])}
+    assert ids() == known
+    write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": "another set"}})
+    assert ids() == known
+    write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": world().fingerprint}})
+    assert ids() == {world().questions[row].id for row in rows[Part.VALIDATION]}
+
+
+def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = experiment_of(BM25, MIX)
+    first = compare(experiment, world()).results[1]
+    assert first.error is None
+    assert first.notes["questions"] == N
+    assert sum(one["share"] for one in first.signals.values()) == pytest.approx(1)
+    assert not first.imported
+    monkeypatch.setattr("retrieval.mix.learn", lambda *_: pytest.fail("learned again"))
+    again = compare(experiment, world())
+    assert again.results[1].notes == first.notes
+    assert json.loads(json.dumps(again.as_dict()))["retrievers"]["Mix"]["notes"]["questions"] == N
+
+
+def test_another_relevant_passage_is_another_mix() -> None:
+    other = QuestionSet(
+        "world",
+        world().passages,
+        (Question("q0", world().questions[0].text, relevant=("p9",)), *world().questions[1:]),
+    )
+    keys = [
+        retrievers_of(experiment_of(BM25, MIX), of)["Mix"].key  # type: ignore[union-attr]
+        for of in (world(), other, world())
+    ]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
+    materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense")})
+    for spec in (BM25, BM25.model_copy(update={"name": "Dense"})):  # what searches is no matter here
+        materials.made[spec.name] = spec.make(materials)
+    mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials)._build()
+    assert isinstance(mix, LearnedMix)
+    assert [*mix._halves] == ["words", "meaning", *[None] * (len(mix._parts) - 2)]
