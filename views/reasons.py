@@ -7,7 +7,8 @@ from functools import singledispatch
 import streamlit as st
 
 from data.records import QuestionSet
-from retrieval.comparison.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.learned import LearnedSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
@@ -112,6 +113,7 @@ def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     return said
 
 
+@_reasons.register(LateSpec)
 @_reasons.register(SparseSpec)
 def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.scores") -> list[str]:
     """Say both scores, where the ranking holds both passages."""
@@ -123,7 +125,7 @@ def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.score
 
 
 @_reasons.register
-def _of_parts(spec: HybridSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+def _of_parts(spec: HybridSpec | LearnedSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     parts = []
     for part in spec.of:
         rank = asked.findings[part].rank_of(of.right) if part in asked.findings else None

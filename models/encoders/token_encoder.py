@@ -20,13 +20,15 @@ from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, WindowOptions
+from models.windows import Cutter, Window, WindowOptions
+from text.analyzers import Span
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
 
 _VERSION = 1  # raise when what is kept of encoded texts changes
 _AT_ONCE = 32  # texts of like length in a pass
+_PROMPTS = {"question": "query", "passage": "document"}
 _FITTED_ON = 50_000  # tokens that a projection is fitted on
 
 
@@ -92,6 +94,52 @@ class TokenEncoder(SourcedModel):
                     on_progress(done / costs.sum())
         return found
 
+    def fit(self, passages: Sequence[str], heads: np.ndarray | None = None) -> None:
+        """Make questions and single passages readable, as after `encode_passages` of all: from the first block."""
+        if self._dimensions and self._projection is None:
+            first = np.arange(0, len(passages), -(-len(passages) // BLOCK))
+            block = _Block([passages[row] for row in first.tolist()], heads[first] if heads is not None else None)
+            self._projection = self._kept("passage", block, lambda _: None, keep=True)["projection"]
+
+    def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
+        """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.
+
+        `head` is the length of a passage's title; where it is given, a long passage is read by windows, as it is
+        searched.
+        """
+        from models.inference import in_precision
+
+        self.load()
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        windows = [Window(0, 0, len(text))]
+        if head is not None and self._windows and self.model.tokenizer.is_fast:
+            heads = np.array([head], dtype=np.int64)
+            windows = self._cutter(self._windows).windows([text], heads).of(0) or windows
+        vectors, spans = [], list[Span]()
+        for window in windows:
+            with in_precision(self.model[0], self._precision):
+                (told,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
+            kept = told["attention_mask"].bool().cpu().numpy()
+            vectors.append(told["token_embeddings"].float().cpu().numpy()[kept])
+            letters = self._letters(side, window.text(text), told["input_ids"].tolist())
+            spans += [_in_whole(window, letters[place]) for place in np.flatnonzero(kept)]
+        found = np.concatenate(vectors).astype(np.float16)
+        return self._projected(found, fit=False)[0].astype(np.float32), spans
+
+    def _letters(self, side: str, text: str, ids: list[int]) -> list[Span]:
+        """Return the letters of each token; none where the tokenizer cannot tell."""
+        tokenizer, prompt = self.model.tokenizer, self.model.prompts.get(_PROMPTS[side]) or ""
+        if not tokenizer.is_fast:
+            return [(0, 0)] * len(ids)
+        told = tokenizer(prompt + text, truncation=True, max_length=len(ids), return_offsets_mapping=True)
+        before = len(prompt)
+        letters = [(max(0, start - before), max(0, end - before)) for start, end in told["offset_mapping"]]
+        same = [*told["input_ids"], *[-1] * len(ids)]
+        return [letters[place] if same[place] == one else (0, 0) for place, one in enumerate(ids)]
+
+    def _cutter(self, options: WindowOptions) -> Cutter:
+        return Cutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
+
     def _vectors(
         self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
     ) -> TokenVectors:
@@ -151,8 +199,7 @@ class TokenEncoder(SourcedModel):
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
         if block.heads is None or not self._windows or not self.model.tokenizer.is_fast:
             return block.texts, [1] * len(block.texts)
-        prompt = self.model.prompts.get("document", "")
-        windows = Cutter(self.model.tokenizer, self._windows, prompt).windows(block.texts, block.heads)
+        windows = self._cutter(self._windows).windows(block.texts, block.heads)
         parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(block.texts)]
         return [text for texts in parts for text in texts], [*map(len, parts)]
 
@@ -170,6 +217,12 @@ class TokenEncoder(SourcedModel):
         narrow = wide @ self._projection
         narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
         return narrow.astype(np.float16), self._projection
+
+
+def _in_whole(window: Window, span: Span) -> Span:
+    """Return where letters of a window stand in the text that it is cut from."""
+    start, end = (place if place <= window.head else window.start + place - window.head for place in span)
+    return start, end
 
 
 @dataclass(frozen=True)

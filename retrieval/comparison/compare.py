@@ -107,6 +107,16 @@ class Comparison:
         """The scores by name, without retrievers that failed."""
         return {result.name: result.scores for result in self.results if result.scores}
 
+    @property
+    def blind(self) -> list[tuple[str, str, int]]:
+        """Mixes with a part that found nothing for some questions, that part, and for how many: there it says nothing.
+
+        Parts that failed found nothing anywhere, and are told of as failed.
+        """
+        unanswered = {result.name: result.unanswered for result in self.results}
+        mixes = (spec for spec in self.experiment.retriever if len(spec.parts) > 1)
+        return [(spec.name, part, unanswered[part]) for spec in mixes for part in spec.parts if unanswered.get(part)]
+
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
         return {

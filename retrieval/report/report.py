@@ -146,6 +146,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
         told.append(say("notice.short", k=depth_of(comparison.experiment.ks), names=found_fewer))
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
+    told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))

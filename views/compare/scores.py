@@ -291,6 +291,9 @@ def draw_footnotes(view: ComparisonView) -> None:
     for result in view.results:
         if result.unanswered and result in view.scored:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
+        for name, part, questions in view.comparison.blind:
+            if name == result.name:
+                st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
         if result.imported:
             st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
     if len(set((weights := _weights(view)).values())) > 1:

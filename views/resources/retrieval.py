@@ -18,6 +18,7 @@ from data.store import StoredSet
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.sparse_encoder import SparseTextEncoder
+from models.encoders.token_encoder import TokenEncoder
 from models.hub import ModelError
 from models.sources import find_model
 from models.windows import WindowOptions
@@ -25,7 +26,7 @@ from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, compare, is_kept, retrievers_of
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
@@ -41,6 +42,7 @@ from retrieval.explain.encoders import (
     static_explainer,
     term_contributions,
 )
+from retrieval.explain.late import LateExplanation, token_matches
 from retrieval.lexical.terms import CutWord, cut_words
 from retrieval.rankings import Findings, ask, truth_of
 from text.analyzers import Analyzer
@@ -259,6 +261,24 @@ def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExpl
     """Explain the score of a passage (a row) term by term, which loads the model. Raises `ModelError`."""
     title = SparseSpec.model_validate_json(spec).title
     return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
+
+
+@cached(max_entries=2)
+def _token_encoder(key: str, spec: str) -> TokenEncoder:
+    of, passages = LateSpec.model_validate_json(spec), question_set(key).passages
+    texts = passages.indexed_texts(title=of.title)
+    encoder = TokenEncoder(
+        find_model(of.model), texts, precision=of.precision, dimensions=of.dimensions, windows=of.window_options
+    )
+    encoder.fit(texts, passages.heads(title=of.title))
+    return encoder
+
+
+@cached(max_entries=512)
+def explained_late(key: str, spec: str, question: str, row: int) -> LateExplanation:
+    """Explain the score of a passage (a row) token by token, which loads the model. Raises `ModelError`."""
+    title = LateSpec.model_validate_json(spec).title
+    return token_matches(_token_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
 @cached(max_entries=512)

@@ -17,6 +17,7 @@ from retrieval.comparison.learned import LearnedSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.mix import LearnedMix
+from retrieval.report.report import _notices, words_of
 from text.analyzers import Analyzer
 
 N = 40
@@ -162,3 +163,14 @@ def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
     mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials)._build()
     assert isinstance(mix, LearnedMix)
     assert [*mix._halves] == ["words", "meaning", *[None] * (len(mix._parts) - 2)]
+
+
+def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
+    few = (Question("q0", "zzz yyy?", relevant=("p1",)), Question("q1", "alpha3 zzz?", relevant=("p3",)))
+    question_set = QuestionSet("few", world().passages, few)
+    letters = BM25.model_copy(update={"name": "Letters", "analyzer": Analyzer.BIGRAM})
+    hybrid = HybridSpec(name="Both", of=("BM25", "Letters"))
+    comparison = compare(experiment_of(BM25, letters, hybrid, MIX), question_set)
+    assert comparison.blind == [("Both", "BM25", 1), ("Both", "Letters", 1)]
+    said = " ".join(_notices(comparison, words_of("en")))
+    assert "Both is blind on one side for 1 questions: BM25 found nothing" in said

@@ -21,7 +21,7 @@ from models.precision import Precision
 from models.sources import find_model
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
@@ -483,6 +483,24 @@ def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
     added = terms[terms["kind"] == EN["why.kind_expansion"]]
     assert not (added["in_right"] | added["in_wrong"]).any()
     assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimensions", [0, 6])
+def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Path, dimensions: int) -> None:
+    folder = build_bi_encoder(tmp_path / "tiny")
+    spec = LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True)
+    app = with_model(spec)
+    assert not app.error
+    found = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
+    scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
+    assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
+    (table,) = tables(app, "right_cosine")
+    assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
+    held = [f"{passage.title}\n{passage.text}" for passage in (PASSAGES[1], PASSAGES[4])]
+    for side, text in zip(("right", "wrong"), held, strict=True):
+        assert all(piece in text for piece in table[side])
+        assert table[f"{side}_cosine"].between(-1, 1.001).all()
 
 
 def test_a_model_that_is_gone_is_told() -> None:

@@ -6,7 +6,7 @@ from functools import singledispatch
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.first_stage import DenseSpec, SparseSpec, TermSpec
+from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table
@@ -15,7 +15,15 @@ from retrieval.explain.multistage import PartContribution
 from text.analysis import weighted_pieces
 from views.compare.controls import choose_in_address
 from views.compare.why.questions import QuestionCase
-from views.compare.why.terms import draw_parts_of_words, draw_sparse, draw_sums, draw_terms, draw_texts, once_asked
+from views.compare.why.terms import (
+    draw_late,
+    draw_parts_of_words,
+    draw_sparse,
+    draw_sums,
+    draw_terms,
+    draw_texts,
+    once_asked,
+)
 from views.resources.retrieval import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
@@ -71,6 +79,7 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 
 _draw_score.register(TermSpec, draw_terms)
 _draw_score.register(SparseSpec, draw_sparse)
+_draw_score.register(LateSpec, draw_late)
 
 
 @_draw_score.register

@@ -8,16 +8,17 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.comparison.experiment import Lab
-from retrieval.comparison.first_stage import BM25Spec, SparseSpec, TermSpec
+from retrieval.comparison.first_stage import BM25Spec, LateSpec, SparseSpec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.duel import Duel, option_table, weighed_table
 from retrieval.explain.encoders import SparseExplanation
+from retrieval.explain.late import LateExplanation, TokenMatch
 from text.analysis import Piece, TokenKind
 from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
-from views.resources.retrieval import dictionary_of, explained_bm25, explained_sparse
+from views.resources.retrieval import dictionary_of, explained_bm25, explained_late, explained_sparse
 from views.ui import tables
 from views.ui.charts import draw_chart, term_bars
 from views.ui.passages import weighed_html
@@ -194,3 +195,44 @@ def draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
     st.markdown(word("why.by_expansion", **{side: f"{value:.{spec.digits}f}" for side, value in expansion.items()}))
     draw_parts_of_words(weighed_table(right, wrong))
     draw_texts(right, wrong)
+
+
+def draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
+    """Draw which token of either passage answered each token of the question."""
+    st.caption(word("why.matches_help"))
+
+    def tell() -> list[LateExplanation]:
+        rows = (of.right, of.wrong or 0)
+        return [explained_late(case.view.data.key, spec.model_dump_json(), case.question.text, row) for row in rows]
+
+    found = once_asked(spec.name, word("why.matches_ask"), tell)
+    if found is None:
+        return
+    right, wrong = found
+    draw_sums(of, right.score, wrong.score, spec.digits)
+    rows = [
+        (right.question[slice(*ours.asked)], *_answer(right, ours), *_answer(wrong, theirs))
+        for ours, theirs in zip(right.matches, wrong.matches, strict=True)
+        if ours.asked[0] < ours.asked[1]
+    ]
+    columns = ["asked", "right", "right_cosine", "wrong", "wrong_cosine"]
+    table = pd.DataFrame(rows, columns=columns)
+    tables.draw(
+        table,
+        {
+            "asked": tables.text("why.match_asked", pinned=True),
+            **{
+                name: column
+                for side in ("right", "wrong")
+                for name, column in (
+                    (side, tables.text(f"why.match_{side}")),
+                    (f"{side}_cosine", tables.number("why.match_cosine", "%.3f")),
+                )
+            },
+        },
+    )
+    draw_texts(right, wrong)
+
+
+def _answer(explained: LateExplanation, match: TokenMatch) -> tuple[str, float]:
+    return explained.passage.text[slice(*match.answered)], match.cosine
