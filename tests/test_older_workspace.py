@@ -44,6 +44,7 @@ model = "{BI_ENCODER}"
 name = "Hybrid"
 kind = "hybrid"
 of = ["BM25", "Dense"]
+fusion = "rrf"
 [[retriever]]
 name = "Reranked"
 kind = "rerank"

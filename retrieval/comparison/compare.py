@@ -181,7 +181,8 @@ def search_light(
     texts = [question.text for question in asked.questions]
     retrievers = retrievers_of(experiment, asked, base, whole=question_set)
     for spec in experiment.retriever:
-        reads_nothing = not spec.needs_model or _is_done(retrievers[spec.name], texts)
+        made = retrievers[spec.name]
+        reads_nothing = not spec.needs_model or (not isinstance(made, Exception) and _is_done(made, texts))
         if reads_nothing and all(part in light for part in spec.parts):
             light.append(spec.name)
     for name, made in _in_turn(experiment, question_set, asked, light, base, tell=on_progress, pace=pace):

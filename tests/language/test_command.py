@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_all_kinds_are_measured_and_kept(capsys: pytest.CaptureFixture[str], tex
     held = HeldOut.from_corpus(CORPUS, Sample())
     for kind, figures in found.items():
         kept = load_tokenizer(tmp_path / "out" / f"{kind}-words-1000")
-        again = fertility(kept, held).as_dict()
+        again = asdict(fertility(kept, held))
         assert figures["documents"] == len(held.texts)
         assert figures["share"] == 1.0
         for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "pieces"):

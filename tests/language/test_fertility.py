@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import accumulate
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_five_sentences_by_hand() -> None:
 def test_nothing_to_be_right_about_is_no_figure() -> None:
     told = fertility(by_hand(), HeldOut.of(["배 배"]))
     assert (told.precision, told.recall, told.f1) == (None, None, None)
-    assert told.as_dict()["whole_words"] == 1
+    assert told.whole_words == 1
 
 
 def test_special_pieces_count_as_what_a_model_reads() -> None:
@@ -75,7 +76,7 @@ def counted(tokenizer: PreparedTokenizer, texts: Sequence[str]) -> dict[str, flo
 def test_figures_are_those_of_words_cut_one_by_one(kind: TokenizerKind) -> None:
     made = prepared(kind)
     texts = [*SENTENCES[:40], "뷁이 왔다 뷁뷁", " 쀍에서  걸었다 \n", "Café 123456km 🍎🍎"]
-    told = fertility(made, HeldOut.of(texts)).as_dict()
+    told = asdict(fertility(made, HeldOut.of(texts)))
     for name, wanted in counted(made, texts).items():
         assert told[name] == pytest.approx(wanted), name
     assert (told["unknown_rate"] > 0) == (told["unknown_words"] > 0) == (kind is not TokenizerKind.BYTE_BPE)

@@ -13,7 +13,7 @@ from data.records import QuestionSet
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.dense import Dense
-from retrieval.hybrid import Hybrid
+from retrieval.hybrid import Fusion, Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
 from training.engine.task import Columns, Examples
@@ -189,9 +189,9 @@ def _retriever(options: RankerOptions, material: Material) -> Retriever:
     dense = Dense("dense", passages, encoder, title=title, windows=options.window_options)
     if options.negatives_from is NegativesFrom.DENSE:
         return dense
-    return Hybrid(
-        "hybrid", [material.first_stage, dense], n_passages=len(passages), depth=max(100, options.negatives_last)
-    )
+    depth = max(100, options.negatives_last)
+    # by ranks: a share of a negative's score is measured against the relevant passage's, and z-scores have no zero
+    return Hybrid("hybrid", [material.first_stage, dense], n_passages=len(passages), depth=depth, fusion=Fusion.RRF)
 
 
 def _hold_the_answer(question_set: QuestionSet, indices: np.ndarray, usable: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from retrieval.dense import Dense, IndexKind
-from retrieval.hybrid import Hybrid
+from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.connection import Field, Place
@@ -81,7 +81,7 @@ def test_reciprocal_ranks_fused_by_milvus_are_those_of_the_local_hybrid() -> Non
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
     found = milvus(PASSAGES, *fields, fusion=EngineFusion(depth=4)).search([*ASKED, "zebra"], 5)
     parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
-    assert_same(found, Hybrid("hybrid", parts, n_passages=5, depth=4).search([*ASKED, "zebra"], 5))
+    assert_same(found, Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF).search([*ASKED, "zebra"], 5))
 
 
 @pytest.mark.slow
