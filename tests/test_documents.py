@@ -119,7 +119,7 @@ def test_both_readmes_say_the_same() -> None:
     assert len(rows[0]) == len(rows[1])
     figures = [[re.findall(r"\d+\.\d\d", row) for row in side if re.search(r"\d\.\d", row)] for side in rows]
     assert figures[0] == figures[1]
-    assert len(figures[0]) == 4
+    assert len(figures[0]) == 7
 
 
 @pytest.mark.parametrize("block", blocks("bash"))

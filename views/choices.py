@@ -14,8 +14,7 @@ from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.learned import FEWEST, LearnedSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import FEWEST, HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search

@@ -8,8 +8,7 @@ import streamlit as st
 
 from data.records import QuestionSet
 from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.learned import LearnedSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings

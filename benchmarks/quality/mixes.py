@@ -20,8 +20,7 @@ from data.store import CATALOG, read_entry
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.learned import LearnedSpec
-from retrieval.comparison.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import intervals_of, question_groups
 from retrieval.hybrid import Fusion

@@ -35,8 +35,7 @@ from retrieval.comparison.first_stage import (
     SparseSpec,
     WindowedBM25Spec,
 )
-from retrieval.comparison.learned import LearnedSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from retrieval.trec import read_run

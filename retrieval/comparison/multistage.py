@@ -1,16 +1,22 @@
-"""What wraps other retrievers: several fused, or one reranked."""
+"""What wraps other retrievers: several fused, several mixed as questions teach it, or one reranked."""
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from data.split import Part
 from models.encoders.vector_blocks import Meter
 from models.precision import Precision
-from models.sources import STARTER, ModelSource
+from models.sources import STARTER, ModelSource, trained_on
+from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.hybrid import Fusion, Hybrid
+from retrieval.mix import LearnedMix, Lessons
 from retrieval.rerank import Reranked, recommended_weight
+from text.analyzers import Analyzer, choose
 
 
 class HybridSpec(Spec):
@@ -116,3 +122,91 @@ class RerankSpec(ReadingSpec):
             on_progress=materials.on_progress,
         )
         return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
+
+
+FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
+_ALL_AT_HAND = 20_000  # questions that are asked anyway teach together, up to so many
+_TITLE_WEIGHT = 0.3
+_WINDOWS = (1, 3)  # sentences
+
+
+class LearnedSpec(Spec):
+    """The retrievers `of`, mixed as questions with known passages teach it; see `retrieval.mix`.
+
+    With `lexical` further signals are at hand for next to nothing: BM25 of character bigrams, of words, with the title
+    apart, and of windows of one and three sentences. Of questions that are not asked here, `lessons` teach at most.
+    """
+
+    digits: ClassVar[int] = 3
+    kind: Literal["learned"] = "learned"
+    of: tuple[str, ...] = Field(min_length=1)
+    depth: Count = 100
+    lexical: bool = True
+    lessons: Count = 2000
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.of
+
+    def candidates(self, k: int) -> int:
+        """How many passages of each are mixed, whatever is asked for."""
+        return max(k, self.depth)
+
+    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+        """Return the characters that its own signals read."""
+        return (passages + questions) * (3 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        named = [materials.part(name) for name in self.of]
+        own = [spec.make(materials) for spec in self._signals(materials)] if self.lexical else []
+        lessons = Lessons.of(materials.whole, self._rows(materials))
+        # a retriever of words and one of meaning are two halves; what is learned at most is no part of the mix yet
+        halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
+        build = partial(
+            LearnedMix,
+            self.name,
+            [*named, *own],
+            lessons,
+            n_passages=len(materials.passages),
+            halves=[*halves, *[None] * len(own)],
+            depth=self.depth,
+        )
+        return materials.kept(self, build, lessons.fingerprint, own=own)
+
+    def _signals(self, materials: Materials) -> Iterator[TermSpec]:
+        """What BM25 says otherwise: of the values of the first BM25 that is mixed, each with one thing changed."""
+        specs = (materials.specs.get(name) for name in self.of)
+        usual = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
+        texts = materials.texts(usual.title)
+        here = choose(usual.analyzer, texts)
+        of_passage = usual.model_dump(exclude={"name", "kind", "chosen_on", "title_weight"})
+        for analyzer, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
+            if analyzer is not here:
+                yield BM25Spec.model_validate(of_passage | {"name": name, "analyzer": analyzer})
+        if usual.title and not usual.title_weight and any(materials.passages.titles):
+            yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": _TITLE_WEIGHT})
+        shared = usual.model_dump(include=set(TermSpec.model_fields) - {"name", "kind", "chosen_on", "title_weight"})
+        for sentences in _WINDOWS:
+            name = f"BM25 {sentences} sentences" if sentences > 1 else "BM25 sentences"
+            yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
+
+    def _rows(self, materials: Materials) -> np.ndarray:
+        """Rows of the questions that teach: those asked teach each other, but test questions never.
+
+        Where a signal's model was trained on this set, it knows the answers to its training questions, and would be
+        believed too much: then these teach nothing.
+        """
+        rows, part = materials.split.rows, materials.part_asked
+        trained = any(trained_on(source) == materials.whole.fingerprint for source in _models(self.of, materials))
+        usable = [Part.VALIDATION] if trained else [Part.TRAIN, Part.VALIDATION]
+        teach = np.sort(np.concatenate([rows[one] for one in ([*usable, Part.TEST] if part is Part.ALL else usable)]))
+        most = _ALL_AT_HAND if part is Part.ALL else self.lessons
+        return teach if len(teach) <= most else np.sort(np.random.default_rng(0).choice(teach, most, replace=False))
+
+
+def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:
+    """The models of retrievers, and of those they wrap."""
+    for spec in (materials.specs[name] for name in names if name in materials.specs):
+        if spec.needs_model:
+            yield materials.source(dict(spec.local)["model"])
+        yield from _models(spec.parts, materials)

@@ -13,8 +13,7 @@ from data.workspace import write_json
 from retrieval.comparison.compare import compare, retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.learned import LearnedSpec
-from retrieval.comparison.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.mix import LearnedMix
 from retrieval.report.report import _notices, words_of
