@@ -2,7 +2,7 @@
 
 KorQuAD's 40 test articles, where the mix is taught by the other hundred; the sample, where it is cross-fitted; and
 three sets made of public sentence pairs, in which the sentence that says the same is to be found: KorSTS' test and
-KLUE-STS' dev (a score of 4 or more), and KorNLI's dev (what a premise entails). Nothing is chosen on any of them.
+KLUE-STS' dev (a score of 4 or more), and KorNLI's dev (what a premise entails). No value is fitted to any of them.
 """
 
 import os
