@@ -65,10 +65,6 @@ class Lessons:
             of_question = first  # one article, or few: a fold is of passages then
         return cls(taught, _folds(of_question, [composed(question.text) for question in taught.questions]))
 
-    @property
-    def fingerprint(self) -> str:
-        return self.question_set.fingerprint
-
     @cached_property
     def texts(self) -> list[str]:
         return [question.text for question in self.question_set.questions]
@@ -207,13 +203,14 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
     start[:, 0] = learned.shares
     parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
     spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
+    spread /= spread.sum() or 1.0  # of a single passage no score differs
     reached = lists.reached(few.folds, start.ravel(), free)
     signals: dict[str, SignalTold] = {}
     for row, name in enumerate(names):
         without, kept = start.copy(), free.copy().reshape(-1, _VALUES)
         without[row], kept[row] = 0.0, False
         brings = reached - lists.reached(few.folds, without.ravel(), kept.ravel())
-        signals[name] = {"share": float(spread[row] / spread.sum()), "brings": float(brings)}
+        signals[name] = {"share": float(spread[row]), "brings": float(brings)}
     return {"questions": len(lessons.texts), "signals": signals}
 
 
@@ -250,17 +247,14 @@ class _Lists:
         wanted = self.relevant[asked] / self.relevant[asked].sum(axis=1, keepdims=True)
 
         def likelihoods(weights: np.ndarray) -> tuple[float, np.ndarray]:
-            """The sum over questions of -log, and the likelihood of each candidate, one question's after the other's"""
+            """The sum over questions of -log, and the likelihood of each candidate, `shape`."""
             told = log_softmax(np.where(there, (values @ weights).reshape(shape), -np.inf), axis=1)
             return -float((wanted * np.where(there, told, 0.0)).sum()), np.exp(told)
 
-        untrained = start[free]
-        untrained = (
-            untrained
-            * minimize_scalar(
-                lambda factor: likelihoods(factor * untrained)[0], bounds=(0.0, _STEEPEST), method="bounded"
-            ).x
-        )
+        def loss_at(factor: float) -> float:
+            return likelihoods(factor * start[free])[0]
+
+        untrained = start[free] * minimize_scalar(loss_at, bounds=(0.0, _STEEPEST), method="bounded").x
 
         def penalised(weights: np.ndarray) -> tuple[float, np.ndarray]:
             loss, chance = likelihoods(weights)

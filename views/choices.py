@@ -33,6 +33,7 @@ _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 _NARROW = 500  # passages above which tokens keep some dimensions of their vectors only: for time and memory
 _DIMENSIONS = 128
+_MOST_LATE = 5_000  # passages that a person waits for whose every token is kept: some 64 kB each
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,19 @@ def choices_for(data: StoredSet) -> Choices:
         # a starter reads passages of any length, and knows no tokens
         DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
     }
-    if model != STARTER:
-        dimensions = _DIMENSIONS if data.passages > _NARROW else 0
-        specs[LATE_NAME] = LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions)
+    dimensions = _DIMENSIONS if data.passages > _NARROW else 0
+    late = (
+        {}
+        if model == STARTER
+        else {LATE_NAME: LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions)}
+    )
+    specs |= late if data.passages <= _MOST_LATE else {}
     if learns := data.questions - data.made >= FEWEST:
         specs[MIX_NAME] = LearnedSpec(name=MIX_NAME, of=tuple(specs))
     usual = len(specs)
     specs[HYBRID_NAME] = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
     specs[RERANKED_NAME] = RerankSpec(name=RERANKED_NAME, first=BM25_NAME)
+    specs |= {name: spec for name, spec in late.items() if name not in specs}
     large = data.passages > _LARGE
     usual = 1 if large else usual if learns else len(specs)
     picked = [*specs][:usual]

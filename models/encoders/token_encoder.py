@@ -187,10 +187,12 @@ class TokenEncoder(SourcedModel):
                 "seconds": np.array([loaded - began, time.perf_counter() - loaded]),
             }
 
-        options = astuple(self._windows) if self._windows and block.heads is not None else None
+        windows = astuple(self._windows) if self._windows else None
         heads = None if block.heads is None else block.heads.tolist()
-        fitted = [self._dimensions, fingerprint_of(self._corpus)] if self._dimensions else []
-        key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(block.texts), options, heads, *fitted)
+        # the projection is fitted on passages as they are read: by windows it is another one, for questions too
+        fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
+        read_as = windows if heads is not None else None
+        key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(block.texts), read_as, heads, *fitted)
         kept = cached_arrays("token-vectors", key, compute, keep=keep)
         tell(1.0)
         return kept

@@ -43,9 +43,8 @@ def retrievers_of(
     """Make the experiment's retrievers, by name, over the set's passages; nothing is built before it is searched.
 
     Imported runs answer the questions of the set, no others; what learns does so from questions of the `whole` set, of
-    which these are a part. Where a model cannot be found, or a part could not be
-    made, the place holds the exception instead: the others go on. `on_progress` is told how much of its work, 0 to 1,
-    the retriever has done that is at work.
+    which these are a part. Where a model cannot be found, or a part could not be made, the place holds the exception
+    instead: the others go on. `on_progress` is told how much of its work, 0 to 1, the retriever at work has done.
     """
     asked = experiment.split_options, experiment.split
     materials = Materials(
@@ -233,10 +232,8 @@ def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
     """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
-    texts, retrievers = (
-        [question.text for question in asked.questions],
-        retrievers_of(experiment, asked, whole=question_set),
-    )
+    texts = [question.text for question in asked.questions]
+    retrievers = retrievers_of(experiment, asked, whole=question_set)
     return all(name in failed or _is_done(made, texts) for name, made in retrievers.items())
 
 

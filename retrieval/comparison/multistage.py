@@ -1,6 +1,7 @@
 """What wraps other retrievers: several fused, several mixed as questions teach it, or one reranked."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -159,19 +160,26 @@ class LearnedSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
         own = [spec.make(materials) for spec in self._signals(materials)] if self.lexical else []
-        lessons = Lessons.of(materials.whole, self._rows(materials))
-        # a retriever of words and one of meaning are two halves; what is learned at most is no part of the mix yet
         halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
-        build = partial(
-            LearnedMix,
-            self.name,
-            [*named, *own],
-            lessons,
-            n_passages=len(materials.passages),
-            halves=[*halves, *[None] * len(own)],
-            depth=self.depth,
+
+        def build() -> LearnedMix:
+            return LearnedMix(
+                self.name,
+                [*named, *own],
+                Lessons.of(materials.whole, self._rows(materials)),
+                n_passages=len(materials.passages),
+                halves=[*halves, *[None] * len(own)],  # its own count only as far as that is learned
+                depth=self.depth,
+            )
+
+        # which questions teach follows from these; they are looked up when somebody searches
+        taught_by = (
+            materials.whole.fingerprint,
+            astuple(materials.split_options),
+            materials.part_asked,
+            self._is_trained(materials),
         )
-        return materials.kept(self, build, lessons.fingerprint, own=own)
+        return materials.kept(self, build, *taught_by, own=own)
 
     def _signals(self, materials: Materials) -> Iterator[TermSpec]:
         """What BM25 says otherwise: of the values of the first BM25 that is mixed, each with one thing changed."""
@@ -183,7 +191,7 @@ class LearnedSpec(Spec):
         for analyzer, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
             if analyzer is not here:
                 yield BM25Spec.model_validate(of_passage | {"name": name, "analyzer": analyzer})
-        if usual.title and not usual.title_weight and any(materials.passages.titles):
+        if usual.title and not usual.title_weight and materials.passages.titles.lengths().any():
             yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": _TITLE_WEIGHT})
         shared = usual.model_dump(include=set(TermSpec.model_fields) - {"name", "kind", "chosen_on", "title_weight"})
         for sentences in _WINDOWS:
@@ -191,17 +199,19 @@ class LearnedSpec(Spec):
             yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
 
     def _rows(self, materials: Materials) -> np.ndarray:
-        """Rows of the questions that teach: those asked teach each other, but test questions never.
+        """Rows of the questions that teach: those asked teach each other, but test questions only where all are asked.
 
         Where a signal's model was trained on this set, it knows the answers to its training questions, and would be
         believed too much: then these teach nothing.
         """
         rows, part = materials.split.rows, materials.part_asked
-        trained = any(trained_on(source) == materials.whole.fingerprint for source in _models(self.of, materials))
-        usable = [Part.VALIDATION] if trained else [Part.TRAIN, Part.VALIDATION]
+        usable = [Part.VALIDATION] if self._is_trained(materials) else [Part.TRAIN, Part.VALIDATION]
         teach = np.sort(np.concatenate([rows[one] for one in ([*usable, Part.TEST] if part is Part.ALL else usable)]))
         most = _ALL_AT_HAND if part is Part.ALL else self.lessons
         return teach if len(teach) <= most else np.sort(np.random.default_rng(0).choice(teach, most, replace=False))
+
+    def _is_trained(self, materials: Materials) -> bool:
+        return any(trained_on(source) == materials.whole.fingerprint for source in _models(self.of, materials))
 
 
 def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:

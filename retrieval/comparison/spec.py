@@ -277,7 +277,7 @@ class Materials:
     ) -> None:
         self.question_set, self.passages = question_set, question_set.passages
         self.specs, self.whole = specs or {}, whole or question_set
-        self._options, self.part_asked = asked
+        self.split_options, self.part_asked = asked
         self.base, self.on_progress, self._depths = base, on_progress, depths or {}
         self.made: dict[str, CachedRetriever | Exception] = {}
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
@@ -317,7 +317,7 @@ class Materials:
     @cached_property
     def split(self) -> Split:
         """The split of the whole set."""
-        return split(self.whole, self._options)
+        return split(self.whole, self.split_options)
 
     def part(self, name: str) -> CachedRetriever:
         """Return a retriever made before. Raises what went wrong where it could not be made."""

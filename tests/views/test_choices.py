@@ -84,6 +84,10 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
     assert models == {"Dense": E5, "Late": E5, "LSA": "starter"}
     dimensions = [choices_for(replace(sample(), passages=count)).specs["Late"].dimensions for count in (500, 501)]  # type: ignore[attr-defined]
     assert dimensions == [0, 128]
+    more = choices_for(replace(sample(), passages=5_001))  # their tokens are kept when a person asks for them
+    assert more.first_picked == ("BM25", "Dense", "Best mix")
+    assert more.specs["Best mix"].parts == ("BM25", "Dense")
+    assert "Late" in more.specs
     experiment = choices.experiment(sample(), ["Dense"], Part.ALL)
     assert 'model = "packaged:multilingual-e5-small"' in write_experiment(experiment)
 

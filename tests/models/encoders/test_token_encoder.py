@@ -90,6 +90,26 @@ def test_questions_need_the_projection_of_passages(folder: Path) -> None:
         encoder_of(folder, dimensions=5).encode_questions(["서울", "한강"])
 
 
+def test_questions_are_projected_as_the_passages_they_are_compared_with(folder: Path) -> None:
+    """Passages read by windows have another projection: a question kept for the one is none of the other's."""
+    texts, heads = [" ".join(WORDS * 3), *TEXTS[:9]], np.zeros(10, dtype=np.int64)
+    found = []
+    for windows in (None, WindowOptions(tokens=10)):
+        encoder = encoder_of(folder, dimensions=5, windows=windows)
+        encoder.model.max_seq_length = 16
+        encoder.encode_passages(texts, heads)
+        questions = encoder.encode_questions(TEXTS[20:23])
+        assert encoder._projection is not None
+        all_dimensions = encoder_of(folder)
+        all_dimensions.model.max_seq_length = 16
+        whole = all_dimensions.encode("question", TEXTS[20:23])
+        expected = np.concatenate(whole).astype(np.float32) @ encoder._projection
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(questions.vectors, expected, atol=2e-3)
+        found.append(questions.vectors)
+    assert np.abs(found[0].astype(np.float32) - found[1].astype(np.float32)).max() > 1e-2
+
+
 def test_a_long_passage_has_the_tokens_of_all_its_windows(folder: Path) -> None:
     encoder = encoder_of(folder, windows=WindowOptions(tokens=10, stride=10))
     encoder.model.max_seq_length = 16

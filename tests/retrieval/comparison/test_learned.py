@@ -173,3 +173,13 @@ def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
     assert comparison.blind == [("Both", "BM25", 1), ("Both", "Letters", 1)]
     said = " ".join(_notices(comparison, words_of("en")))
     assert "Both is blind on one side for 1 questions: BM25 found nothing" in said
+
+
+def test_of_a_single_passage_nothing_is_learned_and_every_figure_is_a_number() -> None:
+    asked = tuple(Question(f"q{row}", f"alpha0 number{row}?", relevant=("p0",)) for row in range(8))
+    alone = QuestionSet("alone", world().passages[:1], asked)
+    result = compare(experiment_of(BM25, MIX), alone).results[1]
+    assert result.error is None
+    assert result.scores is not None
+    assert {one["share"] for one in result.signals.values()} == {0.0}
+    assert json.loads(json.dumps(dict(result.notes), allow_nan=False)) == result.notes
