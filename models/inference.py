@@ -22,6 +22,7 @@ _PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a
 _MULTIPLE = 8  # of which a pass's length is: what matrix units work in
 _ROWS = {"input_ids", "attention_mask", "token_type_ids"}
 _HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
+OF_TOKENS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
 
 
 def takes_rows(model: Any) -> bool:
@@ -47,7 +48,7 @@ def fast_passes(
     for each device how many places a pass has, and `on_progress` is told the share of all places that is done. The
     model is one that `takes_rows`.
     """
-    with in_precision(model[0], precision), passes_of_like_length(model, output, tokens, on_progress):
+    with in_precision(model[0], precision), passes_of_like_length(model, (output,), tokens, on_progress):
         yield
 
 
@@ -58,19 +59,19 @@ def in_precision(module: Any, precision: Precision) -> AbstractContextManager[No
 
 @contextmanager
 def passes_of_like_length(
-    model: Any, output: str, tokens: Mapping[str, int] = TOKENS_A_PASS, on_progress: Told | None = None
+    model: Any, outputs: Sequence[str], tokens: Mapping[str, int] = TOKENS_A_PASS, on_progress: Told | None = None
 ) -> Iterator[None]:
     """Within the block, the model takes rows of like length together, so that a long text does not make others long.
 
     A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
     pass.
     """
-    with replaced(model, "forward", _split(model.forward, output, tokens, on_progress)):
+    with replaced(model, "forward", _split(model.forward, outputs, tokens, on_progress)):
         yield
 
 
 def _split(
-    forward: Callable[..., Features], output: str, tokens: Mapping[str, int], on_progress: Told | None
+    forward: Callable[..., Features], outputs: Sequence[str], tokens: Mapping[str, int], on_progress: Told | None
 ) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         mask = features["attention_mask"]
@@ -78,7 +79,7 @@ def _split(
         lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
-        found: list[Tensor] = []
+        found: list[Features] = []
         cut = passes_on(lengths.device, widths, tokens)
         done, places = 0, sum((end - start) * widths[start] for start, end in cut)
         for start, end in cut:
@@ -86,13 +87,21 @@ def _split(
                 name: value[order[start:end], : widths[start]] if isinstance(value, Tensor) else value
                 for name, value in features.items()
             }
-            found.append(forward(rows, **kwargs)[output])
+            found.append(forward(rows, **kwargs))
             done += (end - start) * widths[start]
             if on_progress:
                 on_progress(done / places)
-        return {output: torch.cat(found)[torch.argsort(order)]}
+        again, width = torch.argsort(order), mask.shape[1]
+        return {name: torch.cat([_as_wide(one[name], name, width) for one in found])[again] for name in outputs}
 
     return split
+
+
+def _as_wide(values: Tensor, name: str, width: int) -> Tensor:
+    """Fill up what a pass says of each place with zeros, as of padding."""
+    if name not in OF_TOKENS or values.shape[1] == width:
+        return values
+    return torch.nn.functional.pad(values, (*(0, 0) * (values.ndim - 2), 0, width - values.shape[1]))
 
 
 def passes_on(

@@ -19,9 +19,9 @@ from models.soundness import (
 from models.sources import (
     ModelSource,
     is_late,
-    is_starter,
     own_file,
     require_sparse,
+    require_tokens,
     starter_folder,
     starter_module,
 )
@@ -137,9 +137,7 @@ def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-    if is_starter(source):
-        message = f"{source.reference!r} knows words and no tokens: late interaction needs a transformer"
-        raise ModelError("not_late", message, model=source.reference)
+    require_tokens(source)
     where = where_of(source)
     find = partial(own_file, source.folder) if source.folder else partial(hub_file, where)
     if is_late(find):

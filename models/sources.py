@@ -124,6 +124,13 @@ def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | Non
     raise ModelError("not_sparse", message, model=source.reference)
 
 
+def require_tokens(source: ModelSource) -> None:
+    """Raise `ModelError` `not_late` of a starter: it has words, no tokens."""
+    if is_starter(source):
+        message = f"{source.reference!r} knows words and no tokens: late interaction needs a transformer"
+        raise ModelError("not_late", message, model=source.reference)
+
+
 def trained_on(source: ModelSource) -> str:
     """Return the fingerprint of the question set that a model was trained on here; empty of every other model."""
     data = read_json(source.folder.parent / "provenance.json").get("data", {}) if source.folder else {}

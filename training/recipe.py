@@ -6,8 +6,9 @@ from training.base import Recipe
 from training.language.recipe import LanguageRecipe
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, LATE_INTERACTION
 from training.options.sentences import SENTENCES
+from training.rankers.late import LateRecipe
 from training.rankers.material import RANKERS
 from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, SparseEncoderRecipe
 from training.readers.recipe import ReaderRecipe
@@ -19,6 +20,7 @@ RECIPES: dict[str, type[Recipe[Any, Any]]] = {
     for recipe in (
         BiEncoderRecipe,
         CrossEncoderRecipe,
+        LateRecipe,
         SparseEncoderRecipe,
         SentenceRecipe,
         SentenceCrossEncoderRecipe,
@@ -41,8 +43,8 @@ def kinds_alike(kind: str) -> tuple[str, ...]:
 
 def kinds_to_start_from(kind: str) -> tuple[str, ...]:
     """Return the kinds whose finished models a training of this kind can go on from."""
-    # a reader's head is new on any transformer, and a language model is what all transformers began as
-    others = (*kinds_alike(BI_ENCODER), LANGUAGE_MODEL) if kind == READER else (LANGUAGE_MODEL,)
+    # a reader's head is new on any transformer, late interaction reads any, and all began as language models
+    others = (*kinds_alike(BI_ENCODER), LANGUAGE_MODEL) if kind in (READER, LATE_INTERACTION) else (LANGUAGE_MODEL,)
     return tuple(dict.fromkeys((*kinds_alike(kind), *others)))
 
 

@@ -20,7 +20,7 @@ from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, Window, WindowOptions
+from models.windows import Cutter, Window, WindowOptions, Windows
 from text.analyzers import Span
 
 if TYPE_CHECKING:
@@ -54,8 +54,13 @@ class TokenEncoder(SourcedModel):
         windows: WindowOptions | None = None,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = 0.8,
+        at_hand: "MultiVectorEncoder | None" = None,
     ) -> None:
+        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept."""
         super().__init__(source, corpus, precision)
+        self._is_at_hand = at_hand is not None
+        if at_hand is not None:
+            self.model = at_hand
         self._dimensions, self._windows, self._passages_share = dimensions, windows, passages_share
         self.meter, self._on_progress = Meter(), on_progress
         self._projection: np.ndarray | None = None
@@ -112,9 +117,8 @@ class TokenEncoder(SourcedModel):
         self.load()
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         windows = [Window(0, 0, len(text))]
-        if head is not None and self._windows and self.model.tokenizer.is_fast:
-            heads = np.array([head], dtype=np.int64)
-            windows = self._cutter(self._windows).windows([text], heads).of(0) or windows
+        if head is not None and self._windows:
+            windows = self.windows_of([text], np.array([head], dtype=np.int64), self._windows).of(0) or windows
         vectors, spans = [], list[Span]()
         for window in windows:
             with in_precision(self.model[0], self._precision):
@@ -136,6 +140,12 @@ class TokenEncoder(SourcedModel):
         letters = [(max(0, start - before), max(0, end - before)) for start, end in told["offset_mapping"]]
         same = [*told["input_ids"], *[-1] * len(ids)]
         return [letters[place] if same[place] == one else (0, 0) for place, one in enumerate(ids)]
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles."""
+        if not self.model.tokenizer.is_fast:
+            return Windows.none()
+        return self._cutter(options).windows(list(texts), heads)
 
     def _cutter(self, options: WindowOptions) -> Cutter:
         return Cutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
@@ -193,15 +203,15 @@ class TokenEncoder(SourcedModel):
         fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
         read_as = windows if heads is not None else None
         key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(block.texts), read_as, heads, *fitted)
-        kept = cached_arrays("token-vectors", key, compute, keep=keep)
+        kept = cached_arrays("token-vectors", key, compute, keep=keep and not self._is_at_hand)
         tell(1.0)
         return kept
 
     def _read(self, block: "_Block") -> tuple[list[str], list[int]]:
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
-        if block.heads is None or not self._windows or not self.model.tokenizer.is_fast:
+        if block.heads is None or not self._windows:
             return block.texts, [1] * len(block.texts)
-        windows = self._cutter(self._windows).windows(block.texts, block.heads)
+        windows = self.windows_of(block.texts, block.heads, self._windows)
         parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(block.texts)]
         return [text for texts in parts for text in texts], [*map(len, parts)]
 
@@ -213,12 +223,17 @@ class TokenEncoder(SourcedModel):
         if self._projection is None:
             if not fit:
                 raise ValueError("the projection is fitted on passages: they are encoded before questions")
-            drawn = wide[np.random.default_rng(0).permutation(len(wide))[:_FITTED_ON]]
-            directions = np.linalg.eigh(drawn.T @ drawn)[1]  # those in which the tokens lie furthest come last
-            self._projection = np.ascontiguousarray(directions[:, : -self._dimensions - 1 : -1])
+            self._projection = directions(wide, self._dimensions)
         narrow = wide @ self._projection
         narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
         return narrow.astype(np.float16), self._projection
+
+
+def directions(vectors: np.ndarray, count: int) -> np.ndarray:
+    """Return the directions in which vectors of tokens lie furthest, `(dimensions, count)` float32, the first first."""
+    drawn = vectors[np.random.default_rng(0).permutation(len(vectors))[:_FITTED_ON]]
+    found = np.linalg.eigh(drawn.T @ drawn)[1]  # in rising order
+    return np.ascontiguousarray(found[:, : -count - 1 : -1])
 
 
 def _in_whole(window: Window, span: Span) -> Span:

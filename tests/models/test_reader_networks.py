@@ -101,7 +101,7 @@ def test_passes_of_like_length_change_nothing() -> None:
     _, ours = made("pairs")
     given = features(pairs=True)
     whole = ours(given)["losses"]
-    with torch.no_grad(), passes_of_like_length(ours, "losses", {"cpu": 40}):
+    with torch.no_grad(), passes_of_like_length(ours, ("losses",), {"cpu": 40}):
         parts = ours(given)["losses"]
     torch.testing.assert_close(parts, whole)
 

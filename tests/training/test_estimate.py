@@ -21,7 +21,13 @@ from training.__main__ import main
 from training.engine.task import Task
 from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, evenly, rehearse
 from training.options.common import Report
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderObjective
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    LATE_INTERACTION,
+    SPARSE_ENCODER,
+    BiEncoderObjective,
+)
 from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate, Rehearsal
 from training.runs.rehearsal import RehearsalTask as Asked
@@ -40,6 +46,7 @@ def sample() -> QuestionSet:
 def tiny(tmp_path: Path) -> dict[str, str]:
     return {
         BI_ENCODER: str(build_bi_encoder(tmp_path / "bi")),
+        LATE_INTERACTION: str(build_bi_encoder(tmp_path / "late")),
         CROSS_ENCODER: str(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
         SPARSE_ENCODER: str(build_sparse_encoder(tmp_path / "sparse")),
     }

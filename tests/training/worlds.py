@@ -23,7 +23,7 @@ from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from training.options.questions import READER
-from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from training.options.rankers import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run, create_run, new_plan
@@ -88,7 +88,7 @@ def base_of(kind: str) -> str:
     """The starter, or a tiny model for a kind that cannot begin there."""
     if kind in FROM_STARTERS:
         return STARTER
-    if kind == READER:
+    if kind in (READER, LATE_INTERACTION):
         return str(build_bi_encoder(Path(_MODELS.name) / "transformer"))
     return str(build_sparse_encoder(Path(_MODELS.name) / "sparse"))
 

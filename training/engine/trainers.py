@@ -14,6 +14,11 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.multi_vector_encoder import (
+    MultiVectorEncoder,
+    MultiVectorEncoderTrainer,
+    MultiVectorEncoderTrainingArguments,
+)
 from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -29,7 +34,7 @@ from transformers import (
 )
 
 from data.terminal import is_verbose
-from models.inference import Features, passes_of_like_length, replaced, takes_rows
+from models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
 from training.engine.task import (
@@ -205,9 +210,14 @@ class _SparseEncoderTrainer(SafeCheckpoints, OwnBatches, FinerBest, SparseEncode
     """Trains a sparse encoder; the weights of its regularizers rise over the first third of the steps."""
 
 
+class _LateTrainer(SafeCheckpoints, OwnBatches, FinerBest, MultiVectorEncoderTrainer):
+    """Trains an encoder of late interaction."""
+
+
 _TRAINERS: dict[type, tuple[Any, Any]] = {
     CrossEncoder: (_CrossEncoderTrainer, CrossEncoderTrainingArguments),
     SparseEncoder: (_SparseEncoderTrainer, SparseEncoderTrainingArguments),
+    MultiVectorEncoder: (_LateTrainer, MultiVectorEncoderTrainingArguments),
 }
 
 
@@ -319,23 +329,29 @@ def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
     so that memory no longer grows with the batch. Losses and gradients are those of one pass; only dropout draws other
     numbers. A model that reads texts in its own way, such as a starter, is left as it is.
     """
-    from sentence_transformers import CrossEncoder
-
     if not takes_rows(model):
         yield
         return
-    of_texts = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
-    output = getattr(model, "trained_by", of_texts)
-    again = replaced(model, "forward", _recomputed(model.forward, output)) if twice else nullcontext()
-    with again, passes_of_like_length(model, output):
+    outputs = _trained_by(model)
+    again = replaced(model, "forward", _recomputed(model.forward, outputs)) if twice else nullcontext()
+    with again, passes_of_like_length(model, outputs):
         yield
 
 
-def _recomputed(forward: Callable[..., Features], output: str) -> Callable[..., Features]:
-    def recomputed(features: Features, **kwargs: Any) -> Features:
-        def wanted() -> Any:
-            return forward(dict(features), **kwargs)[output]
+def _trained_by(model: Any) -> tuple[str, ...]:
+    """What a training step wants of a pass."""
+    if isinstance(model, MultiVectorEncoder):
+        return OF_TOKENS
+    return (getattr(model, "trained_by", "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"),)
 
-        return {output: checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted()}
+
+def _recomputed(forward: Callable[..., Features], outputs: tuple[str, ...]) -> Callable[..., Features]:
+    def recomputed(features: Features, **kwargs: Any) -> Features:
+        def wanted() -> tuple[Any, ...]:
+            told = forward(dict(features), **kwargs)
+            return tuple(told[name] for name in outputs)
+
+        values = checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted()
+        return dict(zip(outputs, values, strict=True))
 
     return recomputed

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged import PREFIX
-from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, ModelSource, require_sparse
+from models.packaged import PREFIX, base_at_hand
+from models.sources import (
+    DEFAULT_BI_ENCODER,
+    DEFAULT_MASKED_LANGUAGE_MODEL,
+    STARTER,
+    ModelSource,
+    require_sparse,
+    require_tokens,
+)
 from training.options.common import Problem, option
 from training.options.questions import RankerOptions, WindowedOptions
 
@@ -229,3 +236,63 @@ class SparseEncoderOptions(RankerOptions):
     @property
     def contrasts(self) -> bool:
         return True
+
+
+LATE_INTERACTION = "late-interaction"
+
+
+class LateObjective(StrEnum):
+    """What a training of late interaction makes smaller. A score is the mean of a question's MaxSim over its tokens."""
+
+    MULTIPLE_NEGATIVES = "multiple-negatives"  # Khattab & Zaharia 2020, and over the batch's other passages
+    KL = "kl"  # Santhanam et al. 2022: the share that a reranker gives each of a question's passages
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateOptions(WindowedOptions):
+    """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
+
+    base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
+    objective: LateObjective = option(LateObjective.MULTIPLE_NEGATIVES, "what training makes smaller")
+    dimensions: int = option(
+        0, "length of a token's vector, to which a projection is trained; 0: as the base's", 0, 8192
+    )
+    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
+    temperature: float = option(0.02, "what mean cosines are divided by", 0.001, 10)
+    teacher: str = option("", "cross-encoder whose scores are learned (kl)")
+    teacher_temperature: float = option(1.0, "what the teacher's scores are divided by", 0.001, 1000)
+    teacher_bm25: float = option(0.0, "BM25's share in the teacher's scores, brought to their spread", 0, 1)
+    distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
+    batches_of: BatchesOf = option(BatchesOf.ARTICLES, "which questions stand in a batch together")
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.objective is LateObjective.KL and not self.negatives:
+            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
+        if self.objective is LateObjective.KL and not self.teacher.strip():
+            yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
+
+    @classmethod
+    def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
+        """A base that was made by telling passages apart goes on as it began; of another, batches as large fit."""
+        return cls(base=base, epochs=1.0, batch_size=32, learning_rate=3e-5 if base.startswith(PREFIX) else 2e-5)
+
+    @classmethod
+    def offered(cls) -> tuple[str, ...]:
+        """Those with tokens: a starter knows words alone."""
+        packaged = base_at_hand()
+        return tuple(dict.fromkeys([*([packaged.reference] if packaged else []), DEFAULT_BI_ENCODER]))
+
+    @classmethod
+    def check_base(cls, source: ModelSource) -> None:
+        """Raise `ModelError` `not_late` for a starter."""
+        require_tokens(source)
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        return super().helpers | ({"teacher": self.teacher} if self.objective is LateObjective.KL else {})
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether passages of other examples in the batch are negatives."""
+        return self.objective is not LateObjective.KL or self.distillation_weight < 1

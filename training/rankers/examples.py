@@ -26,6 +26,7 @@ from training.options.rankers import (
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
+    LateOptions,
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
@@ -213,7 +214,9 @@ _SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, SparseEncoderObjective.S
 _LISTS = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET)
 
 
-def encoder_examples(options: BiEncoderOptions | SparseEncoderOptions, material: Material) -> tuple[Columns, Examples]:
+def encoder_examples(
+    options: BiEncoderOptions | SparseEncoderOptions | LateOptions, material: Material
+) -> tuple[Columns, Examples]:
     """Questions with a relevant passage each, and with the hard negatives that the options ask for.
 
     Triplets and GIST take one negative an example: a question with several stands in as many examples.

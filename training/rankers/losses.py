@@ -16,6 +16,8 @@ from training.options.rankers import (
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
+    LateObjective,
+    LateOptions,
     SparseEncoderOptions,
 )
 from training.options.sentences import CrossSentenceObjective, SentenceObjective, SentenceOptions
@@ -75,6 +77,8 @@ def negatives_of_processes(options: TrainingOptions) -> str:
         return "gathered"
     if isinstance(options, SentenceOptions):
         return "gathered" if options.contrasts else "none"
+    if isinstance(options, LateOptions) and options.contrasts:
+        return "gathered" if options.objective is LateObjective.MULTIPLE_NEGATIVES else "own"
     if not isinstance(options, BiEncoderOptions) or not options.contrasts:
         return "none"
     return "gathered" if options.objective in _GATHERED else "own"
@@ -118,6 +122,23 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
         whole = int(model.get_embedding_dimension())
         loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])
     return loss
+
+
+def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
+    """Return the loss module of a late-interaction encoder's objective."""
+    from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
+    from sentence_transformers.multi_vector_encoder.scoring import mean_colbert_scores
+
+    if options.objective is LateObjective.KL:
+        from training.rankers.distillation import LateDistillation
+
+        return LateDistillation(model, options)
+    return MultiVectorMultipleNegativesRankingLoss(
+        model,
+        scale=1 / options.temperature,
+        similarity_fct=mean_colbert_scores,
+        gather_across_devices=processes > 1,
+    )
 
 
 def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:

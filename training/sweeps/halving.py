@@ -28,6 +28,8 @@ from training.options.rankers import (
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
+    LateObjective,
+    LateOptions,
     SparseEncoderOptions,
 )
 from training.runs.rehearsal import Estimate
@@ -48,6 +50,8 @@ def changes_of(options: TrainingOptions) -> list[Changes]:
         proposed = _cross_encoder(options)
     elif isinstance(options, SparseEncoderOptions):
         proposed = _sparse_encoder(options)
+    elif isinstance(options, LateOptions):
+        proposed = _late(options)
     else:
         proposed = _learning_rates(options)
     return [{}, *(changes for changes in proposed if _possible(options, changes))]
@@ -112,7 +116,19 @@ def _sparse_encoder(options: SparseEncoderOptions) -> Iterator[Changes]:
     yield {"negatives": 0 if options.negatives else 1}
 
 
-def _other_batches(options: BiEncoderOptions | SparseEncoderOptions) -> Changes:
+def _late(options: LateOptions) -> Iterator[Changes]:
+    faster, slower = _learning_rates(options)
+    low, high = _TEMPERATURES
+    yield faster
+    yield {"temperature": high if options.temperature < (low + high) / 2 else low}
+    yield slower
+    if options.contrasts:
+        yield _other_batches(options)
+    if options.objective is LateObjective.MULTIPLE_NEGATIVES:
+        yield {"negatives": 0 if options.negatives else 1}
+
+
+def _other_batches(options: BiEncoderOptions | SparseEncoderOptions | LateOptions) -> Changes:
     lengths = options.batches_of is BatchesOf.LENGTHS
     return {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
 

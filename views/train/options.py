@@ -12,9 +12,11 @@ from training.options.language_model import LanguageObjective
 from training.options.questions import NegativesFrom, ReaderObjective
 from training.options.rankers import (
     BI_ENCODER,
+    LATE_INTERACTION,
     TAUGHT,
     BiEncoderObjective,
     CrossEncoderObjective,
+    LateObjective,
     QuestionSide,
     SparseEncoderObjective,
 )
@@ -35,7 +37,7 @@ MORE = {
         *("concatenation", "scale", "dropout", "deletion", "pairs_weight"),
     ),
     "model": (
-        *("question_side", "pooling", "max_length", "overlap", "longest_answer", "windows"),
+        *("question_side", "pooling", "dimensions", "max_length", "overlap", "longest_answer", "windows"),
         *("frozen_layers", "lora_rank", "lora_also", "matryoshka"),
     ),
     "memory": (
@@ -59,7 +61,7 @@ _NO_PART_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding
 # on what is entered there, other options depend
 DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
-    *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective),
+    *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective, *LateObjective),
     *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective, *LanguageObjective),
 }
 _ALL_BUT_READERS = _KNOWN - {*ReaderObjective}
@@ -153,6 +155,6 @@ def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
         return {"negatives": (0, 0)}
     if objective == BiEncoderObjective.TRIPLET:
         return {"negatives": (1, 20), "mini_batch_size": (0, 0)}
-    if kind == BI_ENCODER and objective in TAUGHT:
+    if kind in (BI_ENCODER, LATE_INTERACTION) and objective in TAUGHT:
         return {"negatives": (1, 20)}
     return {}

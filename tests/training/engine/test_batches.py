@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from models import inference
-from models.loading import load_bi_encoder, load_cross_encoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
@@ -326,14 +326,17 @@ def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str,
     hook = model[0].register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0]["input_ids"].shape)))
     model.eval()  # nothing is drawn
     model.zero_grad()
-    found = model(model.preprocess(texts))[output]
+    told = model(model.preprocess(texts))
+    found = told[output]
+    if output == "token_embeddings":  # of padding it may say anything
+        found = found * told["attention_mask"].unsqueeze(-1)
     (found.reshape(len(texts), -1) ** 3).sum().backward()
     hook.remove()
     return found.detach(), {name: w.grad for name, w in model.named_parameters() if w.grad is not None}, shapes
 
 
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+@pytest.mark.parametrize("kind", ["bi-encoder", "late-interaction", "cross-encoder"])
 def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
@@ -342,6 +345,9 @@ def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monke
     if kind == "bi-encoder":
         model: Any = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
         texts, output = TEXTS, "sentence_embedding"
+    elif kind == "late-interaction":
+        model = load_token_encoder(find_model(str(build_bi_encoder(tmp_path))))
+        texts, output = TEXTS, "token_embeddings"
     else:
         folder = build_cross_encoder_base(tmp_path, segment_types=1)
         model, texts, output = load_cross_encoder(find_model(str(folder)), [], new_head=True), PAIRS, "scores"

@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from data.split import SplitOptions
 from tests.training.worlds import Trained
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.card import write_card
 from training.runs.runs import Run, create_run, new_plan
@@ -217,12 +217,17 @@ def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encode
 def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     from sentence_transformers import CrossEncoder
 
+    from models.loading import load_token_encoder
+    from models.sources import find_model
     from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
     run = finished(kind)
     (run.model_folder / "modules.json").unlink()
     if kind == BI_ENCODER:
         build_bi_encoder(run.model_folder)
+    elif kind == LATE_INTERACTION:
+        base = build_bi_encoder(run.folder / "base")
+        load_token_encoder(find_model(str(base))).save_pretrained(str(run.model_folder))
     elif kind == SPARSE_ENCODER:
         build_sparse_encoder(run.model_folder)
     else:
