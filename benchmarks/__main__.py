@@ -13,7 +13,7 @@ from benchmarks.growth import growth
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
 from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
 from benchmarks.quality.lexical_options import lexical_options
-from benchmarks.quality.mixes import mixes
+from benchmarks.quality.mixes import mixes, trained_mixes
 from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
 from benchmarks.quality.untrained import best_without_download, long_passages
 from benchmarks.speed.bm25 import bm25
@@ -46,6 +46,7 @@ _ALL = {
         many_sentences,
         masked_pretraining,
         mixes,
+        trained_mixes,
         own_set,
         pretrained_reranking,
         pretrained_training,
