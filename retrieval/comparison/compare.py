@@ -5,7 +5,7 @@ nobody waits for an analyzer or an encoder before they have texts of their own; 
 """
 
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,8 +113,7 @@ class Comparison:
         Parts that failed found nothing anywhere, and are told of as failed.
         """
         unanswered = {result.name: result.unanswered for result in self.results}
-        mixes = (spec for spec in self.experiment.retriever if len(spec.parts) > 1)
-        return [(spec.name, part, unanswered[part]) for spec in mixes for part in spec.parts if unanswered.get(part)]
+        return [(name, part, unanswered[part]) for name, part in blind_parts(self.experiment.retriever, unanswered)]
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
@@ -127,6 +126,12 @@ class Comparison:
             "passages": len(self.question_set.passages),
             "retrievers": {result.name: _result_dict(result) for result in self.results},
         }
+
+
+def blind_parts(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the mixes with a part that found nothing for some questions, `unanswered` by name, and that part."""
+    mixes = (spec for spec in specs if len(spec.parts) > 1)
+    return [(spec.name, part) for spec in mixes for part in spec.parts if unanswered.get(part)]
 
 
 def _result_dict(result: Result) -> dict[str, object]:

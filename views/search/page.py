@@ -15,7 +15,15 @@ from views import reasons
 from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
-from views.search.answer import SearchAnswer, draw_columns, draw_judged, draw_table, search, try_failed_again
+from views.search.answer import (
+    SearchAnswer,
+    draw_blind,
+    draw_columns,
+    draw_judged,
+    draw_table,
+    search,
+    try_failed_again,
+)
 from views.search.pieces import draw_pieces
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
@@ -151,6 +159,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
         return
     shown = [choices.specs[name] for name in picked]
+    draw_blind(answered, shown, choices)
     draw_columns(answered, shown, choices)
     if answered.right:
         place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
