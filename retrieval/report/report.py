@@ -147,6 +147,9 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
+    for name, count, around in comparison.cut_off:
+        told.append(say("notice.cut_off", name=name, count=f"{count:,}", passages=f"{len(asked.passages):,}"))
+        told += [say("notice.cut_off_too", names=", ".join(around), name=name)] if around else []
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))

@@ -296,11 +296,25 @@ def draw_footnotes(view: ComparisonView) -> None:
                 st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
         if result.imported:
             st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
+    _draw_cut_off(view)
     if len(set((weights := _weights(view)).values())) > 1:
         listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
         st.caption(word("compare.weights_differ", weights=listed))
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+
+
+def _draw_cut_off(view: ComparisonView) -> None:
+    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
+    shown = {result.name for result in view.results}
+    passages = f"{len(view.comparison.question_set.passages):,}"
+    for name, count, around in view.comparison.cut_off:
+        wraps = [plain(other) for other in around if other in shown]
+        if name in shown or wraps:
+            said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
+            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
+            said += [word("compare.cut_off_help", windows=word("compare.windows"))]
+            st.caption(" ".join(said))
 
 
 def _run_words(notes: Mapping[str, int]) -> str:
