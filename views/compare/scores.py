@@ -14,7 +14,7 @@ from retrieval.analysis.evidence import Intervals, at_ceiling, telling_figure, t
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import Spec
+from retrieval.comparison.spec import ReadingSpec, Spec
 from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
@@ -313,7 +313,8 @@ def _draw_cut_off(view: ComparisonView) -> None:
         if name in shown or wraps:
             said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
             said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
-            said += [word("compare.cut_off_help", windows=word("compare.windows"))]
+            if isinstance(view.spec(name), ReadingSpec):
+                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
             st.caption(" ".join(said))
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.token_encoder import TokenEncoder
-from models.loading import load_bi_encoder, load_cross_encoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from models.sources import STARTER, find_model
 from models.windows import WindowOptions
-from tests.hub import MAX_LENGTH, SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.hub import MAX_LENGTH, SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -70,6 +71,14 @@ def test_a_cross_encoder_cuts_off_what_does_not_fit_beside_a_question(tmp_path: 
     expected = {row for question, row in pairs if cut(question, TEXTS[row])}
     assert 0 < len(expected) < len({row for _, row in pairs})
     assert CrossEncoderScorer(source, TEXTS).cut_off(QUESTIONS, TEXTS, candidates) == len(expected)
+
+
+@pytest.mark.parametrize("inference_free", [False, True])
+def test_a_sparse_encoder_cuts_off_what_is_longer_than_it_reads(tmp_path: Path, inference_free: bool) -> None:
+    source = find_model(str(build_sparse_encoder(tmp_path / "tiny", inference_free=inference_free)))
+    model = load_sparse_encoder(source)
+    told = sum(lengths(model.tokenizer, text) > model.max_seq_length for text in TEXTS)
+    assert SparseTextEncoder(source, TEXTS).cut_off(TEXTS) == told > 0
 
 
 def test_a_starter_reads_everything() -> None:

@@ -10,13 +10,13 @@ from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from retrieval.comparison.compare import compare, retrievers_of
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob, keep, load
 from retrieval.rankings import ask
 from retrieval.report.report import _notices, words_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
@@ -66,6 +66,16 @@ def test_whoever_reads_beginnings_is_told_with_those_that_wrap_it(folder: str, t
         notices = " ".join(_notices(comparison, words_of(language)))
         assert said in notices
         assert "Hybrid, Mix" in notices
+        assert notices.count("windows = true") == len(told)
+
+
+def test_what_has_no_windows_is_told_without_the_advice_to_turn_them_on(tmp_path: Path) -> None:
+    spec = SparseSpec(name="Sparse", model=str(build_sparse_encoder(tmp_path / "sparse")))
+    comparison = compare(experiment_of(spec), SET)
+    assert comparison.cut_off == [("Sparse", LONG, [])]
+    notices = " ".join(_notices(comparison, words_of("en")))
+    assert "Sparse reads only the beginning of 3 of 8 passages" in notices
+    assert "windows = true" not in notices
 
 
 def test_where_passages_fit_nothing_is_said(folder: str) -> None:
