@@ -14,7 +14,7 @@ def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
     table = pd.DataFrame({"asked": [first.question[slice(*match.asked)] for match in first.told]})
     columns = {
         "number": tables.number("why.match_number", width=45, pinned=True),
-        "asked": tables.text("why.match_asked", width=100, pinned=True),
+        "asked": tables.text("why.match_asked", width=115, pinned=True),
     }
     for side, explained in sides.items():
         table[side] = [explained.passage.text[slice(*match.answered)] for match in explained.told]
