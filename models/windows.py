@@ -105,7 +105,7 @@ class Cutter:
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
         self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
-        self._room, self._pair_room = (
+        self.room, self.pair_room = (  # tokens of a text, and of a pair, that are read
             int(tokenizer.model_max_length) - int(tokenizer.num_special_tokens_to_add(pair=pair))
             for pair in (False, True)
         )
@@ -117,8 +117,8 @@ class Cutter:
         rows: list[int] = []
         found: list[Window] = []
         for row, encoding, text in self._encoded(texts):
-            if len(encoding.ids) > self._room:
-                windows = self._windows(text, int(heads[row]), encoding, self._room)
+            if len(encoding.ids) > self.room:
+                windows = self._windows(text, int(heads[row]), encoding, self.room)
                 rows += [row] * len(windows)
                 found += windows
         spans = np.array(found, dtype=np.int64).reshape(-1, 3)
@@ -129,7 +129,7 @@ class Cutter:
 
         A question takes at most half of a pair: of one that is longer the model cuts off the end.
         """
-        room = max(self._pair_room - self._length(question), self._pair_room // 2)
+        room = max(self.pair_room - self._length(question), self.pair_room // 2)
         if self._length(text) <= room:
             return []
         room = max(room // _ROOMS * _ROOMS, min(room, _ROOMS))
@@ -140,6 +140,10 @@ class Cutter:
             ((_, encoding, _),) = self._encoded([text])
             self._cut[key] = self._windows(text, head, encoding, room)
         return self._cut[key]
+
+    def lengths(self, texts: Sequence[str]) -> np.ndarray:
+        """Count the tokens of each text and of the prompt before it, `(n_texts,)` int64."""
+        return np.array([len(encoding.ids) for _, encoding, _ in self._encoded(texts)], dtype=np.int64)
 
     def _length(self, text: str) -> int:
         if text not in self._lengths:

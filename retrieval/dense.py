@@ -21,7 +21,7 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from models.encoders.protocols import Encoder, WindowEncoder
+from models.encoders.protocols import Encoder, LimitedEncoder, WindowEncoder
 from models.windows import WindowOptions
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 
@@ -153,7 +153,7 @@ class Dense:
         self._encoder = encoder
         self._n_passages = len(passages)
         of, self._passages = Passages.of(passages), np.arange(len(passages))  # row of the passage of each vector
-        texts = of.indexed_texts(title=title)
+        self._texts, self._windows = (texts := of.indexed_texts(title=title)), windows
         if windows and isinstance(encoder, WindowEncoder):
             found = encoder.windows_of(texts, of.heads(title=title), windows)
             vectors, self._passages = encoder.encode_windows(texts, found)
@@ -165,6 +165,12 @@ class Dense:
     @property
     def memory_bytes(self) -> int:
         return self._index.memory_bytes
+
+    def cut_off(self) -> int:
+        """Of how many passages only the beginning is read."""
+        if self._windows or not isinstance(self._encoder, LimitedEncoder):
+            return 0
+        return self._encoder.cut_off(self._texts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from models.encoders.protocols import TokenVectorEncoder, TokenVectors
+from models.encoders.protocols import LimitedEncoder, TokenVectorEncoder, TokenVectors
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
 
 ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
@@ -73,11 +73,16 @@ class Late:
         self.name = name
         self._encoder, self._first, self._depth, self._on_progress = encoder, first, depth, on_progress
         of = Passages.of(passages)
-        self._vectors = encoder.encode_passages(of.indexed_texts(title=title), of.heads(title=title))
+        self._texts = of.indexed_texts(title=title)
+        self._vectors = encoder.encode_passages(self._texts, of.heads(title=title))
 
     @property
     def memory_bytes(self) -> int:
         return self._vectors.vectors.nbytes
+
+    def cut_off(self) -> int:
+        """Of how many passages only the beginning is read."""
+        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors, k = self._encoder.encode_questions(questions), min(k, len(self._vectors))

@@ -13,7 +13,7 @@ from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
 from data.workspace import write_json
-from models.encoders.protocols import ForeseeingScorer, PairScorer, WindowScorer
+from models.encoders.protocols import ForeseeingScorer, LimitedScorer, PairScorer, WindowScorer
 from models.encoders.vector_blocks import Meter
 from models.sources import ModelSource
 from models.windows import WindowOptions
@@ -129,6 +129,12 @@ class PairScores:
             self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)
         return scores
 
+    def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
+        """Of how many of the candidates only the beginning is read."""
+        if self._windows or not isinstance(self._scorer, LimitedScorer):
+            return 0
+        return self._scorer.cut_off(questions, self._texts, candidates.indices)
+
     def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
         return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
 
@@ -203,16 +209,22 @@ class Reranked:
         of = Passages.of(passages)
         texts, heads = of.indexed_texts(title=title), of.heads(title=title) if windows else None
         self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, heads=heads)
+        self._read: tuple[Sequence[str], Rankings] | None = None
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question, no more than the first retriever knows of."""
         found = self._first.search(questions, max(k, self._depth))
         candidates = found.first(self._depth)
+        self._read = questions, candidates
         scores = interpolated(candidates, self.candidate_scores(questions, candidates), self._weight)
         known = found.indices.shape[1]
         places = np.arange(self._depth, known)
         rest = np.broadcast_to(self._depth - 1.0 - places, (len(questions), len(places)))
         return ranked(found.indices, np.hstack([scores, rest]), min(k, known))
+
+    def cut_off(self) -> int:
+        """Of how many of the passages that were reranked last only the beginning was read."""
+        return self._pairs.cut_off(*self._read) if self._read else 0
 
     def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         """Reranker's scores `(n_questions, depth)` of the candidates, -inf where there is none."""

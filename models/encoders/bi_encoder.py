@@ -13,6 +13,7 @@ import numpy as np
 from data.cache import cached_arrays, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
+from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
@@ -94,9 +95,19 @@ class BiEncoder(SourcedModel):
 
     def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
         """Cut passages now, and keep nothing; a model that reads texts in its own way is left to that."""
+        cutter = self._cutter(options)
+        return cutter.windows(texts, heads) if cutter else Windows.none()
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read, where they are not read by windows."""
+        if self._is_at_hand or is_starter(self._source):
+            return 0
+        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
+
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
         if not self._fast or not self.model.tokenizer.is_fast:
-            return Windows.none()
-        return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1]).windows(texts, heads)
+            return None
+        return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1])
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
         """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64.

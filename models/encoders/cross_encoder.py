@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from models.encoders.lengths import kept_lengths
 from models.loading import load_cross_encoder
 from models.precision import Precision
-from models.sources import ModelSource, SourcedModel
+from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import Cutter, Window, WindowOptions, score_windows
 
 if TYPE_CHECKING:
@@ -90,6 +91,22 @@ class CrossEncoderScorer(SourcedModel):
         if options not in self._cutters:
             self._cutters[options] = Cutter(self.model.tokenizer, options)
         return self._cutters[options].beside(question, text, head)
+
+    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+        """Of how many passages only the beginning is read, beside some question that they are candidates of.
+
+        `candidates` `(n_questions, depth)` are rows of `texts`, below 0 where there is none.
+        """
+        if is_starter(self._source):
+            return 0
+        asked, held = (kept_lengths(self, some, self._cutter) for some in (questions, texts))
+        rooms = np.maximum(asked.pair_room - asked.tokens, asked.pair_room // 2)
+        too_long = (candidates >= 0) & (held.tokens[candidates] > rooms[:, None])
+        return len(np.unique(candidates[too_long]))
+
+    def _cutter(self) -> Cutter | None:
+        fast = self._tokens is not None and self.model.tokenizer.is_fast
+        return Cutter(self.model.tokenizer, WindowOptions()) if fast else None
 
     @cached_property
     def _cutters(self) -> dict[WindowOptions, Cutter]:

@@ -112,6 +112,24 @@ class WindowScorer(Protocol):
 
 
 @runtime_checkable
+class LimitedEncoder(Protocol):
+    """Reads only the beginning of passages that are too long for it."""
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many of these passages that is so."""
+        ...
+
+
+@runtime_checkable
+class LimitedScorer(Protocol):
+    """Reads only the beginning of passages that do not fit beside a question."""
+
+    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+        """Of how many passages that is so; `candidates` `(n_questions, depth)` are rows of `texts`, -1 of none."""
+        ...
+
+
+@runtime_checkable
 class ForeseeingScorer(Protocol):
     """Scores pairs sooner where it knows beforehand which questions are to come."""
 

@@ -11,10 +11,12 @@ from scipy.sparse import csr_array, vstack
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
+from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import BLOCK, Meter
 from models.loading import load_sparse_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
+from models.windows import Cutter, WindowOptions
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -56,6 +58,16 @@ class SparseTextEncoder(SourcedModel):
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
         return self._weights("passage", texts, (0.0, _PASSAGES_SHARE))
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read."""
+        return kept_lengths(self, texts, self._cutter).cut_off
+
+    def _cutter(self) -> Cutter | None:
+        from models.inference import takes_rows
+
+        model = self._sides["passage"]
+        return Cutter(model.tokenizer, WindowOptions()) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
         """Encode texts now, all as one block, and keep nothing: `(n_texts, n_terms)` float32.

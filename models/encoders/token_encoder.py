@@ -15,6 +15,7 @@ import numpy as np
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
+from models.encoders.lengths import kept_lengths
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import load_token_encoder
@@ -105,6 +106,14 @@ class TokenEncoder(SourcedModel):
             first = np.arange(0, len(passages), -(-len(passages) // BLOCK))
             block = _Block([passages[row] for row in first.tolist()], heads[first] if heads is not None else None)
             self._projection = self._kept("passage", block, lambda _: None, keep=True)["projection"]
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read; of none where they are read by windows."""
+        if self._windows:
+            return 0
+        return kept_lengths(
+            self, texts, lambda: self._cutter(WindowOptions()) if self.model.tokenizer.is_fast else None
+        ).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
         """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.

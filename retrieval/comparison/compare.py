@@ -5,7 +5,7 @@ nobody waits for an analyzer or an encoder before they have texts of their own; 
 """
 
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -74,13 +74,19 @@ class Result:
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
-    notes: Mapping[str, Any] = field(default_factory=dict)  # of an imported run `trec.Notes`, of a mix `mix.told`
+    # of an imported run `trec.Notes`, of a mix `mix.told`, of a model that does not read all passages whole `cut_off`
+    notes: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
 
     @property
     def imported(self) -> bool:
         """Whether its rankings were made elsewhere: nothing was built or searched here."""
         return "other_questions" in self.notes
+
+    @property
+    def cut_off(self) -> int:
+        """Of how many passages its own model reads only the beginning."""
+        return int(self.notes.get("cut_off", 0))
 
     @property
     def signals(self) -> Mapping[str, SignalTold]:
@@ -113,8 +119,18 @@ class Comparison:
         Parts that failed found nothing anywhere, and are told of as failed.
         """
         unanswered = {result.name: result.unanswered for result in self.results}
-        mixes = (spec for spec in self.experiment.retriever if len(spec.parts) > 1)
-        return [(spec.name, part, unanswered[part]) for spec in mixes for part in spec.parts if unanswered.get(part)]
+        return [(name, part, unanswered[part]) for name, part in blind_parts(self.experiment.retriever, unanswered)]
+
+    @property
+    def cut_off(self) -> list[tuple[str, int, list[str]]]:
+        """Retrievers that read only the beginning of some passages, of how many, and those that wrap them."""
+        specs = self.experiment.retriever
+        needs = {spec.name: {one.name for one in self.experiment.needed([spec.name])} - {spec.name} for spec in specs}
+        return [
+            (result.name, result.cut_off, [name for name, needed in needs.items() if result.name in needed])
+            for result in self.results
+            if result.cut_off
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
@@ -127,6 +143,12 @@ class Comparison:
             "passages": len(self.question_set.passages),
             "retrievers": {result.name: _result_dict(result) for result in self.results},
         }
+
+
+def blind_parts(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the mixes with a part that found nothing for some questions, `unanswered` by name, and that part."""
+    mixes = (spec for spec in specs if len(spec.parts) > 1)
+    return [(spec.name, part) for spec in mixes for part in spec.parts if unanswered.get(part)]
 
 
 def _result_dict(result: Result) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """What a retriever of any kind says of itself, what it is made from, and how what it finds is kept on disk."""
 
 import json
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ from retrieval.rankings import MOST, Rankings, Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
 from text.analyzers import choose
 from text.kept_dictionaries import find as find_dictionary
+
+logger = logging.getLogger(__name__)
 
 
 class CachedRetriever:
@@ -64,7 +67,7 @@ class CachedRetriever:
         self.query_seconds = 0.0
         self.model_seconds = 0.0  # of the query seconds, those in which a model encodes or scores
         self.memory_bytes = 0  # of the index, 0 where not known
-        self.notes: dict[str, Any] = {}  # what an imported run holds, or a mix has learned
+        self.notes: dict[str, Any] = {}  # what an imported run holds, a mix has learned, or a model does not read
 
     @property
     def ready(self) -> bool:
@@ -125,8 +128,20 @@ class CachedRetriever:
             "scores": rankings.scores,
             "seconds": np.array(seconds) if self._timed else np.zeros(3),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
-            "notes": np.array(json.dumps(getattr(retriever, "notes", {}))),
+            "notes": np.array(json.dumps({**getattr(retriever, "notes", {}), **self._limits(retriever, questions)})),
         }
+
+    def _limits(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
+        """Return of how many passages only the beginning is read, where that is so; nothing of one question typed."""
+        cut_off = getattr(retriever, "cut_off", None)
+        if cut_off is None or len(questions) == 1:
+            return {}
+        try:
+            count = int(cut_off())
+        except (ModelError, OSError) as error:  # rankings are not thrown away for a line about passages
+            logger.warning("what %r does not read is not known: %s", self.name, error)
+            return {}
+        return {"cut_off": count} if count else {}
 
     def _make_ready(self, questions: Sequence[str]) -> Retriever:
         """Return the retriever, built and with all loaded that these questions take."""

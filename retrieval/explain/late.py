@@ -1,16 +1,20 @@
 """Why late interaction gives a passage its score: which of its tokens answered which token of the question."""
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
 from models.encoders.token_encoder import TokenEncoder
-from retrieval.explain.bm25 import Explanation, Weights
-from text.analysis import indexed_text
+from text.analysis import IndexedText, indexed_text
 from text.analyzers import Span
+
+NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matches, by their places, that stand there
 
 
 @dataclass(frozen=True)
@@ -28,20 +32,44 @@ class TokenMatch:
 
 
 @dataclass(frozen=True)
-class LateExplanation(Explanation):
+class LateExplanation:
     """The matches of a question's tokens, in their order; the score is the mean of their cosines."""
 
+    question: str
+    passage: IndexedText
     matches: tuple[TokenMatch, ...]
 
     @property
     def score(self) -> float:
         return float(np.mean([match.cosine for match in self.matches]))
 
-    @property
-    def weights(self) -> tuple[Weights, Weights]:
-        """What each match lies above the mean, of the letters of both texts."""
-        told = [match for match in self.matches if match.asked[0] < match.asked[1]]
-        return [(match.asked, match.above) for match in told], [(match.answered, match.above) for match in told]
+    @cached_property
+    def told(self) -> tuple[TokenMatch, ...]:
+        """The matches of tokens that stand for letters of the question: those that a person can be shown."""
+        return tuple(match for match in self.matches if match.asked[0] < match.asked[1])
+
+    def asked_matches(self) -> list[NumberedPiece]:
+        """Cut the question by the matches, those of `told`, of its letters."""
+        return _numbered(self.question, [match.asked for match in self.told], 0, len(self.question))
+
+    def title_matches(self) -> list[NumberedPiece]:
+        """Cut the title by the matches that it answered; empty where it is not indexed."""
+        answered = [match.answered for match in self.told]
+        return _numbered(self.passage.text, answered, 0, max(0, self.passage.start - 1))
+
+    def text_matches(self) -> list[NumberedPiece]:
+        """Cut the passage's own text by the matches that it answered."""
+        answered = [match.answered for match in self.told]
+        return _numbered(self.passage.text, answered, self.passage.start, len(self.passage.text))
+
+
+def _numbered(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
+    """Cut `text[start:end]` where a span begins or ends, each piece with the places of the spans over it."""
+    cuts = sorted({start, end, *(edge for span in spans for edge in span if start < edge < end)})
+    return [
+        (text[a:b], tuple(place for place, (first, last) in enumerate(spans) if first <= a < last))
+        for a, b in pairwise(cuts)
+    ]
 
 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:

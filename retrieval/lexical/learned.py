@@ -10,7 +10,7 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from models.encoders.protocols import TermEncoder
+from models.encoders.protocols import LimitedEncoder, TermEncoder
 from retrieval.rankings import Rankings
 
 
@@ -26,10 +26,15 @@ class LearnedSparse:
 
         self.name = name
         self._encoder = encoder
-        weights = encoder.encode_passages(Passages.of(passages).indexed_texts(title=title))
+        self._texts = Passages.of(passages).indexed_texts(title=title)
+        weights = encoder.encode_passages(self._texts)
         self._n_terms = weights.shape[1]
         self._postings = Postings.of(segments_of(weights), len(passages))
         self.memory_bytes = self._postings.memory_bytes
+
+    def cut_off(self) -> int:
+        """Of how many passages only the beginning is read."""
+        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""

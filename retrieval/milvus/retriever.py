@@ -17,7 +17,7 @@ from data.cache import key_of
 from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
-from models.encoders.protocols import Encoder
+from models.encoders.protocols import Encoder, LimitedEncoder
 from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 from retrieval.hybrid import RRF_CONSTANT
 from retrieval.lexical.bm25 import BM25Options
@@ -81,6 +81,10 @@ class Milvus:
         if n_passages:
             with connected(place, self.collection) as client:
                 load(client, self.collection, fields, n_passages, on_progress)
+
+    def cut_off(self) -> int:
+        """Of how many passages only the beginning has a vector."""
+        return sum(field.cut_off() for field in self._fields if isinstance(field, VectorField))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         k = min(k, self._n_passages)
@@ -230,6 +234,10 @@ class VectorField:
     @cached_property
     def _vectors(self) -> np.ndarray:
         return self._encoder.encode_passages(self._texts)
+
+    def cut_off(self) -> int:
+        """Of how many passages only the beginning has a vector."""
+        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def schema(self) -> dict[str, Any]:
         from pymilvus import DataType

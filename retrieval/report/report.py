@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
 from retrieval.comparison.compare import Comparison
+from retrieval.comparison.spec import ReadingSpec
 from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, depth_of
 from retrieval.report.charts import pictures
@@ -147,6 +148,11 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
+    specs = comparison.experiment.specs
+    for name, count, around in comparison.cut_off:
+        told.append(say("notice.cut_off", name=name, count=f"{count:,}", passages=f"{len(asked.passages):,}"))
+        told += [say("notice.cut_off_too", names=", ".join(around), name=name)] if around else []
+        told += [say("notice.cut_off_help", name=name)] if isinstance(specs[name], ReadingSpec) else []
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))

@@ -12,8 +12,10 @@ from sklearn.feature_extraction.text import CountVectorizer
 from data.questions.read import read_file
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
+from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
-from retrieval.rankings import top_k
+from retrieval.mix import FOLDS, Learned, Lessons, learn, mixed
+from retrieval.rankings import Rankings, top_k
 from retrieval.trec import write_qrels, write_run
 from text.analysis import analyze
 
@@ -90,3 +92,47 @@ def test_ir_measures_says_the_same(
     theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, run)
     assert len(comparison.question_set.questions) == 5774
     assert {m: means[name][m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)
+
+
+WITHOUT_MODEL = (
+    *RETRIEVERS[:2],
+    {"name": "sentences", "kind": "bm25-windows"},
+    {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
+)
+DRAWS, DRAWN = 20, 60
+AT_MOST_WORSE = 0.002  # of nDCG@10
+
+
+@pytest.fixture(scope="module")
+def signals(comparison: Comparison) -> Comparison:
+    """What BM25, the starter and windows find for all questions; the first two were searched already."""
+    asked = comparison.experiment.model_dump(mode="json") | {"retriever": WITHOUT_MODEL}
+    return compare(Experiment.model_validate(asked), comparison.question_set)
+
+
+def test_a_mix_that_sixty_questions_taught_is_no_worse_than_an_untaught_one(signals: Comparison) -> None:
+    """Of each draw the questions drawn, each by weights that did not see it, and others, by what all of them taught."""
+    asked, found = signals.question_set, [*signals.rankings.values()]
+    halves, n_passages = ("words", "meaning", None, None), len(asked.passages)
+    order = np.random.default_rng(0).permutation(len(asked.questions))
+
+    def ndcg(learned: Learned, rows: np.ndarray, folds: np.ndarray) -> float:
+        some = [Rankings(one.indices[rows], one.scores[rows]) for one in found]
+        ranked = mixed(some, learned, folds, n_passages, 10)
+        return evaluate(ranked, asked.with_questions(rows), (10,)).means()["ndcg@10"]
+
+    gains = []
+    for draw in range(DRAWS):
+        drawn = np.sort(order[draw * DRAWN :][:DRAWN])
+        others = np.setdiff1d(order[draw::4], drawn)
+        few, rankings = asked.with_questions(drawn), [Rankings(one.indices[drawn], one.scores[drawn]) for one in found]
+        lessons, nothing = (Lessons.of(few, rows) for rows in (few.answerable, few.answerable[:0]))
+        taught, untaught = (learn(rankings, one, halves, n_passages) for one in (lessons, nothing))
+        parts = ((drawn, lessons.folds), (others, np.full(len(others), FOLDS)))
+        gains.append([ndcg(taught, *part) - ndcg(untaught, *part) for part in parts])
+    (own, new), worst = np.mean(gains, axis=0), np.min(gains, axis=0)[1]
+    told = (
+        f"nDCG@10, {DRAWS} draws: {own:+.4f} on the mean, cross-fitted; of others {new:+.4f}, at the worst {worst:+.4f}"
+    )
+    assert own >= -AT_MOST_WORSE, told
+    assert worst >= -AT_MOST_WORSE, told

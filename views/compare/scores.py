@@ -14,7 +14,7 @@ from retrieval.analysis.evidence import Intervals, at_ceiling, telling_figure, t
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import Spec
+from retrieval.comparison.spec import ReadingSpec, Spec
 from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
@@ -296,11 +296,26 @@ def draw_footnotes(view: ComparisonView) -> None:
                 st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
         if result.imported:
             st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
+    _draw_cut_off(view)
     if len(set((weights := _weights(view)).values())) > 1:
         listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
         st.caption(word("compare.weights_differ", weights=listed))
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+
+
+def _draw_cut_off(view: ComparisonView) -> None:
+    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
+    shown = {result.name for result in view.results}
+    passages = f"{len(view.comparison.question_set.passages):,}"
+    for name, count, around in view.comparison.cut_off:
+        wraps = [plain(other) for other in around if other in shown]
+        if name in shown or wraps:
+            said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
+            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
+            if isinstance(view.spec(name), ReadingSpec):
+                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
+            st.caption(" ".join(said))
 
 
 def _run_words(notes: Mapping[str, int]) -> str:

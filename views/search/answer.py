@@ -11,7 +11,9 @@ import streamlit as st
 from data.questions.judgements import Judged, forget, judge, judgements_of, with_judged
 from data.records import QuestionSet
 from data.store import StoredSet, keep
+from retrieval.comparison.compare import blind_parts
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.colours import colour_of, shape_of
@@ -140,9 +142,26 @@ class SearchAnswer:
         depths = dict.fromkeys(self.found, DEPTH)
         return AskedQuestion(self.data.key, self.question, self.right, self.found, depths)
 
+    def blind(self, specs: Sequence[Spec]) -> dict[str, list[str]]:
+        """Parts that found nothing, and the mixes among `specs` that found something without them."""
+        nothing = {name: int(not found.rows) for name, found in self.found.items()}
+        mixes: dict[str, list[str]] = {}
+        for name, part in blind_parts(specs, nothing):
+            if name in self.found and not nothing[name]:
+                mixes.setdefault(part, []).append(name)
+        return mixes
+
     @property
     def found(self) -> dict[str, Findings]:
         return {name: outcome for name, outcome in self.outcomes.items() if isinstance(outcome, Findings)}
+
+
+def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
+    """Say which mixes stand on fewer parts than they have, as one of these found nothing for the question."""
+    for part, names in answer.blind(specs).items():
+        key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
+        said = word(key, part=plain(part), names=plain(", ".join(names)))
+        st.info(said, icon=":material/visibility_off:")
 
 
 def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:

@@ -8,13 +8,23 @@ from data.questions.judgements import judged_passages, judgements_of
 from data.split import Part
 from data.store import StoredSet
 from data.texts import Script, script_of
+from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings, truth_of
 from views import reasons
 from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
-from views.search.answer import SearchAnswer, draw_columns, draw_judged, draw_table, search, try_failed_again
+from views.search.answer import (
+    SearchAnswer,
+    draw_blind,
+    draw_columns,
+    draw_judged,
+    draw_table,
+    search,
+    try_failed_again,
+)
+from views.search.pieces import draw_pieces
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
 from views.ui.state import ask, choose, choose_several, draw_examples, draw_question, remember
@@ -149,12 +159,16 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
         return
     shown = [choices.specs[name] for name in picked]
+    draw_blind(answered, shown, choices)
     draw_columns(answered, shown, choices)
     if answered.right:
         place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with place, st.spinner(word("why.reading")):
             told = [spec for spec in shown if spec.name in answered.found]
             reasons.draw(answered.asked, told, list(choices.specs))
+    for spec in shown:
+        if isinstance(spec, LateSpec) and spec.name in answered.found:
+            draw_pieces(answered, spec)
     draw_table(answered, shown)
     draw_judged(data)
 

@@ -9,8 +9,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from retrieval.comparison.spec import Spec
+from retrieval.explain.late import LateExplanation
 from retrieval.rankings import Findings
-from retrieval.report.colours import LETTERS, colour_of, shape_of
+from retrieval.report.colours import LETTERS, PALETTE, colour_of, shape_of
 from text.analysis import Piece
 from text.marking import MarkedText
 from views.ui.words import word
@@ -91,6 +92,40 @@ def _weighed(text: str, weight: float, most: float) -> str:
     kind = "plus" if weight > 0 else "minus"
     strength = f"{10 + 50 * abs(weight) / most:.0f}%"
     return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
+
+
+def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
+    """Return a question and a passage, the letters that answered each other in one colour and with one number.
+
+    The fuller a colour, the more its match stands out; numbers are the places in `LateExplanation.told`, from 1.
+    """
+    most = max((match.above for match in explained.told), default=0.0) or 1.0
+    parts = (explained.asked_matches(), explained.title_matches(), explained.text_matches())
+    asked, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
+    kind = ' class="gold"' if gold else ""
+    passage = f'<div{kind}><div class="title">{title}</div><p>{text}</p></div>'
+    return f'<div class="found pairs"><p class="asked">{asked}</p>{passage}</div>'
+
+
+def _matched(text: str, places: Sequence[int], explained: LateExplanation, most: float) -> str:
+    if not places:
+        return escape(text)
+    matches = [explained.told[place] for place in places]
+    strengths = [12 + 43 * max(0.0, match.above) / most for match in matches]  # percent, for dark and light alike
+    colours = [
+        f"color-mix(in srgb, {PALETTE[place % len(PALETTE)]} {strength:.0f}%, transparent)"
+        for place, strength in zip(places, strengths, strict=True)
+    ]
+    width = 100 / len(colours)
+    stops = ", ".join(f"{colour} {n * width:.0f}% {(n + 1) * width:.0f}%" for n, colour in enumerate(colours))
+    said = "\n".join(
+        f"{place + 1}: {explained.question[slice(*match.asked)]} → {explained.passage.text[slice(*match.answered)]} "
+        f"({match.cosine:.3f})"
+        for place, match in zip(places, matches, strict=True)
+    )
+    numbers = ",".join(str(place + 1) for place in places)
+    style = f"background: linear-gradient(90deg, {stops})"
+    return f'<span style="{style}" title="{escape(said)}">{escape(text)}<sup>{numbers}</sup></span>'
 
 
 def hits_html(hits: Sequence[Hit]) -> str:

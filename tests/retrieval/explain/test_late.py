@@ -10,10 +10,11 @@ from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions
-from retrieval.explain.late import LateExplanation, token_matches
+from retrieval.explain.late import LateExplanation, TokenMatch, token_matches
 from retrieval.late import Late
 from tests.doubles import PASSAGES
 from tests.hub import SENTENCES, build_bi_encoder
+from text.analysis import IndexedText
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -59,5 +60,29 @@ def test_every_match_is_the_nearest_token_and_stands_in_the_letters_it_names(fol
     assert same  # the passage holds every word of the question
     assert all(match.cosine >= match.above >= 0 for match in explained.matches)
     assert max(match.answered[1] for match in explained.matches) <= len(text)
-    for of_question, of_passage in zip(*explained.weights, strict=True):
-        assert of_question[1] == of_passage[1]
+
+
+def test_both_texts_are_cut_into_the_pieces_of_the_matches_and_nothing_is_lost(folder: Path) -> None:
+    explained = token_matches(encoder_of(folder), " ".join(WORDS[:3]), LONG)
+    asked, title, text = explained.asked_matches(), explained.title_matches(), explained.text_matches()
+    assert "".join(piece for piece, _ in asked) == explained.question
+    assert ("".join(piece for piece, _ in title), "".join(piece for piece, _ in text)) == (LONG.title, LONG.text)
+    assert [places for piece, places in asked if piece != " "] == [(place,) for place in range(len(explained.told))]
+    for place, match in enumerate(explained.told):
+        if match.answered[0] < match.answered[1]:
+            answered = "".join(piece for piece, places in (*title, *text) if place in places)
+            assert answered == explained.passage.text[slice(*match.answered)]
+
+
+def test_a_piece_that_answered_twice_names_both_matches() -> None:
+    of = (
+        TokenMatch((0, 2), (3, 5), 0.9, 0.4),
+        TokenMatch((2, 4), (4, 6), 0.8, 0.1),
+        TokenMatch((0, 0), (3, 4), 0.1, 0.0),
+    )
+    explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), of)
+    assert explained.told == of[:2]
+    assert explained.asked_matches() == [("가나", (0,)), ("다라", (1,))]
+    assert explained.title_matches() == [("제목", ())]
+    assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]
+    assert explained.score == pytest.approx(0.6)

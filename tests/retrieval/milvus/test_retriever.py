@@ -101,6 +101,17 @@ def test_a_weighted_fusion_is_the_sum_its_formula_tells() -> None:
         np.testing.assert_allclose(found.scores[row], -np.sort(-wanted[row]), rtol=1e-5)
 
 
+def test_passages_whose_beginning_alone_has_a_vector_are_counted() -> None:
+    class Short(KeywordEncoder):
+        def cut_off(self, texts: Sequence[str]) -> int:
+            return sum(len(text) > 18 for text in texts)
+
+    words = TermField(PASSAGES, BM25Options("bigram"))
+    fused = EngineFusion(Ranker.RRF, 5)
+    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).cut_off() == 1
+    assert milvus(PASSAGES, words).cut_off() == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).cut_off() == 0
+
+
 def test_what_decides_a_score_decides_the_collection() -> None:
     def name(passages: Sequence[Passage] = PASSAGES, **options: object) -> str:
         return TermField(passages, BM25Options(**{"analyzer": Analyzer.BIGRAM, **options})).key  # type: ignore[arg-type]

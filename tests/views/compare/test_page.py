@@ -146,6 +146,18 @@ def test_nothing_found_is_told(data: StoredSet) -> None:
     assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
 
 
+def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
+    told = said(opened(page))
+    assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in told
+    assert "The same holds of what it brings to **Hybrid**." in told
+    assert f"Add it with “{EN['compare.windows']}”" in told
+    assert "지문 5개 가운데 2개를 앞부분만 읽었습니다" in said(opened(page, lang="ko"))
+    finished(data, found)
+    assert "only the beginning" not in said(opened(page))
+
+
 # what it shows before anybody pressed anything
 
 

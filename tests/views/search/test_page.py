@@ -16,7 +16,7 @@ from data.store import StoredSet, keep, load, stored
 from data.workspace import workspace
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.rankings import Rankings
+from retrieval.rankings import Findings, Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.compare.worlds import kept, searched
 from tests.views.driving import opened, run
@@ -25,6 +25,7 @@ from text.marking import MarkedText
 from training.options.rankers import BI_ENCODER
 from views.choices import choices_for
 from views.resources.retrieval import listening, retrievers
+from views.search.answer import SearchAnswer
 from views.ui.passages import Hit, hits_html
 from views.ui.words import catalog, word
 
@@ -206,6 +207,31 @@ def test_text_of_users_is_never_html(data: StoredSet) -> None:
     assert "&lt;<mark>script</mark>&gt;" in text
     assert "<u>&quot;&gt;&lt;b&gt;답&lt;/b&gt;</u>" in text
     assert all("<b>" not in element.value.replace("\\<b\\>", "") for element in app.markdown)
+
+
+def test_a_mix_whose_lexical_half_finds_nothing_is_said_to_stand_on_the_others(data: StoredSet) -> None:
+    """Once for all mixes; what finds nothing itself says that already."""
+    specs = choices_for(data).specs
+    found, nothing = Findings((1,), (0.5,)), Findings((), ())
+    outcomes = {"BM25": nothing, "Dense": found, "Hybrid": found, "Reranked": nothing}
+    answer = SearchAnswer(data, "qwxzv", outcomes, None, 5)
+    assert answer.blind([*specs.values()]) == {"BM25": ["Hybrid"]}
+    assert answer.blind([specs["Dense"]]) == {}
+    assert replace(answer, outcomes=outcomes | {"Dense": nothing, "Hybrid": nothing}).blind([*specs.values()]) == {}
+    assert replace(answer, outcomes=outcomes | {"BM25": ValueError("gone")}).blind([*specs.values()]) == {}
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_a_question_that_shares_no_word_says_that_the_hybrid_is_blind_on_one_side(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    outcomes = {"BM25": Findings((), ()), "Dense": Findings((1,), (0.5,)), "Hybrid": Findings((1,), (0.5,))}
+    monkeypatch.setattr("views.search.page.search", lambda *_: outcomes)
+    app = opened(page, data=data.key, columns="BM25|Hybrid", q="qwxzv", lang=language)
+    said = catalog(language)["search.blind_words"].format(part="BM25", names="Hybrid")
+    assert said in [info.value for info in app.info]
+    told = opened(page, data=data.key, columns="BM25|Dense", q="qwxzv", lang=language).info
+    assert said not in [info.value for info in told]
 
 
 @pytest.mark.usefixtures("data")

@@ -22,10 +22,10 @@ from views.compare.why.terms import (
     draw_sums,
     draw_terms,
     draw_texts,
-    once_asked,
 )
 from views.resources.retrieval import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
+from views.ui.asked import once_asked
 from views.ui.charts import draw_chart, part_bars
 from views.ui.passages import weighed_html
 from views.ui.words import known, plain, word

@@ -1,8 +1,7 @@
 """What a score is made of, term by term: of BM25 with its dictionary and feedback, and of a sparse encoder."""
 
-import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import pandas as pd
 import streamlit as st
@@ -12,23 +11,23 @@ from retrieval.comparison.first_stage import BM25Spec, LateSpec, SparseSpec, Ter
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.duel import Duel, option_table, weighed_table
 from retrieval.explain.encoders import SparseExplanation
-from retrieval.explain.late import LateExplanation, TokenMatch
+from retrieval.explain.late import LateExplanation
 from text.analysis import Piece, TokenKind
 from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
+from views.matches import draw_matches
 from views.resources.retrieval import dictionary_of, explained_bm25, explained_late, explained_sparse
 from views.ui import tables
+from views.ui.asked import once_asked
 from views.ui.charts import draw_chart, term_bars
-from views.ui.passages import weighed_html
-from views.ui.problems import failure_text, search_failure_text
+from views.ui.passages import matches_html, weighed_html
+from views.ui.problems import failure_text
 from views.ui.state import keep
 from views.ui.words import plain, word
 
 _BARS = 12
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class Shaded(Protocol):
@@ -107,25 +106,6 @@ def draw_texts(right: Shaded, wrong: Shaded) -> None:
         with place:
             st.markdown(f"**{word(f'why.{side}')}**")
             st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
-
-
-def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
-    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes.
-
-    None before, and where the model cannot be asked, which is said.
-    """
-    wanted = f"why_model_{name}"
-    if not st.session_state.get(wanted):
-        look: dict[str, Any] = {"icon": ":material/psychology:", "key": f"ask_{wanted}"}
-        st.button(ask, on_click=lambda: st.session_state.update({wanted: True}), **look)
-        return None
-    try:
-        with st.spinner(word("search.loading"), show_time=True):
-            return tell()
-    except Exception as error:
-        logger.warning("the model of %r cannot be asked: %s", name, error)
-        st.error(plain(search_failure_text(error)), icon=":material/error:")
-        return None
 
 
 def draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
@@ -210,29 +190,8 @@ def draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
         return
     right, wrong = found
     draw_sums(of, right.score, wrong.score, spec.digits)
-    rows = [
-        (right.question[slice(*ours.asked)], *_answer(right, ours), *_answer(wrong, theirs))
-        for ours, theirs in zip(right.matches, wrong.matches, strict=True)
-        if ours.asked[0] < ours.asked[1]
-    ]
-    columns = ["asked", "right", "right_cosine", "wrong", "wrong_cosine"]
-    table = pd.DataFrame(rows, columns=columns)
-    tables.draw(
-        table,
-        {
-            "asked": tables.text("why.match_asked", pinned=True),
-            **{
-                name: column
-                for side in ("right", "wrong")
-                for name, column in (
-                    (side, tables.text(f"why.match_{side}")),
-                    (f"{side}_cosine", tables.number("why.match_cosine", "%.3f")),
-                )
-            },
-        },
-    )
-    draw_texts(right, wrong)
-
-
-def _answer(explained: LateExplanation, match: TokenMatch) -> tuple[str, float]:
-    return explained.passage.text[slice(*match.answered)], match.cosine
+    draw_matches({"right": right, "wrong": wrong})
+    for place, explained, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            st.html(matches_html(explained, gold=side == "right"))

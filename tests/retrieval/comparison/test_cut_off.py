@@ -1,0 +1,104 @@
+"""Where a model reads only the beginning of passages, a comparison says of how many, and who stands on that."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from models.encoders.bi_encoder import BiEncoder
+from models.hub import ModelError
+from retrieval.comparison.compare import compare, retrievers_of
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import ComparisonJob, keep, load
+from retrieval.rankings import ask
+from retrieval.report.report import _notices, words_of
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from text.analyzers import Analyzer
+
+pytestmark = pytest.mark.slow
+WORDS = " ".join(SENTENCES).split()
+LONG = 3  # of the passages
+PASSAGES = tuple(
+    Passage(f"p{n}", " ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20))) for n in range(8)
+)
+QUESTIONS = tuple(Question(f"q{n}", " ".join(one.text.split()[-4:]), (), (one.id,)) for n, one in enumerate(PASSAGES))
+SET = QuestionSet("long", PASSAGES, QUESTIONS)
+BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny"))
+
+
+def experiment_of(*specs: Spec) -> Experiment:
+    return Experiment(data="long", retriever=specs)
+
+
+def test_whoever_reads_beginnings_is_told_with_those_that_wrap_it(folder: str, tmp_path: Path) -> None:
+    reranker = str(with_head(build_cross_encoder_base(tmp_path / "reranker")))
+    specs = (
+        BM25,
+        DenseSpec(name="Dense", model=folder),
+        DenseSpec(name="Whole", model=folder, windows=True),
+        LateSpec(name="Late", model=folder),
+        LateSpec(name="Whole late", model=folder, windows=True),
+        HybridSpec(name="Hybrid", of=("BM25", "Dense")),
+        HybridSpec(name="Whole hybrid", of=("BM25", "Whole")),
+        LearnedSpec(name="Mix", of=("Hybrid", "Late"), lexical=False),
+        RerankSpec(name="Reranked", first="BM25", model=reranker, depth=8),
+        RerankSpec(name="Whole reranked", first="BM25", model=reranker, depth=8, windows=True),
+    )
+    experiment = experiment_of(*specs)
+    comparison = compare(experiment, SET)
+    assert not [result.error for result in comparison.results if result.error]
+    told = [("Dense", LONG, ["Hybrid", "Mix"]), ("Late", LONG, ["Mix"]), ("Reranked", LONG, [])]
+    assert comparison.cut_off == told
+    assert compare(experiment, SET).cut_off == told  # as it was kept
+    place = ComparisonJob.of(experiment, SET.fingerprint).folder
+    keep(comparison, place)
+    assert load(place, SET).cut_off == told
+    for language, said in (("en", "Dense reads only the beginning of 3 of 8 passages"), ("ko", "지문 8개 가운데 3개")):
+        notices = " ".join(_notices(comparison, words_of(language)))
+        assert said in notices
+        assert "Hybrid, Mix" in notices
+        assert notices.count("windows = true") == len(told)
+
+
+def test_what_has_no_windows_is_told_without_the_advice_to_turn_them_on(tmp_path: Path) -> None:
+    spec = SparseSpec(name="Sparse", model=str(build_sparse_encoder(tmp_path / "sparse")))
+    comparison = compare(experiment_of(spec), SET)
+    assert comparison.cut_off == [("Sparse", LONG, [])]
+    notices = " ".join(_notices(comparison, words_of("en")))
+    assert "Sparse reads only the beginning of 3 of 8 passages" in notices
+    assert "windows = true" not in notices
+
+
+def test_where_passages_fit_nothing_is_said(folder: str) -> None:
+    short = QuestionSet("short", PASSAGES[LONG:], QUESTIONS[LONG:])
+    comparison = compare(
+        experiment_of(DenseSpec(name="Dense", model=folder), LateSpec(name="Late", model=folder)), short
+    )
+    assert comparison.cut_off == []
+    assert not comparison.results[0].notes
+
+
+def test_one_question_typed_counts_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BiEncoder, "cut_off", lambda *_: pytest.fail("counted"))
+    made = retrievers_of(experiment_of(DenseSpec(name="Dense", model=folder)), SET)["Dense"]
+    assert not isinstance(made, Exception)
+    assert ask(made, "한강").rows
+
+
+def test_figures_stay_where_it_cannot_be_told(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> int:
+        raise ModelError("model_not_found", "gone", model="gone")
+
+    monkeypatch.setattr(BiEncoder, "cut_off", gone)
+    comparison = compare(experiment_of(DenseSpec(name="Dense", model=folder)), SET)
+    assert comparison.results[0].scores
+    assert comparison.cut_off == []
