@@ -27,6 +27,7 @@ from views.ui.words import plain, word, word_or
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
 HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
 WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
+_TRAINED = "trained"  # a mix with what was trained here
 LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
 _PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
@@ -108,6 +109,9 @@ def choices_for(data: StoredSet) -> Choices:
             trained[spec.name] = plan
         if newest := [name for name, known in trained.items() if known is plan]:
             picked.append(newest[0])
+    if learns and (mix := _mix_with_trained(specs, trained)):
+        specs[mix.name], trained[mix.name] = mix, [*trained.values()][-1]
+        picked.append(mix.name)
     for spec in own.values():
         if set(spec.parts) <= specs.keys():  # a training it needs may be gone
             specs[spec.name] = spec
@@ -115,6 +119,19 @@ def choices_for(data: StoredSet) -> Choices:
     shown = tuple(name for name in specs if name in own)
     first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
     return Choices(specs, first_picked, trained, shown, analyzer, large)
+
+
+def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
+    """Return the best mix of what is mixed anyway and of the newest search of each kind trained here; None without one.
+
+    Only trainings of the newest one's split: what another one calls a test question may have taught it. A reranker is
+    left out: what it reads costs more than all the others together.
+    """
+    split = next((plan.split for plan in reversed(trained.values())), None)
+    alike = [name for name, plan in trained.items() if plan.split == split and not specs[name].parts]
+    newest = {type(specs[name]): name for name in alike}
+    name = free_name(f"{MIX_NAME} · {_TRAINED}", specs)
+    return LearnedSpec(name=name, of=(*specs[MIX_NAME].parts, *newest.values())) if newest else None
 
 
 def without_plainest(names: Sequence[str]) -> list[str]:

@@ -105,8 +105,24 @@ def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() ->
     about = (data.key, data.name, data.fingerprint)
     create_run(new_plan(BI_ENCODER, "unfinished", about, SplitOptions(), BiEncoderOptions.suited_to()))
     choices = choices_for(data)
-    assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader"}
-    assert choices.first_picked[-2:] == ("Dense · 나의 모델", "Reranked · reader")
+    mix = "Best mix · trained"
+    assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader", mix}
+    assert choices.first_picked[-2:] == ("Reranked · reader", mix)
+
+
+def test_the_best_mix_takes_in_the_newest_search_of_each_kind_trained_on_the_same_split() -> None:
+    data = sample()
+    finished(BI_ENCODER, "of another split", data, seed=7)
+    for name in ("one", "another"):  # in the same second: either is the newest
+        finished(BI_ENCODER, name, data)
+    finished(SPARSE_ENCODER, "terms", data)
+    choices = choices_for(data)
+    mix = choices.specs["Best mix · trained"]
+    newest = [name for name in choices.trained if name in ("Dense · one", "Dense · another")][-1]
+    assert mix.parts == (*choices.specs["Best mix"].parts, newest, "Sparse · terms")
+    assert choices.experiment(data, [mix.name], Part.TEST).seed == 0
+    unasked = choices_for(replace(data, questions=99))
+    assert not [name for name in unasked.specs if name.startswith("Best mix")]
 
 
 def test_a_trained_sparse_encoder_searches_alone_and_with_bm25() -> None:
@@ -115,7 +131,7 @@ def test_a_trained_sparse_encoder_searches_alone_and_with_bm25() -> None:
     choices = choices_for(data)
     assert choices.specs["Sparse · terms"] == SparseSpec(name="Sparse · terms", model=run.id)
     assert choices.specs["Hybrid · terms"].parts == ("BM25", "Sparse · terms")
-    assert choices.first_picked[-1] == "Sparse · terms"
+    assert choices.first_picked[-2:] == ("Sparse · terms", "Best mix · trained")
 
 
 def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:

@@ -223,7 +223,7 @@ def _of_trained(view: ComparisonView, choices: Choices, best: str) -> str:
 def untrained(name: str, choices: Choices) -> str:
     """Return what a trained retriever was before its training, of all that can be picked; empty where that is none."""
     spec, plan = choices.specs[name], choices.trained[name]
-    parts = tuple(untrained(part, choices) if part in choices.trained else part for part in spec.parts)
+    parts = tuple(dict.fromkeys(untrained(one, choices) if one in choices.trained else one for one in spec.parts))
     model = plan.options.base if "model" in dict(spec) else None
 
     def same(other: Spec) -> bool:

@@ -6,7 +6,10 @@ a language model from its passages or from a text."""
 import streamlit as st
 
 from data.pairs.store import StoredPairs
+from data.split import Part
 from data.store import StoredSet
+from retrieval.comparison.multistage import FEWEST, LearnedSpec
+from retrieval.comparison.store import kept_comparisons, origin_of
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, recipe_of
@@ -26,6 +29,7 @@ from views.ui.state import choose, offer, relabel, remember, remembered, show_to
 from views.ui.words import plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
+_MEASURE, _LEARNED = "ndcg@10", LearnedSpec.model_fields["kind"].default
 
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
@@ -70,6 +74,7 @@ def draw() -> None:
     elif kind == LANGUAGE_MODEL:
         _draw_training(kind, pick_text(data))
     elif data.questions:
+        draw_untrained(data)
         _draw_training(kind, data)
     else:
         st.info(word("train.no_questions"), icon=":material/info:")
@@ -81,6 +86,36 @@ def draw() -> None:
     elsewhere = {at_work, *QUEUE.queued(), *parts}
     ended = [job for job in jobs if job not in elsewhere]
     draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
+
+
+def draw_untrained(data: StoredSet) -> None:
+    """Draw what a mix that is learned in seconds reaches without any training: an hour has to add to that.
+
+    Told by the last comparison with one, unless test questions were asked there: nothing is decided by those.
+    """
+    if data.questions - data.made < FEWEST:
+        return
+    words = {"code": "untrained_unknown"}
+    for kept in kept_comparisons():
+        if kept.data_fingerprint != data.fingerprint or kept.part is Part.TEST:
+            continue
+        asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
+        reached = {name: told[_MEASURE] for name, told in kept.figures.items() if _MEASURE in told}
+        compared = [one for one in asked if one.get("name") in reached]
+        mixes = [one["name"] for one in compared if one.get("kind") == _LEARNED]
+        single = [one["name"] for one in compared if not one.get("of") and not one.get("first")]
+        if mixes and single:
+            mix, best = (max(names, key=reached.__getitem__) for names in (mixes, single))
+            words = {
+                "code": "untrained",
+                "mix": f"{100 * reached[mix]:.1f}",
+                "best": f"{100 * reached[best]:.1f}",
+                "name": plain(best),
+                "difference": f"{100 * (reached[mix] - reached[best]):+.1f}",
+                "questions": f"{kept.questions:,}",
+            }
+            break
+    st.caption(f":material/bolt: {word('train.' + words.pop('code'), **words)}")
 
 
 def _draw_training(kind: str, data: Learned | StoredPairs) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -13,6 +14,8 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from data.records import QuestionSet
+from data.split import Part
+from data.store import find
 from data.workspace import PROJECT
 from jobs.status import RESUMABLE, State, Status
 from models.sources import STARTER
@@ -83,6 +86,43 @@ def test_the_first_sight_is_what_is_needed_to_start(app: AppTest) -> None:
     assert len([one for one in entered if "train" in str(one.key) or "base" in str(one.key)]) == 6
     pressed = [one.label for one in app.button if one in app.main.button]
     assert pressed == [EN["train.ask_estimate"], EN["train.start"]]
+
+
+def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
+    """A kept comparison with these figures, and the experiment that asked for it in the place of its folder."""
+    kinds = {"mix": {"kind": "learned", "of": ["first", "other"]}, "hybrid": {"kind": "hybrid", "of": ["first"]}}
+    specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in figures]
+    return SimpleNamespace(
+        folder={"experiment": {"retriever": specs}},
+        data_fingerprint=fingerprint,
+        part=part,
+        questions=480,
+        figures={name: {"ndcg@10": value} for name, value in figures.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "figures", "told"),
+    [
+        (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("86.8", "other", "85.0", "+1.8")),
+        (Part.VALIDATION, {"first": 0.9, "mix": 0.88}, ("88.0", "first", "90.0", "-2.0")),
+        (Part.TEST, {"first": 0.8, "mix": 0.88}, ()),  # nothing is decided by test questions
+        (Part.ALL, {"first": 0.8, "hybrid": 0.88}, ()),
+    ],
+)
+def test_what_a_mix_reaches_without_training_is_told(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, part: Part, figures: dict[str, float], told: tuple[str, ...]
+) -> None:
+    kept = [compared(find("sample").fingerprint, part, **figures)]
+    monkeypatch.setattr("views.train.page.kept_comparisons", lambda: kept)
+    monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    said = [one.value for one in run(app).caption]
+    if not told:
+        assert any(EN["train.untrained_unknown"] in one for one in said)
+        return
+    mix, name, best, difference = told
+    words = {"mix": mix, "name": name, "best": best, "difference": difference, "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one for one in said)
 
 
 def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
