@@ -1,12 +1,10 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import InstanceOf, TypeAdapter
 
 from data.apart.exchange import File, Work
@@ -27,10 +25,9 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
-from data.passages import SCHEMA, Passages, open_passages, write_passages
+from data.passages import GatheredPassages, filled_ids, open_passages, write_passages
 from data.problems import DataError, Problem, ProblemCode
 from data.records import Question, QuestionSet, open_questions, write_questions
-from data.texts import BLOCK, column_of, in_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,61 +103,6 @@ def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
     return columns
 
 
-class GatheredPassages:
-    """Passages by place, in the order they came. A text is found by its hash, and then compared."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []  # as given, "" where there is none
-        self._titles: list[str] = []
-        self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
-        self._blocks: list[Any] = []
-        self._open: list[str] = []
-        self._place_of_hash: dict[int, int] = {}
-
-    def find(self, text: str) -> int:
-        """Return the place of a text; that of the next one where it is new."""
-        return self._place_of_hash.get(self._key(text), len(self))
-
-    def add(self, text: str, title: str, id_: str) -> int:
-        """Keep a passage and return its place; of one that is known only a title it lacked is kept."""
-        key, title = self._key(text), self._same_title.setdefault(title, title)
-        place = self._place_of_hash.setdefault(key, len(self))
-        if place < len(self):
-            self._titles[place] = self._titles[place] or title
-            return place
-        self._open.append(text)
-        self._titles.append(title)
-        self.ids.append(id_)
-        if len(self._open) == BLOCK:
-            self._blocks.append(column_of(self._open))
-            self._open = []
-        return place
-
-    def passages(self, ids: Iterable[str]) -> Passages:
-        """Return all of them under these ids."""
-        texts = [*self._blocks, column_of(self._open)]
-        columns = [_column(in_blocks(ids)), pa.chunked_array(texts), _column(in_blocks(self._titles))]
-        return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
-
-    def __len__(self) -> int:
-        return len(self._titles)
-
-    def _key(self, text: str) -> int:
-        """The text's hash, or the next number that no other text has."""
-        key = hash(text)
-        while (place := self._place_of_hash.get(key)) is not None and self._text(place) != text:
-            key += 1
-        return key
-
-    def _text(self, place: int) -> str:
-        block, row = divmod(place, BLOCK)
-        return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
-
-
-def _column(blocks: Iterable[list[str]]) -> Any:
-    return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())
-
-
 @dataclass(slots=True)
 class _Question:
     row: int
@@ -226,8 +168,8 @@ class Assembly:
             if self.rejection.rows:
                 raise self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
             raise DataError(Problem.of(ProblemCode.NO_QUESTION), self.rejection.problems.kept)
-        passages = self._passages.passages(_filled_ids("p", self._passages.ids))
-        question_ids = _filled_ids("q", [question.id for question in self._questions])
+        passages = self._passages.passages(filled_ids("p", self._passages.ids))
+        question_ids = filled_ids("q", [question.id for question in self._questions])
         asked = zip(question_ids, self._questions, strict=True)
         return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
 
@@ -267,15 +209,6 @@ class Assembly:
             asks = self.columns.question is not None  # then the column of ids is the questions'
             id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if asks else reader.text("id")
         return self._passages.add(context, reader.text("title"), id_)
-
-
-def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
-    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep."""
-    taken, kept = set(given), set[str]()
-    fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
-    for id_ in given:
-        yield next(fresh) if not id_ or id_ in kept else id_
-        kept.add(id_)
 
 
 def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
