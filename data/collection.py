@@ -171,3 +171,9 @@ def file_named(reference: str, base: Path | None = None) -> Path | None:
     path = (base or Path.cwd()) / reference
     # a name may be too long for the file system
     return path if reference and os.path.isfile(path) else None  # noqa: PTH113
+
+
+def folder_named(reference: str, base: Path | None = None) -> Path | None:
+    """Return the folder that a reference is, as `file_named` does a file."""
+    path = (base or Path.cwd()) / reference
+    return path if reference and os.path.isdir(path) else None  # noqa: PTH112

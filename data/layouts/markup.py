@@ -95,8 +95,10 @@ def _topic_row(entry: _Entry) -> RawRow:
 def _document_row(entry: _Entry) -> RawRow:
     between = partial(_between, entry.text)
     number = " ".join(_plain(part) for part in between("docno")).strip()
-    title = next((found for name in _HEADS for part in between(name) if (found := " ".join(_plain(part).split()))), "")
-    parts = between("text") or [_rest(entry.text)]
+    parts = between("text")
+    heads = _HEADS if parts else _HEADS[:1]  # a web page has its scripts in its head
+    title = next((found for name in heads for part in between(name) if (found := " ".join(_plain(part).split()))), "")
+    parts = parts or [_rest(entry.text)]
     text = "\n".join(filter(None, map(_plain, parts)))
     return _row(entry, dict(zip(DOCUMENT_NAMES, (number, title, text), strict=True)))
 

@@ -179,14 +179,18 @@ _LOOKED_AT, _JUDGED = 500, 20_000  # rows
 
 
 def _told_apart(sources: Sequence[Source]) -> list[Source]:
-    """Give the files of ids and texts their role: by whose ids are judged, by their names, and by their length."""
+    """Give the files of ids and texts their role: by their names, by whose ids are judged, and by their length."""
     judged = [source for source in sources if source.role is Role.JUDGEMENTS and source.fields.question_id]
     ids = {
         role: {id_ for source in judged for id_ in source.first(name, _JUDGED)}
         for role, name in ((Role.QUESTIONS, "question_id"), (Role.PASSAGES, "passage_id"))
     }
     left = [source for source in sources if source.role is Role.TEXTS]
-    roles = {source.name: _by_ids(source, ids) or _by_name(source.name) for source in left}
+    parts = {source.name: PurePosixPath(source.name).parts for source in left}
+    roles = {
+        source.name: _by_name(parts[source.name][-1:]) or _by_ids(source, ids) or _by_name(parts[source.name][:-1])
+        for source in left
+    }
     unsure = [source for source in left if roles[source.name] is None]
     known = {source.role for source in sources} | set(roles.values())
     longest = max(map(_length, unsure), default=0.0)
@@ -197,14 +201,15 @@ def _told_apart(sources: Sequence[Source]) -> list[Source]:
 
 
 def _by_ids(source: Source, ids: Mapping[Role, set[str]]) -> Role | None:
+    """Whose ids are judged; of a few the same number may belong to one of the other sort."""
     own = source.first("id", _LOOKED_AT)
     hits = {role: sum(id_ in known for id_ in own) for role, known in ids.items()}
-    certain = [role for role, count in hits.items() if count]
-    return certain[0] if len(certain) == 1 else None
+    judged = [role for role, count in hits.items() if count]
+    return judged[0] if len(judged) == 1 and 2 * hits[judged[0]] >= len(own) else None
 
 
-def _by_name(name: str) -> Role | None:
-    for part in reversed(PurePosixPath(name).parts):
+def _by_name(parts: Sequence[str]) -> Role | None:
+    for part in reversed(parts):
         words = set(map(str.lower, _WORD.findall(part)))
         for role, known in ((Role.QUESTIONS, _OF_QUESTIONS), (Role.PASSAGES, _OF_PASSAGES)):
             if words & set(known):
@@ -294,7 +299,7 @@ _CALLED = {
 
 
 def _named(files: Sequence[File], layout: Layout, name: str) -> str:
-    """The name of the set: the one given, that of the folder, what a file's name tells beside its role, or the layout's."""
+    """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
     if name:
         return set_name(name, _CALLED[layout])
     folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}

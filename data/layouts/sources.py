@@ -142,6 +142,8 @@ def sighted(file: File) -> Sighted:
         return Sighted(_llama_index(file.name, recognised))
     if recognised.format is Format.TEXT:
         return Sighted([], recognised)
+    if isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+        recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
     opener = table_opener(file.content, recognised)
     table, sample = looked_at(opener())
     role, shape, fields = told_by_names(table.names, sample)

@@ -93,7 +93,10 @@ def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
     if is_alone and len(inner) == 1:
         return Alone(inner[0], Sighted([]))
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
-    return collected(inner, files[0].name if is_archive else "")
+    found = collected(inner, files[0].name if is_archive else "")
+    if is_archive and isinstance(found, Alone):
+        return replace(found, file=found.file._replace(name=files[0].name))
+    return found
 
 
 def _read_alone(alone: Alone, columns: Columns | None) -> Reading:

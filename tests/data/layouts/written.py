@@ -82,7 +82,7 @@ def mteb_jsonl() -> Files:
 
 def trec_sgml() -> Files:
     topics = "".join(
-        f"<top>\n<num> Number: {id_}\n<title> {text}\n\n<desc> Description:\nMore of it.\n<narr> Narrative:\nNo.\n</top>\n\n"
+        f"<top>\n<num> Number: {id_}\n<title> {text}\n\n<desc> Description:\nMore.\n<narr> Narrative:\nNo.\n</top>\n\n"
         for id_, text in QUESTIONS.items()
     )
     documents = "".join(
