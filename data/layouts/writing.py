@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -119,8 +120,8 @@ def _qrels(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
         # a carriage return is no reason for quotation marks to the writer, and one to readers
         returns = any("\r" in question + passage for question, passage, _ in _judgements(question_set))
-        quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
-        rows = csv.writer(text, delimiter="\t", lineterminator="\n", quoting=quoting)
+        opened = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
+        rows = opened(quoting=csv.QUOTE_NONNUMERIC) if returns else opened()
         rows.writerow(_JUDGEMENTS)
         rows.writerows(_judgements(question_set))
         text.detach()
