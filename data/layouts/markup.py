@@ -80,8 +80,8 @@ def _entries(lines: Iterable[str], tag: re.Pattern[str]) -> Iterator[_Entry]:
 def _topic_row(entry: _Entry) -> RawRow:
     fields: dict[str, str] = {}
     tags = [*_ANY.finditer(entry.text)]
-    ends = [*(tag.start() for tag in tags[1:]), len(entry.text)]
-    for tag, end in zip(tags, ends, strict=True):
+    ends = (*(tag.start() for tag in tags[1:]), len(entry.text))
+    for tag, end in zip(tags, ends, strict=False):  # without any tag the text asks
         closes, name, _ = tag.groups()
         value = _plain(_LEAD.sub("", entry.text[tag.end() : end]))
         if not closes and value:

@@ -14,7 +14,7 @@ from data.formats.text import Content
 from data.layouts.reading import Layout
 from data.passages import Passage
 from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_file, read_files
+from data.questions.read import Reading, read, read_file, read_files, read_files_apart
 from data.records import Question
 from data.store import find, keep, load
 from tests.data.layouts.written import (
@@ -93,6 +93,12 @@ def test_files_in_any_order_and_in_a_zip_are_the_same_set(name: str) -> None:
         assert one.question_set.questions == there.question_set.questions
         assert (one.layout, one.gaps, one.left_out) == (there.layout, there.gaps, 0)
     assert packed.question_set.name == "set"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_process_of_its_own_reads_the_same(name: str) -> None:
+    files = [File(Content(content), name) for name, content in LAYOUTS[name]().items()]
+    assert read_files_apart(files) == read_files(files)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
