@@ -40,7 +40,8 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     for kind in (Lines.JUDGEMENTS, Lines.SHORT_JUDGEMENTS):
         if _share(len(row) == len(kind.value) and WHOLE.fullmatch(row[-1]) for row in words) >= _ALIKE:
             return kind
-    if _share(len(row) == 2 and _is_id(row[0]) and bool(row[1]) for row in rows) >= _ALIKE:
+    ids = {row[0] for row in rows if len(row) == 2 and _is_id(row[0]) and row[1]}  # each of one text
+    if len(ids) >= _ALIKE * len(rows):
         return Lines.TEXTS
     triples = [row for row in rows if len(row) == 3 and all(row)]
     letters = [len(cell) for row in triples for cell in row[1:]]

@@ -88,8 +88,7 @@ def _understood_collection(found: Read) -> str:
 
 def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     """What the files of a collection lack of each other, as Markdown; questions without a judgement are no fault."""
-    no_fault = (ProblemCode.UNJUDGED_QUESTIONS, ProblemCode.LEFT_ASIDE)
-    return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code in no_fault) is not grave]
+    return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
 def _draw_files(files: Sequence[CollectionFile]) -> None:

@@ -104,6 +104,7 @@ def test_tags_without_end_take_no_time(tag: str) -> None:
         ("query-id\tcorpus-id\tscore\nq\td\t1\n", None),
         ("한 줄\n두 줄\n", None),
         ('{"a": 1}\n', None),
+        ("q1\td1\nq1\td2\nq1\td3\n", None),
         ("첫째 문장\t둘째 문장\n셋째 문장\t넷째 문장\n", None),
     ],
 )
