@@ -192,6 +192,11 @@ def model_of(made: str) -> str:
     return made.removeprefix(_OF_A_MODEL) if made.startswith(_OF_A_MODEL) else ""
 
 
+def is_made(text: str) -> bool:
+    """Whether a text is one of those that `made_by` makes."""
+    return text in (Maker.TITLE, Maker.SENTENCE) or bool(model_of(text))
+
+
 def as_trained(question_set: QuestionSet) -> QuestionSet:
     """Return the set with its passages as they are trained on: without what hidden questions ask with.
 

@@ -1,26 +1,23 @@
 """Passages, questions and judgements become a set; ids that nobody has are counted, nothing is passed over unsaid."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from data.formats.rows import MOST_ANSWERS, Rejection, RowReader, parsed
-from data.formats.tables import MOST_CHARACTERS as MOST
-from data.formats.tables import as_text, is_blank, is_collection, is_fit, kind_of, shown
+from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, shown
+from data.layouts.cells import column_name, groups_in, listed, passages_in
 from data.layouts.lines import WHOLE
 from data.layouts.sources import Role, Source
 from data.passages import GatheredPassages, filled_ids
 from data.problems import Problem, ProblemCode
-from data.records import RELEVANT_GRADE, Question, QuestionSet
+from data.records import RELEVANT_GRADE, Question, QuestionSet, is_made
 
 MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
 _EXAMPLES = 3
 _NEGATIVE = 0
-_IDS_OF_A_PASSAGE = ("docid", "doc_id", "_id", "id", "pid", "passage_id")
-_TEXTS_OF_A_PASSAGE = ("text", "contents", "content", "passage", "body")
 
 Judged = str | int  # a passage by its id; by its place where it has none
 
@@ -67,7 +64,7 @@ class Told:
     kind: str = ""
     made: str = ""
     hidden: bool = False
-    starts: tuple[int, ...] = ()
+    starts: tuple[Annotated[int, Field(ge=-1, lt=2**31)], ...] = ()
     rejected: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
 
@@ -171,8 +168,8 @@ class Gathering:
             return Problem.of(ProblemCode.DUPLICATE_ID, reader.row.number, id=shown(id_, 80), first=asked.row)
         if asked is not None and not fields.positive:
             return Problem.of(ProblemCode.REPEATED_ROW, reader.row.number, first=asked.row)
-        groups = _groups(reader) if fields.groups else []
-        passages = {role: _passages_in(reader, role) for role in ("positive", "negative") if getattr(fields, role)}
+        groups = groups_in(reader) if fields.groups else []
+        passages = {role: passages_in(reader, role) for role in ("positive", "negative") if getattr(fields, role)}
         if unfit := _problem(reader):
             return unfit
         if asked is None:
@@ -231,7 +228,7 @@ class Gathering:
         except ValidationError:
             return  # of somebody else, who means other things by these names
         texts = (*told.answers, told.kind, told.made)
-        if len(told.answers) <= MOST_ANSWERS and all(len(text) <= MOST and is_fit(text) for text in texts):
+        if len(told.answers) <= MOST_ANSWERS and all(len(text) <= MOST_CHARACTERS and is_fit(text) for text in texts):
             asked.told = told
 
     def _judgement(self, reader: RowReader, source: Source) -> Problem | None:
@@ -243,7 +240,7 @@ class Gathering:
             asked = self._by_text.get(id_)
         cell = reader.cell("passage_id")
         if is_collection(cell):
-            named = list(dict.fromkeys(reader.fit(as_text(one)) for one in _listed(cell) if not is_blank(one)))
+            named = list(dict.fromkeys(reader.fit(as_text(one)) for one in listed(cell) if not is_blank(one)))
         else:
             named = [reader.text("passage_id", ProblemCode.EMPTY_ID)]
         grade = self._grade(reader) if source.fields.grade else RELEVANT_GRADE
@@ -275,7 +272,7 @@ class Gathering:
         text = as_text(reader.cell("grade"))
         if WHOLE.fullmatch(text) and (grade := int(float(text))) <= MOST_GRADE:
             return max(grade, _NEGATIVE)
-        told = {"column": _column(reader, "grade"), "value": shown(text, 80)}
+        told = {"column": column_name(reader, "grade"), "value": shown(text, 80)}
         wrong = Problem.of(ProblemCode.WRONG_GRADE, reader.row.number, most=MOST_GRADE, **told)
         reader.problem = reader.problem or wrong
         return _NEGATIVE
@@ -297,66 +294,12 @@ class Gathering:
             grades,
             answers=answers,
             kind=asked.kind or told.kind,
-            made=told.made,
+            made=told.made if is_made(told.made) else "",
             hidden=told.hidden,
             starts=told.starts if len(told.starts) == len(answers) else (),
             rejected=tuple(final(one) for one in told.rejected if self._is_known(one)),
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups if group),
         )
-
-
-def _listed(cell: Any) -> list[Any]:
-    """The parts of a cell: those of a list, also of one as text; nothing of a blank."""
-    if isinstance(cell, str) and cell.lstrip().startswith(("[", "{")):
-        cell = parsed(cell.strip())
-    cell = cell.tolist() if isinstance(cell, np.ndarray) else cell
-    if isinstance(cell, (list, tuple, set)):
-        return list(cell)
-    return [] if is_blank(cell) else [cell]
-
-
-def _groups(reader: RowReader) -> list[list[str]]:
-    """The groups of ids of a row: of lists in a list each is one; a flat list is one of them all."""
-    given = _listed(reader.cell("groups"))
-    if not any(is_collection(one) for one in given):
-        given = [given]
-    groups = [[reader.fit(as_text(id_)) for id_ in _listed(group)] for group in given]
-    if any(isinstance(id_, dict) or is_collection(id_) for group in given for id_ in _listed(group)):
-        _refuse(reader, "groups")
-    return [group for group in ([id_ for id_ in group if id_] for group in groups) if group]
-
-
-def _passages_in(reader: RowReader, role: str) -> list[tuple[str, str, str]]:
-    """The passages of a row: id, text and title each."""
-    return [one for given in _listed(reader.cell(role)) for one in _held(reader, role, given)]
-
-
-def _held(reader: RowReader, role: str, given: Any) -> Iterator[tuple[str, str, str]]:
-    cells = given if isinstance(given, dict) else {"text": given}
-    id_, text = (
-        next((cells[name] for name in names if not is_blank(cells.get(name))), "")
-        for names in (_IDS_OF_A_PASSAGE, _TEXTS_OF_A_PASSAGE)
-    )
-    title = cells.get("title") or ""
-    if any(is_collection(one) for one in (id_, text, title)):
-        _refuse(reader, role)
-        return
-    plain = tuple(reader.fit(as_text(one)) for one in (id_, text, title))
-    if any(len(one) > MOST for one in plain):
-        sizes = {"size": max(map(len, plain)), "limit": MOST}
-        column = _column(reader, role)
-        reader.problem = reader.problem or Problem.of(ProblemCode.TOO_LONG, reader.row.number, column=column, **sizes)
-    elif any(plain):
-        yield plain[0], plain[1], plain[2]
-
-
-def _refuse(reader: RowReader, role: str) -> None:
-    told = {"column": _column(reader, role), "found": kind_of(reader.cell(role))}
-    reader.problem = reader.problem or Problem.of(ProblemCode.NO_LIST, reader.row.number, **told)
-
-
-def _column(reader: RowReader, role: str) -> str:
-    return shown(getattr(reader.columns, role), 80)
 
 
 def _problem(reader: RowReader) -> Problem | None:

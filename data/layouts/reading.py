@@ -172,9 +172,9 @@ def _counted(code: ProblemCode, ids: Sequence[str]) -> Problem:
 _OF_QUESTIONS = ("query", "queries", "topic", "topics", "question", "questions")
 _OF_PASSAGES = ("corpus", "collection", "passage", "passages", "docs", "documents", "doc")
 _OF_JUDGEMENTS = ("qrels", "qrel", "default", "judgements", "judgments", "relevance")
+_OTHERS = {"train", "dev", "test", "validation", "small", "of", "qa"}
 _WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
-_LANGUAGE = re.compile("[a-z]{2,3}")
 _LOOKED_AT, _JUDGED = 500, 20_000  # rows
 
 
@@ -233,14 +233,14 @@ def _require_one(sources: Sequence[Source]) -> None:
 
 
 def _place(name: str) -> str:
-    """The folder of a collection that a file lies in, and the language that its name tells, as of ko-corpus."""
+    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
     parts = PurePosixPath(name).parts
     known = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS}
     for depth, part in enumerate(parts):
         words = _WORD.findall(part.lower().partition(".")[0])
         if known & set(words):
-            language = [word for word in words if word not in known and _LANGUAGE.fullmatch(word)]
-            return "/".join((*parts[:depth], *language[:1]))
+            told = [word for word in words if word not in known | _OTHERS and not word.isdigit()]
+            return "/".join((*parts[:depth], *(["-".join(told)] if told else [])))
     return "/".join(parts[:-1])
 
 
@@ -271,18 +271,7 @@ def _layout(sources: Sequence[Source]) -> Layout:
     return Layout.BEIR if is_beir and passages.fields.id == "_id" else Layout.MTEB
 
 
-_SAY_NOTHING = {
-    *_OF_QUESTIONS,
-    *_OF_PASSAGES,
-    *_OF_JUDGEMENTS,
-    "train",
-    "dev",
-    "test",
-    "validation",
-    "small",
-    "of",
-    "qa",
-}
+_SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
 _CALLED = {
     Layout.BEIR: "BEIR",
     Layout.MTEB: "MTEB",

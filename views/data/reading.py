@@ -91,6 +91,10 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
+def _unjudged(reading: Reading) -> int:
+    return sum(int(gap.details["ids"]) for gap in reading.gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
+
+
 def _draw_files(files: Sequence[CollectionFile]) -> None:
     """Draw what each file of a collection holds, and its first rows."""
     if not files:
@@ -140,7 +144,7 @@ def _notes(found: Read) -> list[str]:
     """What else is to be known before the set is used, as Markdown; the audit below tells it in full."""
     figures = found.audit
     counts = {
-        "unanswerable": figures.unanswerable_count,
+        "unanswerable": figures.unanswerable_count - _unjudged(found.reading),  # which is told already
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }

@@ -127,8 +127,23 @@ def test_a_name_is_never_a_path(name: str, expected: str) -> None:
     assert folder_name(name) == expected
 
 
-def test_metadata_of_others_are_let_be() -> None:
-    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": {"answers": {"a": 1}, "groups": "x"}})
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"answers": {"a": 1}, "groups": "x"},
+        {"answers": ["답"], "starts": [10**12]},
+        {"made": "<b>nobody</b>"},
+        {"hidden": [], "kind": "x"},
+        {"kind": {"a": [1]}},
+        {"groups": [["nowhere"]], "rejected": ["nowhere"]},
+        "{",
+        ["answers"],
+        None,
+        7,
+    ],
+)
+def test_metadata_of_others_are_let_be(metadata: object) -> None:
+    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
     corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
