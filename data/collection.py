@@ -174,6 +174,7 @@ def file_named(reference: str, base: Path | None = None) -> Path | None:
 
 
 def folder_named(reference: str, base: Path | None = None) -> Path | None:
-    """Return the folder that a reference is, as `file_named` does a file."""
+    """Return the folder that a reference names, as `file_named` does a file; one that only goes up names none."""
     path = (base or Path.cwd()) / reference
-    return path if reference and os.path.isdir(path) else None  # noqa: PTH112
+    is_named = Path(reference).name not in ("", "..")
+    return path if is_named and os.path.isdir(path) else None  # noqa: PTH112
