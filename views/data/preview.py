@@ -225,10 +225,11 @@ def _open_uploaded(files: Sequence[UploadedFile]) -> None:
     st.session_state[_READ] = [file.file_id for file in files]
     with st.spinner(word("data_page.reading"), show_time=True):
         found = _preview_of(shown)
-        fits = found.error is None or found.error.problem.code is not ProblemCode.NO_COLLECTION
-        if not fits and 0 < len(new) < len(shown):
-            replaced |= {file.file_id for file in shown if file not in new}
-            found = _preview_of(new)
+        if found.error is not None and 0 < len(new) < len(shown):
+            alone = _preview_of(new)
+            if alone.error is None or found.error.problem.code is ProblemCode.NO_COLLECTION:
+                replaced |= {file.file_id for file in shown if file not in new}
+                found = alone
         show(found)
     st.rerun()
 

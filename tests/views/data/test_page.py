@@ -377,14 +377,26 @@ def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(a
     assert rejected["problem"][0].startswith("test.tsv: The score (score) is no whole number up to 1,000: many.")
 
 
-def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest) -> None:
-    files = {name.split("/")[-1]: content for name, content in beir().items()}
-    drop(app, files)
+def add(app: AppTest, name: str, content: bytes) -> AppTest:
+    """Put one more file into the field, beside those that lie in it."""
     field = app.file_uploader[0]
-    field._files = [*field._get_files_to_register(), ("another", "rows.csv", OTHER.encode(), "text/csv")]
-    run(app)
+    field._files = [*field._get_files_to_register(), (name, name, content, "application/octet-stream")]
+    return run(app)
+
+
+@pytest.mark.parametrize("first", [OTHER.encode(), b'{"data": [', None])
+def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, first: bytes | None) -> None:
+    drop(app, {"first": first} if first else beir())
+    add(app, "rows.csv", OTHER.encode())
     assert "미리 보기: rows" in texts(app)
+    assert not app.error
     assert counts(app) == ["2", "2", "–"]
+
+
+def test_files_of_a_collection_may_come_one_by_one(app: AppTest) -> None:
+    for name, content in beir().items():
+        add(app, name.split("/")[-1], content)
+    assert "BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개" in texts(app)
 
 
 def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
