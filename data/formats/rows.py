@@ -59,6 +59,8 @@ def parsed(text: str) -> object:
     # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.
     python = re.sub(r"array\((\[[^\[\]]*\])(?:, dtype=\w+)?\)", r"\1", text)
     python = re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", python)
+    if re.match(r"\[\s*\[", python):
+        python = re.sub(r"\]\s+(?=\[)", "], ", python)
     try:
         return ast.literal_eval(python)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -268,7 +268,9 @@ def _layout(sources: Sequence[Source]) -> Layout:
         return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.FILES
     judged = by_role.get(Role.JUDGEMENTS)
     is_beir = passages.recognised.format is Format.JSONL and (judged is None or judged.recognised.format is Format.TSV)
-    return Layout.BEIR if is_beir and passages.fields.id == "_id" else Layout.MTEB
+    if is_beir and passages.fields.id == "_id":
+        return Layout.BEIR
+    return Layout.MTEB if passages.recognised.format in (Format.PARQUET, Format.JSONL) else Layout.FILES
 
 
 _SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}

@@ -202,6 +202,8 @@ def test_groups_of_autorag() -> None:
         ("['d1', 'd2']", (("d1", "d2"),), ("d1", "d2")),
         ('[["d1"], ["d2", "d3"]]', (("d1",), ("d2", "d3")), ("d1", "d2", "d3")),
         ([["d1"], ["d2"]], (("d1",), ("d2",)), ("d1", "d2")),
+        ("[['d1' 'd3'] ['d2']]", (("d1", "d3"), ("d2",)), ("d1", "d3", "d2")),
+        ("[array(['d1'], dtype=object) array(['d2'], dtype=object)]", (("d1",), ("d2",)), ("d1", "d2")),
         ([["d1", "x"], ["x"], []], (), ("d1",)),
         ([], (), ()),
         (None, (), ()),
@@ -277,6 +279,14 @@ def test_triples_are_questions_with_a_passage_that_answers_and_one_that_does_not
     first, second = read_all(triples()).question_set.questions
     assert (first.text, first.grade_of) == (QUESTIONS["q1"], {"p1": 1, "p4": 1, "p2": 0, "p5": 0})
     assert second.grade_of == {"p3": 1, "p1": 0}
+
+
+def test_tables_of_nobody_in_particular_are_files() -> None:
+    files = {"지문.csv": "id,text\n1,서울은 큰 도시이다\n2,부산은 항구이다\n", "질문.csv": "id,question\na,도시는?\n"}
+    files["판정.csv"] = "query-id,corpus-id,score\na,1,1\n"
+    reading = read_all({name: content.encode("cp949") for name, content in files.items()})
+    assert (reading.layout, reading.encoding) == (Layout.FILES, "CP949")
+    assert reading.question_set.questions == (Question("a", "도시는?", relevant=("1",)),)
 
 
 def test_ids_may_be_numbers() -> None:
