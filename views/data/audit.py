@@ -96,6 +96,8 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
 
 def draw_downloads(questions: QuestionSet) -> None:
     """Draw what downloads the set in the layouts of others, made when it is asked for."""
+    st.subheader(word("data_page.downloads"), anchor=False)
+    st.caption(word("data_page.downloads_about"))
     with st.container(horizontal=True):
         for layout in WRITTEN:
             name = f"{folder_name(questions.name)}_{layout}.zip"

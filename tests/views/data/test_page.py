@@ -402,5 +402,6 @@ def test_files_of_a_collection_may_come_one_by_one(app: AppTest) -> None:
 def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
     app.session_state["kept_look"] = "figures"
     run(app)
+    assert "다른 도구에서 쓰기" in texts(app)
     labels = [button.label for button in app.get("download_button")]
     assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}
