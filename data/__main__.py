@@ -1,7 +1,8 @@
 """`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
-`keep` puts a file among the sets of the workspace, one too large to be uploaded, for one; `inspect-pairs` and
-`keep-pairs` do the same with sentence pairs; `make-questions` makes questions of the passages of a set.
+`keep` puts a file among the sets of the workspace, such as one too large to be uploaded; `write` writes a set as BEIR
+or MTEB do; `inspect-pairs` and `keep-pairs` are for sentence pairs; `make-questions` makes questions of a set's
+passages.
 """
 
 import json
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import Parameter
@@ -26,19 +27,25 @@ from data.commands import (
     run,
 )
 from data.formats.columns import Columns
+from data.layouts.reading import Layout
+from data.layouts.writing import written
 from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError
 from data.questions.audit import PARTS, Audit, Unit, audit
-from data.questions.read import Reading, read_file_apart
+from data.questions.read import Reading, read_paths_apart
 from data.split import Split, split
-from data.store import keep, note_used
+from data.store import find, keep, note_used
 from data.terminal import tell
-from data.workspace import is_of_the_disk
+from data.workspace import is_of_the_disk, replacing
 
 _NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
 
 commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
-File = Annotated[Path, Parameter(help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text")]
+_FILE_HELP = "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; of a collection its folder or a zip archive"
+File = Annotated[Path, Parameter(help=_FILE_HELP)]
+Files = Annotated[Path, Parameter(help="more files of the same collection")]
+Data = Annotated[str, Parameter(help="a path, a set of the catalog or of the workspace")]
+Out = Annotated[Path, Parameter(help="the zip archive to be written")]
 NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
 
 
@@ -60,26 +67,38 @@ def _refused(error: Exception) -> int:
 
 
 @commands.command
-def inspect(file: File, /, *, columns: NamedColumns = None, as_json: AsJson = False) -> int:
-    """Tell what a file holds."""
-    reading = read_file_apart(file, columns or {})
+def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json: AsJson = False) -> int:
+    """Tell what a file holds, or several of a collection."""
+    reading = read_paths_apart((file, *files), columns or {})
     figures, parts = audit(reading.question_set), split(reading.question_set)
     if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
         counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
         told = f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"
-        tell("\n".join([*_understood(reading), *problem_lines(reading), *_figures(figures), told]))
+        tell("\n".join([*_understood(reading), *_gaps(reading), *problem_lines(reading), *_figures(figures), told]))
     return 0
 
 
 @commands.command(name="keep")
-def keep_file(file: File, /, *, columns: NamedColumns = None) -> int:
-    """Put a file among the sets of the workspace."""
-    reading = read_file_apart(file, columns or {})
-    kept = keep(reading.question_set, source=file.name)
+def keep_file(file: File, /, *files: Files, columns: NamedColumns = None) -> int:
+    """Put a file, or several of a collection, among the sets of the workspace."""
+    reading = read_paths_apart((file, *files), columns or {})
+    kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     note_used(kept.key)  # as on the Data page
-    tell("\n".join([*_understood(reading), *problem_lines(reading), f"Kept as {kept.key}"]))
+    tell("\n".join([*_understood(reading), *_gaps(reading), *problem_lines(reading), f"Kept as {kept.key}"]))
+    return 0
+
+
+@commands.command
+def write(data: Data, /, *, out: Out, layout: Literal["beir", "mteb"] = "beir") -> int:
+    """Write a set as BEIR or MTEB have it, with a card, for others to use."""
+    question_set = find(data)
+    content = written(question_set, Layout(layout))
+    with replacing(out) as new:
+        new.write_bytes(content)
+    tell(f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions")
+    tell(f"Written to {out}")
     return 0
 
 
@@ -89,7 +108,26 @@ about = "make questions of the passages of a set, to train with"
 commands.command("questions.__main__:make_questions", name="make-questions", help=about)  # of a room above this one
 
 
+def _gaps(reading: Reading) -> list[str]:
+    return [f"  {gap.message}" for gap in reading.gaps]
+
+
+def _collection(reading: Reading) -> list[str]:
+    files = [
+        f"  {file.name}: {file.role}, {file.format}{file.encoding and f', {file.encoding}'}; {file.row_count:,} rows"
+        for file in reading.files
+    ]
+    questions = reading.question_set.questions
+    counts = [f"{len(reading.question_set.passages):,} passages", f"{len(questions):,} questions"]
+    graded, grouped = sum(bool(one.grades) for one in questions), sum(bool(one.groups) for one in questions)
+    more = [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
+    told = ", ".join([*counts, f"{reading.judgement_count:,} judgements", *more])
+    return [f"{reading.question_set.name}: laid out as {reading.layout}", told, *files]
+
+
 def _understood(reading: Reading) -> list[str]:
+    if reading.layout is not None:
+        return [*_collection(reading), *([] if reading.question_set.questions else [_NO_QUESTION])]
     named = column_words(reading.columns) if reading.columns else ""
     return [
         f"{reading.question_set.name}: {reading.format}{reading.encoding and f', {reading.encoding}'}",
@@ -132,6 +170,13 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "fingerprint": reading.question_set.fingerprint,
         "paragraph_count": reading.paragraph_count,
         **reading_as_json(reading, reading.columns),
+        "layout": reading.layout,
+        "judgement_count": reading.judgement_count,
+        "files": [
+            {"name": one.name, "role": one.role, "format": one.format, "rows": one.row_count, "left_out": one.left_out}
+            for one in reading.files
+        ],
+        "gaps": [{"code": gap.code, "message": gap.message, **gap.details} for gap in reading.gaps],
         "audit": _plain(figures),
         "split": {
             "seed": parts.options.seed,

@@ -171,3 +171,10 @@ def file_named(reference: str, base: Path | None = None) -> Path | None:
     path = (base or Path.cwd()) / reference
     # a name may be too long for the file system
     return path if reference and os.path.isfile(path) else None  # noqa: PTH113
+
+
+def folder_named(reference: str, base: Path | None = None) -> Path | None:
+    """Return the folder that a reference names, as `file_named` does a file; one that only goes up names none."""
+    path = (base or Path.cwd()) / reference
+    is_named = Path(reference).name not in ("", "..")
+    return path if is_named and os.path.isdir(path) else None  # noqa: PTH112

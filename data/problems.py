@@ -61,6 +61,11 @@ class ProblemCode(StrEnum):
     NO_GOOD_ROW = "no_good_row"
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
+    NO_PASSAGES = "no_passages"
+    NO_COLLECTION = "no_collection"
+    SEVERAL_COLLECTIONS = "several_collections"
+    BROKEN_ARCHIVE = "broken_archive"
+    EMPTY_FOLDER = "empty_folder"
     NO_SENTENCE = "no_sentence"
     TOO_FEW_ROWS = "too_few_rows"
     ONE_VALUE = "one_value"
@@ -82,10 +87,24 @@ class ProblemCode(StrEnum):
     DUPLICATE_ID = "duplicate_id"
     REPEATED_ROW = "repeated_row"
     BROKEN_PART = "broken_part"
+    EMPTY_ID = "empty_id"
+    DUPLICATE_PASSAGE = "duplicate_passage"
+    WRONG_GRADE = "wrong_grade"
+    JUDGED_TWICE = "judged_twice"
+    NO_LIST = "no_list"
+    BROKEN_ENTRY = "broken_entry"
     # the row is used, something in it was mended
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
+    SAME_PASSAGE = "same_passage"
+    OTHER_TEXT = "other_text"
+    TITLE_AS_TEXT = "title_as_text"
+    # files of a collection do not fit together
+    UNKNOWN_PASSAGES = "unknown_passages"
+    UNKNOWN_QUESTIONS = "unknown_questions"
+    UNJUDGED_QUESTIONS = "unjudged_questions"
+    LEFT_ASIDE = "left_aside"
     # all rows are used: how the file was read
     DECIMAL_COMMA = "decimal_comma"
     # catalog and store
@@ -97,7 +116,16 @@ class ProblemCode(StrEnum):
     BROKEN_PAIRS = "broken_pairs"
 
 
-MENDED = frozenset({ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES})
+MENDED = frozenset(
+    {
+        ProblemCode.DROPPED_CELL,
+        ProblemCode.MENDED_TEXT,
+        ProblemCode.MENDED_BYTES,
+        ProblemCode.SAME_PASSAGE,
+        ProblemCode.OTHER_TEXT,
+        ProblemCode.TITLE_AS_TEXT,
+    }
+)
 MOST_KEPT = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
 
 WORDS = Path(__file__).with_suffix(".toml")  # in English: those of commands, and of the pages

@@ -4,11 +4,13 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,9 @@ def composed(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks
 
 
+RELEVANT_GRADE = 1  # the least that is relevant
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One question, the texts that answer it, and the ids of the passages that hold an answer.
@@ -37,6 +42,10 @@ class Question:
     where that is so of all. `rejected` are passages of which the file says that they hold no answer, as of SQuAD 2.0's
     impossible questions. Both are for who reads passages, not for who searches them, and no content; where an answer
     begins is a claim that may be wrong.
+
+    `grades` are the passages that were judged, each with a whole number, 0 for one that is not relevant; `relevant` are
+    those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within.
+    Both say nothing, and are empty, where all that was judged is relevant by grade 1, and a single passage is a group.
     """
 
     id: str
@@ -48,12 +57,35 @@ class Question:
     hidden: bool = False
     starts: tuple[int, ...] = ()
     rejected: tuple[str, ...] = ()
+    grades: tuple[tuple[str, int], ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.grades:
+            grades = dict.fromkeys(self.relevant, RELEVANT_GRADE) | dict(self.grades)  # the relevant ones first
+            told = tuple(grades.items())
+            is_plain = told == tuple((id_, RELEVANT_GRADE) for id_ in self.relevant)
+            object.__setattr__(self, "grades", () if is_plain else told)
+        if len(self.groups) == 1 and self.groups[0] == self.relevant[:1] == self.relevant:
+            object.__setattr__(self, "groups", ())
+
+    @classmethod
+    def judged(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
+        """Make a question of the grades of its passages, by id."""
+        relevant = tuple(passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE)
+        return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
+
+    @property
+    def grade_of(self) -> dict[str, int]:
+        """Grade by id of every passage that was judged; 1 where the data knows no grades."""
+        return dict(self.grades) if self.grades else dict.fromkeys(self.relevant, RELEVANT_GRADE)
 
     @property
     def content(self) -> tuple[object, ...]:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
-        asked = (self.id, self.text, self.answers, self.relevant, self.kind)
-        return (*asked, self.made, self.hidden) if self.made else asked
+        asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
+        asked = (*asked, self.made, self.hidden) if self.made else asked
+        return (*asked, {"grades": self.grades, "groups": self.groups}) if self.grades or self.groups else asked
 
 
 @dataclass(frozen=True)
@@ -80,6 +112,10 @@ class QuestionSet:
             for question in self.questions:
                 if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
                     raise ValueError(f"question {question.id!r} names unknown passages {unknown}")
+        told = [id_ for question in self.questions if question.grades or question.groups for id_ in _told(question)]
+        if (self.row_of_passage.rows(told) < 0).any():
+            unknown = [id_ for id_ in told if id_ not in self.row_of_passage]
+            raise ValueError(f"grades or groups name unknown passages {unknown[:10]}")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -130,6 +166,11 @@ class QuestionSet:
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
 
 
+def _told(question: Question) -> Iterator[str]:
+    """The ids that grades and groups name."""
+    return chain((id_ for id_, _ in question.grades), *question.groups)
+
+
 class Maker(StrEnum):
     """What makes questions of passages."""
 
@@ -149,6 +190,11 @@ def made_by(maker: Maker, model: str = "") -> str:
 def model_of(made: str) -> str:
     """Return the name of the language model that `Question.made` names, empty where it names none."""
     return made.removeprefix(_OF_A_MODEL) if made.startswith(_OF_A_MODEL) else ""
+
+
+def is_made(text: str) -> bool:
+    """Whether a text is one of those that `made_by` makes."""
+    return text in (Maker.TITLE, Maker.SENTENCE) or bool(model_of(text))
 
 
 def as_trained(question_set: QuestionSet) -> QuestionSet:
@@ -200,14 +246,34 @@ _SCHEMA = pa.schema(
 )
 
 
+_JUDGED = pa.schema(  # of sets that have them: without them an earlier version opens the file, too
+    [
+        ("grades", pa.list_(pa.struct([("id", pa.string()), ("grade", pa.int32())]))),
+        ("groups", pa.list_(_TEXTS)),
+    ]
+)
+
+
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
-    columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in _SCHEMA]
-    pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), folder / FILE, compression="zstd")
+    fields = [*_SCHEMA, *(field for field in _JUDGED if any(getattr(one, field.name) for one in questions))]
+    columns = [pa.array([_cell(one, field.name) for one in questions], field.type) for field in fields]
+    pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
 
 def open_questions(folder: Path) -> tuple[Question, ...]:
     """Read the questions of a folder. Raises `OSError`, an Arrow error, or one of Python's where it holds none."""
     lists = ("answers", "relevant", "starts", "rejected")  # sets of earlier versions lack the last two
     rows = pq.read_table(folder / FILE).to_pylist()
-    return tuple(Question(**row | {name: tuple(row.get(name) or ()) for name in lists}) for row in rows)
+    for row in rows:
+        row |= {name: tuple(row.get(name) or ()) for name in lists}
+        if row.get("grades") is not None:
+            row["grades"] = tuple((one["id"], one["grade"]) for one in row["grades"])
+        if row.get("groups") is not None:
+            row["groups"] = tuple(map(tuple, row["groups"]))
+    return tuple(Question(**row) for row in rows)
+
+
+def _cell(question: Question, name: str) -> Any:
+    value = getattr(question, name)
+    return [{"id": id_, "grade": grade} for id_, grade in value] if name == "grades" else value

@@ -12,7 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from data.collection import Collection, KeptSet, file_named
+from data.collection import Collection, KeptSet, file_named, folder_named
 from data.formats.opening import file_content
 from data.formats.tables import shown
 from data.passages import Passages, open_passages, write_passages
@@ -161,7 +161,7 @@ def last_used() -> str:
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
-    """Return the set a person names: a file (its path from `base`), a catalog id, a name, a key or a fingerprint.
+    """Return the set a person names: a file or a folder (its path from `base`), a catalog id, a name or a fingerprint.
 
     Raises `DataError`, which lists what exists where nothing has that name.
     """
@@ -169,4 +169,9 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
         return read_file_apart(path).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
-    return load(_SETS.named(reference).key)
+    try:
+        return load(_SETS.named(reference).key)
+    except DataError as error:
+        if error.problem.code is ProblemCode.UNKNOWN_SET and (folder := folder_named(reference, base)):
+            return read_file_apart(folder).question_set
+        raise

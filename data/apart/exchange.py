@@ -30,7 +30,8 @@ from data.workspace import read_json, workspace, write_json, write_text
 TIMES_AS_LONG = 10  # by the clock: others may be at work, too
 _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
 _SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1"), 10  # texts are a tenth of their size in a workbook, or in Parquet
+# texts are a tenth of their size in a workbook or another archive, or in Parquet
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b"), 10
 _SHARE_OF_FREE_MEMORY = 0.8
 _promised: list[int] = []  # bytes, of the readings at work
 _changed = threading.Condition()

@@ -37,6 +37,7 @@ class Format(StrEnum):
     EXCEL = "excel"
     PARQUET = "parquet"
     TEXT = "text"  # passages without columns
+    SGML = "sgml"  # TREC's topics and documents, read with their fellows (data.layouts)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _refuse_binary(start: str, most: float) -> None:
 
 C = TypeVar("C")
 
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
 _SAMPLE_ROWS = 200
 _LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
 
@@ -192,6 +193,7 @@ def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
 def set_name(name: str, otherwise: str) -> str:
     """Return what a set is called by the name of its file."""
     plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
+    plain = plain.removesuffix(".gz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
     return plain[: len(plain) - len(suffix)] or otherwise
 

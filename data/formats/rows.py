@@ -41,7 +41,7 @@ def answers_in(cell: object) -> dict[str, int]:
     as tables keep it.
     """
     if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
-        cell = _parsed(cell.strip())
+        cell = parsed(cell.strip())
     found: dict[str, int] = {}
     for text, start in _flat(cell, depth=4):
         if text and found.setdefault(text, start) == NOWHERE:
@@ -49,8 +49,8 @@ def answers_in(cell: object) -> dict[str, int]:
     return dict(islice(found.items(), MOST_ANSWERS + 1))
 
 
-def _parsed(text: str) -> object:
-    """The value a cell's text stands for, or the text where it stands for itself."""
+def parsed(text: str) -> object:
+    """Return the value that a cell's text stands for, JSON or Python, or the text where it stands for itself."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -59,6 +59,8 @@ def _parsed(text: str) -> object:
     # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.
     python = re.sub(r"array\((\[[^\[\]]*\])(?:, dtype=\w+)?\)", r"\1", text)
     python = re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", python)
+    if re.match(r"\[\s*\[", python):
+        python = re.sub(r"\]\s+(?=\[)", "], ", python)
     try:
         return ast.literal_eval(python)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -48,6 +48,11 @@ class Content:
         """All bytes; those of a file are read anew at each call."""
         return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
 
+    @cached_property
+    def encoding(self) -> "Encoding":
+        """How the bytes become text; see `encoding_of`."""
+        return _told_encoding(self)
+
     def parts(self) -> Iterator[bytes]:
         """Yield all bytes, a MiB at a time."""
         with self.open() as file:
@@ -109,7 +114,11 @@ def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
 
 
 def encoding_of(content: Content) -> Encoding:
-    """Tell how bytes become text. Raises `DataError` where no known encoding fits."""
+    """Tell how bytes become text, looked through once. Raises `DataError` where no known encoding fits."""
+    return content.encoding
+
+
+def _told_encoding(content: Content) -> Encoding:
     if content.start.startswith(_UTF32_MARKS):
         raise _unknown(content.whole, 0)
     if content.start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

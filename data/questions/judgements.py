@@ -14,7 +14,7 @@ import pandas as pd
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
-from data.records import Question, QuestionSet, composed
+from data.records import RELEVANT_GRADE, Question, QuestionSet, composed
 from data.workspace import read_json, workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
@@ -145,7 +145,9 @@ def _with(question: Question, judged: Sequence[Judged]) -> Question:
     new = tuple(answer for answer in found.answers if answer not in question.answers)
     starts = question.starts + (-1,) * len(new) if question.starts else ()
     relevant = tuple(dict.fromkeys(question.relevant + found.passages))
-    return replace(question, relevant=relevant, answers=question.answers + new, starts=starts)
+    right = set(found.passages)
+    grades = tuple((id_, max(grade, RELEVANT_GRADE) if id_ in right else grade) for id_, grade in question.grades)
+    return replace(question, relevant=relevant, grades=grades, answers=question.answers + new, starts=starts)
 
 
 def _same(one: JudgedAnswer, question: str, answer: str) -> bool:

@@ -1,12 +1,10 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import InstanceOf, TypeAdapter
 
 from data.apart.exchange import File, Work
@@ -18,7 +16,6 @@ from data.formats.opening import (
     Proposal,
     RecognisedFile,
     collector_paused,
-    file_content,
     looked_at,
     recognise,
     set_name,
@@ -27,10 +24,12 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
-from data.passages import SCHEMA, Passages, open_passages, write_passages
+from data.layouts.members import files_of, unpacked
+from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
+from data.layouts.sources import Sighted
+from data.passages import GatheredPassages, filled_ids, open_passages, write_passages
 from data.problems import DataError, Problem, ProblemCode
 from data.records import Question, QuestionSet, open_questions, write_questions
-from data.texts import BLOCK, column_of, in_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,29 +38,72 @@ class Reading(FileReading):
 
     `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts before equal
     ones were made one. `columns` is None for SQuAD files, whose layout fixes the names; they have no `first_rows`.
+
+    Of a collection, several files as a rule, `layout` tells whose it is; `columns` is None, and `gaps` say what the
+    files lack of each other: passages that are judged and not there, questions that nobody judged.
     """
 
     question_set: InstanceOf[QuestionSet]
     columns: Columns | None
     paragraph_count: int
+    layout: Layout | None = None
+    files: tuple[CollectionFile, ...] = ()
+    judgement_count: int = 0
+    gaps: tuple[Problem, ...] = ()
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:
-    """Read a file from disk; see `read`. Raises `DataError`, also where the file cannot be opened."""
-    return read(file_content(path), path.name, columns)
+    """Read a file from disk, or the files of a folder; see `read_files`. Raises `DataError`, as where none is there."""
+    return read_files(files_of(path), columns)
 
 
 def read(content: bytes | Content, name: str, columns: Columns | None = None) -> Reading:
-    """Read the content of a file, whose format is told by content; `name` only names the set.
+    """Read the content of a file, whose format is told by content; `name` only names the set. See `read_files`."""
+    return read_files([File(Content.of(content), name)], columns)
 
-    Columns are guessed unless given. Rows that cannot be used are left out and listed in `problems`. A file without a
-    question, or a table without a column of them, is read as passages only. Raises `DataError` where the file cannot be
-    read, the column of the passages is missing, or nothing is left.
+
+def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading:
+    """Read a file of questions and passages, or several that are a collection together; archives are unpacked.
+
+    Columns of a single file are guessed unless given. Rows that cannot be used are left out and listed in `problems`.
+    A file without a question, or a table without a column of them, is read as passages only. Raises `DataError` where a
+    file cannot be read, the column of the passages is missing, or nothing is left.
     """
-    content = Content.of(content)
-    recognised = recognise(content)
+    found = _found(files, columns is not None)
+    if isinstance(found, Collected):
+        return Reading(
+            question_set=found.question_set,
+            columns=None,
+            paragraph_count=found.passage_rows,
+            layout=found.layout,
+            files=found.files,
+            judgement_count=found.judgement_count,
+            gaps=found.gaps,
+            **understood(found.recognised, found.rejection, (), (), found.row_count),
+        )
+    reading = _read_alone(found, columns)
+    return replace(reading, gaps=found.aside) if found.aside else reading
+
+
+def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
+    """The collection that files make, or the one file that is read by itself, as it is where its columns are given."""
+    inner = unpacked(files)
+    if not inner:
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    if is_alone and len(inner) == 1:
+        return Alone(inner[0], Sighted([]))
+    is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
+    found = collected(inner, files[0].name if is_archive else "")
+    if is_archive and isinstance(found, Alone):
+        return replace(found, file=found.file._replace(name=files[0].name))
+    return found
+
+
+def _read_alone(alone: Alone, columns: Columns | None) -> Reading:
+    content = alone.file.content
+    recognised = alone.seen.recognised or recognise(content)
     is_squad = recognised.format is Format.SQUAD
-    table, guess = _table_and_guess(content, recognised)
+    table, guess = _table_and_guess(content, recognised, alone.seen)
     used = guess if is_squad else _needed(columns or guess, table.names)
     with collector_paused():
         assembly = Assembly(used)
@@ -69,7 +111,7 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
             assembly.rejection.problems.add(problem)
         for row in table.rows:
             assembly.add(row)
-        question_set = assembly.question_set(set_name(name, "questions"))
+        question_set = assembly.question_set(set_name(alone.file.name, "questions"))
     return Reading(
         question_set=question_set,
         columns=None if is_squad else used,
@@ -84,16 +126,22 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
     Raises `DataError` where the file cannot be read.
     """
     content = Content.of(content)
-    table, guess = _table_and_guess(content, recognise(content))
+    table, guess = _table_and_guess(content, recognise(content), Sighted([]))
     return Proposal(guess, table.names, table.first)
 
 
-def _table_and_guess(content: Content, recognised: RecognisedFile) -> tuple[Table, Columns]:
+def _proposed(files: Sequence[File]) -> Proposal[Columns]:
+    """What can be chosen of a file that is read by itself; nothing of a collection."""
+    found = _found(files, is_alone=True)
+    return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+
+
+def _table_and_guess(content: Content, recognised: RecognisedFile, seen: Sighted) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
         lines = recognised.text if recognised.value is None else None
         articles = squad_articles(recognised.value) if lines is None else squad_lines(lines)
         return Table((), squad_rows(articles or [])), SQUAD_COLUMNS
-    table, sample = looked_at(table_opener(content, recognised)())
+    table, sample = (seen.table, seen.sample) if seen.table else looked_at(table_opener(content, recognised)())
     return table, guess_columns(table.names, sample)
 
 
@@ -104,61 +152,6 @@ def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
         found, wanted = shown(", ".join(names), 300), wanted_names(NAMES["context"])
         raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
     return columns
-
-
-class GatheredPassages:
-    """Passages by place, in the order they came. A text is found by its hash, and then compared."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []  # as given, "" where there is none
-        self._titles: list[str] = []
-        self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
-        self._blocks: list[Any] = []
-        self._open: list[str] = []
-        self._place_of_hash: dict[int, int] = {}
-
-    def find(self, text: str) -> int:
-        """Return the place of a text; that of the next one where it is new."""
-        return self._place_of_hash.get(self._key(text), len(self))
-
-    def add(self, text: str, title: str, id_: str) -> int:
-        """Keep a passage and return its place; of one that is known only a title it lacked is kept."""
-        key, title = self._key(text), self._same_title.setdefault(title, title)
-        place = self._place_of_hash.setdefault(key, len(self))
-        if place < len(self):
-            self._titles[place] = self._titles[place] or title
-            return place
-        self._open.append(text)
-        self._titles.append(title)
-        self.ids.append(id_)
-        if len(self._open) == BLOCK:
-            self._blocks.append(column_of(self._open))
-            self._open = []
-        return place
-
-    def passages(self, ids: Iterable[str]) -> Passages:
-        """Return all of them under these ids."""
-        texts = [*self._blocks, column_of(self._open)]
-        columns = [_column(in_blocks(ids)), pa.chunked_array(texts), _column(in_blocks(self._titles))]
-        return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
-
-    def __len__(self) -> int:
-        return len(self._titles)
-
-    def _key(self, text: str) -> int:
-        """The text's hash, or the next number that no other text has."""
-        key = hash(text)
-        while (place := self._place_of_hash.get(key)) is not None and self._text(place) != text:
-            key += 1
-        return key
-
-    def _text(self, place: int) -> str:
-        block, row = divmod(place, BLOCK)
-        return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
-
-
-def _column(blocks: Iterable[list[str]]) -> Any:
-    return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())
 
 
 @dataclass(slots=True)
@@ -226,8 +219,8 @@ class Assembly:
             if self.rejection.rows:
                 raise self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
             raise DataError(Problem.of(ProblemCode.NO_QUESTION), self.rejection.problems.kept)
-        passages = self._passages.passages(_filled_ids("p", self._passages.ids))
-        question_ids = _filled_ids("q", [question.id for question in self._questions])
+        passages = self._passages.passages(filled_ids("p", self._passages.ids))
+        question_ids = filled_ids("q", [question.id for question in self._questions])
         asked = zip(question_ids, self._questions, strict=True)
         return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
 
@@ -269,35 +262,35 @@ class Assembly:
         return self._passages.add(context, reader.text("title"), id_)
 
 
-def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
-    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep."""
-    taken, kept = set(given), set[str]()
-    fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
-    for id_ in given:
-        yield next(fresh) if not id_ or id_ in kept else id_
-        kept.add(id_)
-
-
 def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read a file from disk in a process of its own; see `read_apart`."""
-    return read_apart(file_content(path), path.name, chosen)
+    """Read a file from disk, or a folder, in a process of its own; see `read_files_apart`."""
+    return read_paths_apart([path], chosen)
+
+
+def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
+    return read_files_apart([file for path in paths for file in files_of(path)], chosen)
 
 
 def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read the content of a file as `read` does, in a process of its own.
+    """Read the content of a file in a process of its own; see `read_files_apart`."""
+    return read_files_apart([File(Content.of(content), name)], chosen)
 
-    `chosen` names columns by role; those of the other roles are guessed. Raises `UnusableFileError`, also where reading
-    takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
+
+def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read files as `read_files` does, in a process of its own.
+
+    `chosen` names columns of a single one by role; those of the other roles are guessed. Raises `UnusableFileError`,
+    also where reading takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
     """
-    return carried_out(WORK, [File(Content.of(content), name)], chosen or {})
+    return carried_out(WORK, files, chosen or {})
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
-    (file,) = files
     if not chosen:
-        return read(*file)
+        return read_files(files)
     is_whole = chosen.keys() == {field.name for field in fields(Columns)}
-    return read(*file, replace(Columns() if is_whole else propose_columns(file.content).columns, **chosen))
+    return read_files(files, replace(Columns() if is_whole else _proposed(files).columns, **chosen))
 
 
 def _leave(folder: Path, reading: Reading) -> dict[str, Any]:
@@ -313,4 +306,4 @@ def _open_left(folder: Path, found: dict[str, Any]) -> Reading:
 
 
 _READING = TypeAdapter(Reading)
-WORK = Work("questions", Columns, _read, lambda files: propose_columns(files[0].content), _leave, _open_left)
+WORK = Work("questions", Columns, _read, _proposed, _leave, _open_left)

@@ -7,7 +7,8 @@ import pytest
 
 from data import __main__ as module
 from data.__main__ import main
-from data.store import load, stored
+from data.store import find, load, stored
+from tests.data.layouts.written import beir, zipped
 
 TEXT = (
     "번호,제목,질문,지문,정답\n1,서울,수도는?,서울은 수도이다,서울\n2,서울,강은?,,한강\n3,부산,바다는?,부산 바다,남해\n"
@@ -92,7 +93,7 @@ def test_a_full_disk_is_told(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "keep" if command == "keep" else "read_file_apart", full)
+    monkeypatch.setattr(module, "keep" if command == "keep" else "read_paths_apart", full)
     assert main([command, str(file)]) == 1
     assert capsys.readouterr().err == (
         "The disk cannot be written to (No space left on device). Nothing that was kept is lost.\n"
@@ -104,3 +105,45 @@ def test_kinds_do_not_command_the_terminal(tmp_path: Path, capsys: pytest.Captur
     path.write_text("question,context,kind\n수도는?,서울,가\x9b31m\n", encoding="utf-8")
     assert main(["inspect", str(path)]) == 0
     assert "Kinds: 가\\u009b31m 1" in capsys.readouterr().out
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "scifact.zip"
+    path.write_bytes(zipped(beir()))
+    return path
+
+
+def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(archive)]) == 0
+    assert capsys.readouterr().out.splitlines()[:7] == [
+        "scifact: laid out as beir",
+        "5 passages, 3 questions, 5 judgements, 2 questions with grades",
+        "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
+        "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
+        "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
+        "  Questions without a judgement: 1, such as q3. They can be searched, and no figure counts them.",
+        "Problems: none",
+    ]
+    assert main(["inspect", "--json", str(archive)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["layout"], told["judgement_count"], told["files"][2]["rows"]) == ("beir", 5, 5)
+    assert told["gaps"][0]["code"] == "unjudged_questions"
+
+
+def test_folders_and_files_together_are_kept_and_written_again(
+    archive: Path, tmp_path: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in beir().items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    names = ("corpus.jsonl", "queries.jsonl", "qrels")
+    assert main(["keep", *(str(tmp_path / "scifact" / name) for name in names)]) == 0
+    (kept,) = stored()
+    assert kept.source == "corpus.jsonl, queries.jsonl, qrels"
+    for layout in ("beir", "mteb"):
+        out = tmp_path / "out" / f"{layout}.zip"
+        assert main(["write", kept.key, "--layout", layout, "--out", str(out)]) == 0
+        assert find(str(out)).fingerprint == kept.fingerprint
+    assert main(["write", kept.key, "--layout", "trec", "--out", str(archive)]) == 2

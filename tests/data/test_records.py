@@ -2,14 +2,29 @@
 
 import hashlib
 import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data.passages import Passage, Passages, RowOfId
-from data.records import Maker, Question, QuestionSet, as_trained, made_by, model_of, without
+from data.records import (
+    FILE,
+    Maker,
+    Question,
+    QuestionSet,
+    as_trained,
+    made_by,
+    model_of,
+    open_questions,
+    without,
+    write_questions,
+)
 from data.store import CATALOG, read_entry
 from data.texts import BLOCK
 from tests.doubles import PASSAGES as MANY
@@ -212,3 +227,44 @@ def test_a_question_that_was_asked_has_the_fingerprint_it_always_had() -> None:
     assert of(Question("1", "강은?", ("한강",), ("a",), "what")).fingerprint == (
         "c1792cd627ab92893ac348de74b6a6fd2866305964e5f9f77e5e1071d6cfde4f"
     )
+
+
+GRADED = Question("1", "강은?", relevant=("b", "a"), grades=(("c", 0), ("b", 3), ("a", 1)))
+
+
+def test_grades_are_kept_relevant_ones_first() -> None:
+    assert GRADED.grades == (("b", 3), ("a", 1), ("c", 0))
+    assert GRADED.grade_of == {"b": 3, "a": 1, "c": 0}
+    assert Question.judged("1", "강은?", {"b": 3, "c": 0, "a": 1}) == GRADED
+    assert Question("1", "강은?", relevant=("a",)).grade_of == {"a": 1}
+
+
+def test_grades_and_groups_that_say_no_more_are_none() -> None:
+    plain = Question("1", "강은?", relevant=("a", "b"))
+    assert Question.judged("1", "강은?", {"a": 1, "b": 1}) == plain
+    assert Question("1", "강은?", relevant=("a",), groups=(("a",),)) == Question("1", "강은?", relevant=("a",))
+    assert replace(plain, groups=(("a", "b"),)) != plain, "one of the two is enough"
+    assert of(replace(plain, grades=(("a", 1),))).fingerprint == of(plain).fingerprint
+
+
+def test_grades_and_groups_are_content() -> None:
+    either, both = (replace(GRADED, groups=groups) for groups in ((("a", "b"),), (("a",), ("b",))))
+    plain = replace(GRADED, grades=())
+    assert len({of(one).fingerprint for one in (plain, GRADED, either, both)}) == 4
+
+
+def test_grades_and_groups_are_kept(tmp_path: Path) -> None:
+    asked = (GRADED, replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))), Question("3", "왜?"))
+    write_questions(tmp_path, asked)
+    assert open_questions(tmp_path) == asked
+
+
+def test_a_file_of_questions_without_grades_has_no_column_of_them(tmp_path: Path) -> None:
+    write_questions(tmp_path, (Question("1", "강은?", relevant=("a",)),))
+    assert not {"grades", "groups"} & set(pq.read_schema(tmp_path / FILE).names)
+
+
+@pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
+def test_grades_and_groups_name_passages_of_the_set(told: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"unknown passages .*x"):
+        of(replace(GRADED, **told))

@@ -3,12 +3,14 @@ and its passages with their questions, the answers marked where they stand."""
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from html import escape
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
+from data.layouts.writing import WRITTEN, folder_name, written
 from data.questions.audit import (
     OVERLAP_WIDTH,
     Audit,
@@ -90,6 +92,18 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
         columns["share"] = tables.number("data_page.split_passages_share", "percent")
     st.dataframe(table, hide_index=True, column_config=columns)
     tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
+
+
+def draw_downloads(questions: QuestionSet) -> None:
+    """Draw what downloads the set in the layouts of others, made when it is asked for."""
+    st.subheader(word("data_page.downloads"), anchor=False)
+    st.caption(word("data_page.downloads_about"))
+    with st.container(horizontal=True):
+        for layout in WRITTEN:
+            name = f"{folder_name(questions.name)}_{layout}.zip"
+            tables.draw_file(
+                f"data_page.download_{layout}", partial(written, questions, layout), name, "application/zip"
+            )
 
 
 def _counts(figures: Audit) -> None:

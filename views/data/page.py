@@ -114,3 +114,4 @@ def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, 
         data_audit.draw_figures(questions, figures)
         if questions.questions:
             data_audit.draw_split(questions, found)
+        data_audit.draw_downloads(questions)

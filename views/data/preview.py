@@ -1,20 +1,21 @@
-"""The ways to a question set, and the file that was read but is not in use: it lives in the session until it is used or
-put aside."""
+"""The ways to a question set, and the files that were read but are not in use: they live in the session until they are
+used or put aside."""
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Generic, TypeVar
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.apart.exchange import UnusableFileError
+from data.apart.exchange import File, UnusableFileError
 from data.formats.columns import Columns
-from data.problems import DataError
+from data.formats.text import Content
+from data.problems import DataError, ProblemCode
 from data.questions.audit import Audit, audit
-from data.questions.read import Reading, read_apart
+from data.questions.read import Reading, read_files_apart
 from data.split import Split, split
 from data.store import CATALOG, CatalogEntry, Progress, keep, obtain
 from views.resources.sets import SAMPLE, use_set
@@ -35,12 +36,12 @@ class Read:
 
 @dataclass(frozen=True)
 class Preview:
-    """One file looked at. `read` is None where `error` says why it cannot be used."""
+    """A file looked at, or several of a collection. `read` is None where `error` says why they cannot be used."""
 
     name: str
     source: str
     title: str = ""  # what the set is called; empty: as the file
-    content: bytes = field(default=b"", repr=False)
+    files: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)  # contents and names
     sha256: str = ""
     columns: Columns = field(default_factory=Columns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
@@ -49,10 +50,12 @@ class Preview:
     error: DataError | None = None
 
 
-def preview_of(content: bytes, name: str, *, source: str, title: str = "") -> Preview:
-    """Read a file for the first time, its columns guessed."""
-    sha256 = hashlib.sha256(content).hexdigest()
-    return _read(Preview(name, source, title, content, sha256), None)
+def preview_of(files: Sequence[tuple[bytes, str]], *, source: str = "", title: str = "") -> Preview:
+    """Read files for the first time, columns guessed."""
+    name = ", ".join(name for _, name in files)
+    digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
+    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return _read(Preview(name, source or name, title, tuple(files), sha256), None)
 
 
 def with_columns(preview: Preview, columns: Columns) -> Preview:
@@ -128,7 +131,8 @@ def use(preview: Preview, read: Read) -> None:
 
 def _read(preview: Preview, columns: Columns | None) -> Preview:
     try:
-        reading = read_apart(preview.content, preview.name, asdict(columns) if columns else None)
+        files = [File(Content(content), name) for content, name in preview.files]
+        reading = read_files_apart(files, asdict(columns) if columns else None)
     except UnusableFileError as error:
         guess, available, first_rows = error.proposal
         known = replace(preview, available=available, first_rows=first_rows)
@@ -153,6 +157,7 @@ def _looked_at(reading: Reading) -> Read:
 
 KORQUAD = "korquad-v1-dev"
 _MEGABYTE = 10**6
+_READ, _REPLACED = "upload_read", "upload_replaced"  # the files of the field that were read, and that count no more
 
 
 def draw_ways() -> None:
@@ -187,7 +192,7 @@ def _look(entry: CatalogEntry, title: str) -> None:
         show(Preview(entry.path.name, entry.id, title, error=error))
         st.rerun()
     bar.empty()
-    _open(content, entry.path.name, entry.id, entry.title)
+    _open([(content, entry.path.name)], entry.id, entry.title)
 
 
 def _upload(*, is_large: bool) -> None:
@@ -195,25 +200,48 @@ def _upload(*, is_large: bool) -> None:
     translate_field(key, is_large=is_large)
 
     def forget_if_emptied() -> None:
-        if st.session_state.get(key) is None:
-            put_aside()  # another file may come into the same field: one that replaces this one
+        if not st.session_state.get(key):
+            put_aside()  # other files may come into the same field: those that replace these
 
     limit = f"{st.get_option('server.maxUploadSize'):,}"
-    file = st.file_uploader(
+    files = st.file_uploader(
         word("data_page.upload"),
+        accept_multiple_files=True,
         key=key,
         help=word("data_page.upload_help", megabytes=limit),
         on_change=forget_if_emptied,
     )
-    # the field keeps its file on every rerun: only a new one is read
-    if isinstance(file, UploadedFile) and st.session_state.get("upload_read") != file.file_id:
-        _open(file.getvalue(), file.name, file.name, "", file.file_id)
+    # the field keeps its files on every rerun: only new ones are read, and what is left when one is taken away
+    if files and st.session_state.get(_READ) != [file.file_id for file in files]:
+        _open_uploaded(files)
 
 
-def _open(content: bytes, name: str, source: str, title: str, file_id: str = "") -> None:
+def _open_uploaded(files: Sequence[UploadedFile]) -> None:
+    """Look at the files of the field together; where new ones make nothing with the others, they replace them."""
+    before = st.session_state.get(_READ, [])
+    replaced: set[str] = st.session_state.setdefault(_REPLACED, set())
+    shown = [file for file in files if file.file_id not in replaced] or list(files)
+    new = [file for file in shown if file.file_id not in before]
+    st.session_state[_READ] = [file.file_id for file in files]
     with st.spinner(word("data_page.reading"), show_time=True):
-        show(preview_of(content, name, source=source, title=title))
-    st.session_state["upload_read"] = file_id
+        found = _preview_of(shown)
+        if found.error is not None and 0 < len(new) < len(shown):
+            alone = _preview_of(new)
+            if alone.error is None or found.error.problem.code is ProblemCode.NO_COLLECTION:
+                replaced |= {file.file_id for file in shown if file not in new}
+                found = alone
+        show(found)
+    st.rerun()
+
+
+def _preview_of(files: Sequence[UploadedFile]) -> Preview:
+    return preview_of([(file.getvalue(), file.name) for file in files])
+
+
+def _open(files: Sequence[tuple[bytes, str]], source: str, title: str) -> None:
+    with st.spinner(word("data_page.reading"), show_time=True):
+        show(preview_of(files, source=source, title=title))
+    st.session_state[_READ] = []
     st.rerun()
 
 

@@ -12,8 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 from data.formats.columns import Columns
 from data.formats.rows import FileReading
 from data.formats.tables import column_names
+from data.layouts.reading import CollectionFile
 from data.pairs.reading import PairFileReading
-from data.problems import Problem
+from data.problems import Problem, ProblemCode
+from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview
 from views.data.preview import Preview, Read
@@ -36,19 +38,22 @@ def draw(shown: Preview) -> None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
             if shown.read is not None:
-                warnings = left_out_words([shown.read.reading])
+                warnings = [*left_out_words([shown.read.reading]), *_gaps(shown.read.reading, grave=True)]
                 if labels := shown.read.audit.labels:
                     warnings.append(word("data_page.labels", labels=", ".join(plain(label) for label in labels)))
                 understood, notes = _understood(shown, shown.read), _notes(shown.read)
                 draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
+                _draw_files(shown.read.reading.files)
                 draw_problems([shown.read.reading], shown.title)
 
 
 def _understood(shown: Preview, found: Read) -> str:
     """What was read, as Markdown; of a known set its licence too."""
     reading, figures = found.reading, found.audit
+    if reading.layout is not None:
+        return _understood_collection(found)
     given = reading.paragraph_count if reading.columns is None else reading.row_count
     unit = "paragraphs" if reading.columns is None else "rows"
     parts = [
@@ -61,6 +66,52 @@ def _understood(shown: Preview, found: Read) -> str:
     told = f"**{word('data_page.understood')}** {', '.join(parts)} · {form}"
     entry = CATALOG.get(shown.source)
     return f"{told} · {word('data_page.licence', licence=entry.licence)}" if entry else told
+
+
+def _understood_collection(found: Read) -> str:
+    reading, figures = found.reading, found.audit
+    counts = {
+        "given_files": {"files": len({file.name for file in reading.files}), "passages": figures.passage_count},
+        "questions": {"questions": figures.question_count},
+        "judgements": {"judgements": reading.judgement_count},
+        "articles": {"articles": figures.article_count},
+    }
+    told = {part: {name: f"{count:,}" for name, count in held.items()} for part, held in counts.items()}
+    parts = [word(f"data_page.{part}", **told[part]) for part, held in counts.items() if all(held.values())]
+    graded = [question for question in reading.question_set.questions if question.grades]
+    grouped = [question for question in reading.question_set.questions if question.groups]
+    parts += [word("data_page.graded", questions=f"{len(graded):,}")] if graded else []
+    parts += [word("data_page.grouped", questions=f"{len(grouped):,}")] if grouped else []
+    layout = word("data_page.layout", layout=word(f"layout.{reading.layout}"))
+    return f"**{word('data_page.understood')}** {layout} · {', '.join(parts)}"
+
+
+def _gaps(reading: Reading, *, grave: bool) -> list[str]:
+    """What the files of a collection lack of each other, as Markdown; questions without a judgement are no fault."""
+    return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
+
+
+def _unjudged(reading: Reading) -> int:
+    return sum(int(gap.details["ids"]) for gap in reading.gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
+
+
+def _draw_files(files: Sequence[CollectionFile]) -> None:
+    """Draw what each file of a collection holds, and its first rows."""
+    if not files:
+        return
+    st.caption("  \n".join(map(_file_words, files)))
+    with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
+        for file in files:
+            if file.first_rows:
+                st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
+                st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
+
+
+def _file_words(file: CollectionFile) -> str:
+    rows = word("pairs_page.rows", rows=f"{file.row_count:,}")
+    left_out = word("data_page.file_left_out", left_out=f"{file.left_out:,}") if file.left_out else ""
+    told = [word(f"role.{file.role}"), word(f"format.{file.format}"), file.encoding, rows, left_out]
+    return " · ".join([plain(file.name), *filter(None, told)])
 
 
 def _columns(shown: Preview) -> None:
@@ -93,12 +144,13 @@ def _notes(found: Read) -> list[str]:
     """What else is to be known before the set is used, as Markdown; the audit below tells it in full."""
     figures = found.audit
     counts = {
-        "unanswerable": figures.unanswerable_count,
+        "unanswerable": figures.unanswerable_count - _unjudged(found.reading),  # which is told already
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
-    told = [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
+    told = _gaps(found.reading, grave=False)
+    told += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
     return told if figures.question_count else [word("data_page.passages_only"), *told]
 
 

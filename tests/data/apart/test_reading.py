@@ -74,7 +74,7 @@ def test_chosen_columns_stand_beside_those_that_are_guessed(monkeypatch: pytest.
 def child(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], limits: Limits) -> None:
     """Let the process that reads do something else, under these limits."""
     monkeypatch.setattr(processes, "started", processes.forked)
-    monkeypatch.setattr(reading, "read", lambda *_: work())
+    monkeypatch.setattr(reading, "read_files", lambda *_: work())
     monkeypatch.setattr(Limits, "of", lambda _: limits)
 
 
@@ -142,13 +142,23 @@ def test_names_that_are_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_file_apart(path).question_set.name == "�"
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", ".", "pipe", "link"])
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
 def test_what_is_no_regular_file_is_not_opened(path: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     with pytest.raises(DataError, match="is no file that can be read to its end") as told:
         read_file_apart(tmp_path / path)
     assert told.value.code == ProblemCode.NO_REGULAR_FILE
+
+
+def test_of_a_folder_only_regular_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "up").symlink_to("..")
+    with pytest.raises(DataError, match="holds no file of data"):
+        read_file_apart(tmp_path)
+    (tmp_path / "set.csv").write_bytes(TABLE)
+    assert read_file_apart(tmp_path).row_count == 3
 
 
 def test_what_the_system_makes_up_is_not_opened() -> None:

@@ -29,7 +29,7 @@ from data.questions.judgements import (
     with_judged,
     write_note,
 )
-from data.records import QuestionSet
+from data.records import Question, QuestionSet
 from data.workspace import PROJECT, workspace
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 
@@ -106,6 +106,13 @@ def test_a_question_that_the_set_asks_gets_the_passages_besides_its_own() -> Non
     both = with_judged(SET, (Judged(f" {first.text} ", (other, *first.relevant)),), "both", alone=False)
     assert len(both.questions) == len(SET.questions)
     assert both.questions[0] == replace(first, relevant=(*first.relevant, other))
+
+
+def test_a_passage_that_a_person_judges_right_is_of_grade_one_at_least() -> None:
+    first = Question.judged("q1", SET.questions[0].text, {"p1": 2, "p2": 0})
+    both = with_judged(replace(SET, questions=(first,)), (Judged(first.text, ("p1", "p2", "p3")),), "both", alone=False)
+    assert both.questions[0].relevant == ("p1", "p2", "p3")
+    assert both.questions[0].grade_of == {"p1": 2, "p2": 1, "p3": 1}
 
 
 def test_ids_that_are_taken_are_passed_over() -> None:

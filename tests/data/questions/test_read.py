@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.formats.columns import Columns
-from data.passages import Passage
+from data.passages import GatheredPassages, Passage
 from data.problems import DataError, ProblemCode
 from data.questions.audit import audit
-from data.questions.read import Format, GatheredPassages, Reading, propose_columns, read, read_file
+from data.questions.read import Format, Reading, propose_columns, read, read_file
 from data.split import split
 from data.store import keep, load
 from data.texts import BLOCK

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
 from data.store import CATALOG, load, stored
+from tests.data.layouts.written import beir, zipped
 from tests.data.sample_files import ROWS, as_csv, as_squad
 from tests.views.data.driving import keys, press, texts
 from tests.views.driving import run
@@ -340,3 +341,67 @@ def test_answers_are_marked_where_they_first_stand(answers: list[str], places: l
     assert "".join(pieces) == TEXT
     starts = [sum(map(len, pieces[:place])) for place in range(1, len(pieces), 2)]
     assert list(zip(starts, pieces[1::2], strict=True)) == places
+
+
+def drop(app: AppTest, files: dict[str, bytes]) -> AppTest:
+    app.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files.items()])
+    return run(app)
+
+
+def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
+    upload(app, zipped(beir()), "scifact.zip")
+    told = (
+        "이렇게 읽었습니다. BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
+    )
+    assert told in texts(app).replace("**", "")
+    assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
+    assert "scifact/qrels/test.tsv · 적합성 판정 · TSV · UTF-8 · 행 5개" in texts(app)
+    assert statuses(app) == ["info"]
+    assert not [box for box in app.selectbox if (box.key or "").startswith("column_")]
+    press(app, "use")
+    kept = stored()[0]
+    assert (kept.name, kept.source, kept.passages, kept.questions) == ("scifact", "scifact.zip", 5, 3)
+    assert load(kept.key).questions[0].grade_of == {"d1": 2, "d3": 1, "d4": 0}
+
+
+def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(app: AppTest) -> None:
+    files = {name.split("/")[-1]: content for name, content in beir().items()}
+    files["test.tsv"] += b"q1\tnowhere\t1\nq1\td5\tmany\n"
+    app.query_params["lang"] = "en"
+    drop(app, files)
+    assert statuses(app) == ["warning"]
+    assert "Judgements of passages that the corpus lacks were left out: 1 (ids: 1), such as nowhere." in texts(app)
+    assert "1 of 15 rows were left out." in texts(app)
+    rejected = next(one.value for one in app.dataframe if "problem" in one.value)
+    assert rejected["row"].tolist() == [8]
+    assert rejected["problem"][0].startswith("test.tsv: The score (score) is no whole number up to 1,000: many.")
+
+
+def add(app: AppTest, name: str, content: bytes) -> AppTest:
+    """Put one more file into the field, beside those that lie in it."""
+    field = app.file_uploader[0]
+    field._files = [*field._get_files_to_register(), (name, name, content, "application/octet-stream")]
+    return run(app)
+
+
+@pytest.mark.parametrize("first", [OTHER.encode(), b'{"data": [', None])
+def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, first: bytes | None) -> None:
+    drop(app, {"first": first} if first else beir())
+    add(app, "rows.csv", OTHER.encode())
+    assert "미리 보기: rows" in texts(app)
+    assert not app.error
+    assert counts(app) == ["2", "2", "–"]
+
+
+def test_files_of_a_collection_may_come_one_by_one(app: AppTest) -> None:
+    for name, content in beir().items():
+        add(app, name.split("/")[-1], content)
+    assert "BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개" in texts(app)
+
+
+def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
+    app.session_state["kept_look"] = "figures"
+    run(app)
+    assert "다른 도구에서 쓰기" in texts(app)
+    labels = [button.label for button in app.get("download_button")]
+    assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}

@@ -1,0 +1,114 @@
+"""The files of a collection: given one by one, in a folder, or in a zip archive; a name in there is never a path.
+
+What an archive claims to hold is looked at before anything is unpacked, and no more than that is unpacked.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from gzip import GzipFile
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+from data.apart.exchange import File
+from data.formats.opening import file_content
+from data.formats.tables import mend, shown
+from data.formats.text import Content, check_size
+from data.formats.workbooks import is_workbook
+from data.problems import DataError, ProblemCode
+
+MOST_FILES = 1000
+_MOST_PLACES = 100_000  # that are looked at in a folder
+MAX_UNPACKED_BYTES = 2**30
+_UNPACKED_TIMES = 200  # as of a workbook
+_ALWAYS_UNPACKED = 2**25
+_PART = 1 << 20
+_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_LONGEST_NAME = 200
+_NO_DATA = (".md", ".rst", ".py", ".yaml", ".yml", ".png", ".jpg", ".jpeg", ".svg", ".pdf", ".html", ".bib", ".cff")
+_ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
+
+
+def unpacked(files: Sequence[File]) -> list[File]:
+    """Return the files, those of archives instead of these. Raises `DataError` where an archive is broken or a bomb.
+
+    A workbook, which is an archive too, stays one file; hidden files and those that only describe others are left out.
+    """
+    found: list[File] = []
+    size = 0
+    for file in files:
+        if file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole):
+            new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
+            size += sum(one.content.size for one in new)
+        elif file.content.start.startswith(_GZIP):
+            new = [File(_unpacked_gzip(file, MAX_UNPACKED_BYTES - size), file.name)]
+            size += new[0].content.size
+        else:
+            new = [file]
+        found += new
+    check_size(len(found), "files", MOST_FILES)
+    return found
+
+
+def files_of(path: Path) -> list[File]:
+    """Return the file of a path, or those of a folder, named with it. Raises `DataError`."""
+    if not path.is_dir():
+        return [File(file_content(path), path.name)]
+    places = [place for place in sorted(islice(path.rglob("*"), _MOST_PLACES)) if place.is_file()]
+    named = [(place, place.relative_to(path).as_posix()) for place in places]
+    told = [(place, name) for place, name in named if _may_hold_data(name) and place.stat().st_size]
+    check_size(len(told), "files", MOST_FILES)
+    if not told:
+        raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
+    return [File(file_content(place), shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a file in a folder or archive as it is told, without what only a path needs."""
+    plain = "".join(letter for letter in mend(name.replace("\\", "/")) if letter.isprintable())
+    return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
+
+
+def _unzipped(file: File, left: int) -> Iterator[File]:
+    most = min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * file.content.size))
+    with _broken_told(file.name), file.content.open() as packed, ZipFile(packed) as archive:
+        entries = [one for one in archive.infolist() if one.file_size and _may_hold_data(one.filename)]
+        check_size(len(entries), "files", MOST_FILES)
+        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
+        for entry in sorted(entries, key=lambda entry: entry.filename):
+            content = archive.read(entry)  # no more than it claims, and its checksum is looked at
+            inner = File(Content(content), shown_name(entry.filename))
+            if content.startswith(_GZIP):
+                most -= len(content)
+                inner = File(_unpacked_gzip(inner, most), inner.name)
+                most -= inner.content.size
+            yield inner
+
+
+def _unpacked_gzip(file: File, left: int) -> Content:
+    most = min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * file.content.size))
+    parts, size = list[bytes](), 0
+    with _broken_told(file.name), file.content.open() as packed, GzipFile(fileobj=packed) as archive:
+        while part := archive.read(_PART):
+            parts.append(part)
+            size += len(part)
+            check_size(size, "unpacked bytes", most)
+    return Content(b"".join(parts))
+
+
+@contextmanager
+def _broken_told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # a broken part can surface as anything, and a password as a `RuntimeError`
+        reason = shown(str(error) or type(error).__name__, 200)
+        raise DataError.of(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80), reason=reason) from error
+
+
+def _may_hold_data(name: str) -> bool:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if any(part == "__MACOSX" or part.startswith((".", "_SUCCESS")) for part in path.parts if part != ".."):
+        return False
+    return path.suffix.lower() not in _NO_DATA and path.stem.lower() not in _ABOUT

@@ -1,0 +1,301 @@
+"""The public way in to collections: files are told apart by what they hold, and become one question set."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from data.apart.exchange import File
+from data.formats.columns import plain_name
+from data.formats.opening import Format, RecognisedFile, collector_paused, set_name
+from data.formats.rows import Rejection
+from data.formats.tables import shown
+from data.layouts.assembly import Gathering, examples
+from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
+from data.problems import DataError, Problem, ProblemCode
+from data.records import QuestionSet
+
+
+class Layout(StrEnum):
+    """Whose layout a collection is in."""
+
+    BEIR = "beir"
+    MTEB = "mteb"
+    TREC = "trec"
+    MS_MARCO = "ms_marco"
+    MIRACL = "miracl"
+    MR_TYDI = "mr_tydi"
+    AUTORAG = "autorag"
+    LLAMA_INDEX = "llama_index"
+    RAGAS = "ragas"
+    QUEPID = "quepid"
+    FILES = "files"  # nobody's: passages, questions and judgements in files of their own
+
+
+@dataclass(frozen=True)
+class CollectionFile:
+    """One file of a collection, what it holds, and how many of its rows could not be used."""
+
+    name: str
+    role: Role
+    format: Format
+    encoding: str
+    row_count: int
+    left_out: int
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A collection that was read. `gaps` say what its files lack of each other."""
+
+    question_set: QuestionSet
+    layout: Layout
+    files: tuple[CollectionFile, ...]
+    gaps: tuple[Problem, ...]
+    judgement_count: int
+    passage_rows: int
+    row_count: int
+    rejection: Rejection
+    recognised: RecognisedFile  # of the first file
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The one file of those given that is read by itself, and the names of the others."""
+
+    file: File
+    seen: Sighted
+    aside: tuple[Problem, ...] = ()
+
+
+def collected(files: Sequence[File], name: str) -> Collected | Alone:
+    """Read files, those of archives unpacked before, as one collection; `name` is of the set where no file has one.
+
+    What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
+    a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
+    """
+    seen = []
+    for file in files:
+        with _told_of(file.name, files):
+            seen.append(_sighted(file, is_alone=len(files) == 1))
+    found = [(file, one) for file, one in zip(files, seen, strict=True) if one.sources]
+    aside = [file.name for file, one in zip(files, seen, strict=True) if not one.sources]
+    if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
+        file, one = found[0] if found else (files[0], seen[0])
+        if not one.sources or not stands_alone(one.sources[0]):
+            return Alone(file, one, _aside(aside) if found else ())
+    sources = [source for one in seen for source in one.sources]
+    if rows := [source.name for source in sources if source.role is Role.ROWS]:
+        raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
+    sources = _told_apart(sources)
+    _require_one(sources)
+    if not any(source.role is Role.PASSAGES or source.fields.positive for source in sources):
+        names = ", ".join(source.name for source in sources) or ", ".join(aside)
+        raise DataError.of(ProblemCode.NO_PASSAGES, found=shown(names, 200))
+    order = (Role.PASSAGES, Role.QUESTIONS, Role.JUDGEMENTS)
+    sources.sort(key=lambda source: order.index(source.role))
+    with collector_paused():
+        layout = _layout(sources)
+        return _gathered(sources, aside, layout, _named(files, layout, name))
+
+
+def _sighted(file: File, *, is_alone: bool) -> Sighted:
+    try:
+        return sighted(file)
+    except DataError as error:
+        if is_alone or error.problem.code in (ProblemCode.UNKNOWN_FORMAT, ProblemCode.WRONG_SHAPE):
+            return Sighted([])  # alone it is for the reader of single files, which tells the same
+        raise
+
+
+def _aside(names: Sequence[str]) -> tuple[Problem, ...]:
+    return (_counted(ProblemCode.LEFT_ASIDE, names),) if names else ()
+
+
+@contextmanager
+def _told_of(name: str, files: Sequence[object]) -> Iterator[None]:
+    """Let an error say which of several files it is of."""
+    try:
+        yield
+    except DataError as error:
+        if len(files) == 1:
+            raise
+        problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
+        raise DataError(problem, error.others) from error
+
+
+def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
+    names = {source.name for source in sources}
+    gathering, files, passage_rows = Gathering(names_files=len(names) > 1), [], 0
+    for source in sources:
+        with _told_of(source.name, sources):
+            rows, left_out = gathering.take(source)
+        passage_rows += rows if source.role is Role.PASSAGES else 0
+        told = source.recognised
+        files.append(
+            CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
+        )
+    question_set = gathering.question_set(name)
+    asks = any(source.role is Role.QUESTIONS for source in sources)
+    if not len(question_set.passages) or (asks and not question_set.questions):
+        if gathering.rejection.rows:
+            raise gathering.rejection.no_good(ProblemCode.NO_GOOD_ROW, gathering.row_count)
+        raise DataError(Problem.of(ProblemCode.NO_QUESTION), gathering.rejection.problems.kept)
+    gaps = [
+        *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
+        *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),
+    ]
+    if unjudged := gathering.unjudged():
+        gaps.append(_counted(ProblemCode.UNJUDGED_QUESTIONS, unjudged))
+    gaps += _aside(aside)
+    return Collected(
+        question_set=question_set,
+        layout=layout,
+        files=tuple(files),
+        gaps=tuple(gaps),
+        judgement_count=gathering.judgements,
+        passage_rows=passage_rows or gathering.passage_count,
+        row_count=gathering.row_count,
+        rejection=gathering.rejection,
+        recognised=sources[0].recognised,
+    )
+
+
+def _counted(code: ProblemCode, ids: Sequence[str]) -> Problem:
+    return Problem.of(code, ids=len(ids), examples=examples(ids))
+
+
+_OF_QUESTIONS = ("query", "queries", "topic", "topics", "question", "questions")
+_OF_PASSAGES = ("corpus", "collection", "passage", "passages", "docs", "documents", "doc")
+_OF_JUDGEMENTS = ("qrels", "qrel", "default", "judgements", "judgments", "relevance")
+_OTHERS = {"train", "dev", "test", "validation", "small", "of", "qa"}
+_WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
+_WORDS = re.compile(r"[^\W\d_]+")
+_LOOKED_AT, _JUDGED = 500, 20_000  # rows
+
+
+def _told_apart(sources: Sequence[Source]) -> list[Source]:
+    """Give the files of ids and texts their role: by their names, by whose ids are judged, and by their length."""
+    judged = [source for source in sources if source.role is Role.JUDGEMENTS and source.fields.question_id]
+    ids = {
+        role: {id_ for source in judged for id_ in source.first(name, _JUDGED)}
+        for role, name in ((Role.QUESTIONS, "question_id"), (Role.PASSAGES, "passage_id"))
+    }
+    left = [source for source in sources if source.role is Role.TEXTS]
+    parts = {source.name: PurePosixPath(source.name).parts for source in left}
+    roles = {
+        source.name: _by_name(parts[source.name][-1:]) or _by_ids(source, ids) or _by_name(parts[source.name][:-1])
+        for source in left
+    }
+    unsure = [source for source in left if roles[source.name] is None]
+    known = {source.role for source in sources} | set(roles.values())
+    longest = max(map(_length, unsure), default=0.0)
+    for source in unsure:
+        has_passages = Role.PASSAGES in known or (len(unsure) > 1 and _length(source) < longest)
+        roles[source.name] = Role.QUESTIONS if has_passages else Role.PASSAGES
+    return [replace(source, role=roles.get(source.name) or source.role) for source in sources]
+
+
+def _by_ids(source: Source, ids: Mapping[Role, set[str]]) -> Role | None:
+    """Whose ids are judged; of a few the same number may belong to one of the other sort."""
+    own = source.first("id", _LOOKED_AT)
+    hits = {role: sum(id_ in known for id_ in own) for role, known in ids.items()}
+    judged = [role for role, count in hits.items() if count]
+    return judged[0] if len(judged) == 1 and 2 * hits[judged[0]] >= len(own) else None
+
+
+def _by_name(parts: Sequence[str]) -> Role | None:
+    for part in reversed(parts):
+        words = set(map(str.lower, _WORD.findall(part)))
+        for role, known in ((Role.QUESTIONS, _OF_QUESTIONS), (Role.PASSAGES, _OF_PASSAGES)):
+            if words & set(known):
+                return role
+    return None
+
+
+def _length(source: Source) -> float:
+    texts = source.first("text", _LOOKED_AT)
+    return sum(map(len, texts)) / max(1, len(texts))
+
+
+def _require_one(sources: Sequence[Source]) -> None:
+    """Raise `DataError` where the folders of an archive hold a collection each, as of several languages."""
+    roles: defaultdict[str, set[Role]] = defaultdict(set)
+    for source in sources:
+        roles[_place(source.name)].add(source.role)
+    whole = sorted(place for place, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
+    if len(whole) > 1:
+        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(", ".join(whole), 300))
+
+
+def _place(name: str) -> str:
+    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
+    parts = PurePosixPath(name).parts
+    known = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS}
+    for depth, part in enumerate(parts):
+        words = _WORD.findall(part.lower().partition(".")[0])
+        if known & set(words):
+            told = [word for word in words if word not in known | _OTHERS and not word.isdigit()]
+            return "/".join((*parts[:depth], *(["-".join(told)] if told else [])))
+    return "/".join(parts[:-1])
+
+
+def _layout(sources: Sequence[Source]) -> Layout:
+    shapes = {source.shape for source in sources}
+    for shape, layout in (
+        (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
+        (Shape.AUTORAG, Layout.AUTORAG),
+        (Shape.RAGAS, Layout.RAGAS),
+        (Shape.TYDI, Layout.MR_TYDI),
+        (Shape.RATINGS, Layout.QUEPID),
+        (Shape.TRIPLES, Layout.MS_MARCO),
+        (Shape.MARKUP, Layout.TREC),
+    ):
+        if shape in shapes:
+            return layout
+    by_role = {source.role: source for source in reversed(sources)}
+    passages = by_role[Role.PASSAGES]
+    id_ = plain_name(passages.fields.id or "")
+    if passages.shape is Shape.LINES:
+        return Layout.MS_MARCO
+    if Shape.LINES in shapes:
+        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.TREC
+    if len(by_role) == 1 or id_ != "id":
+        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.FILES
+    judged = by_role.get(Role.JUDGEMENTS)
+    is_beir = passages.recognised.format is Format.JSONL and (judged is None or judged.recognised.format is Format.TSV)
+    if is_beir and passages.fields.id == "_id":
+        return Layout.BEIR
+    return Layout.MTEB if passages.recognised.format in (Format.PARQUET, Format.JSONL) else Layout.FILES
+
+
+_SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
+_CALLED = {
+    Layout.BEIR: "BEIR",
+    Layout.MTEB: "MTEB",
+    Layout.TREC: "TREC",
+    Layout.MS_MARCO: "MS MARCO",
+    Layout.MIRACL: "MIRACL",
+    Layout.MR_TYDI: "Mr. TyDi",
+    Layout.AUTORAG: "AutoRAG",
+    Layout.LLAMA_INDEX: "LlamaIndex",
+    Layout.RAGAS: "ragas",
+    Layout.QUEPID: "Quepid",
+    Layout.FILES: "collection",
+}
+
+
+def _named(files: Sequence[File], layout: Layout, name: str) -> str:
+    """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
+    if name:
+        return set_name(name, _CALLED[layout])
+    folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
+    if len(folders) == 1 and all("/" in file.name for file in files):
+        return shown(folders.pop(), 100)
+    stems = [set_name(file.name, "") for file in files]
+    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - _SAY_NOTHING)
+    return next(telling, "") or _CALLED[layout]

@@ -1,0 +1,167 @@
+"""A question set out again, in the layouts of BEIR and MTEB, with a card: read again it is the same set."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.layouts.reading import Layout
+from data.records import Question, QuestionSet
+from data.texts import Script, script_of
+
+WRITTEN = (Layout.BEIR, Layout.MTEB)
+_TOLD = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups")  # of a question, beside its judgements
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST_NAME = 60
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_JUDGEMENTS = ("query-id", "corpus-id", "score")
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same bytes
+
+
+def written(question_set: QuestionSet, layout: Layout) -> bytes:
+    """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
+
+    Every judgement is written, 0 too; of questions that say more than those, such as answers, the metadata tell it.
+    """
+    out, folder = io.BytesIO(), folder_name(question_set.name)
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+
+        def add(name: str, write: Callable[[IO[bytes]], object]) -> None:
+            info = ZipInfo(f"{folder}/{name}", _ZIP_TIME)
+            info.compress_type = ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as file:
+                write(file)
+
+        parts = _BEIR if layout is Layout.BEIR else _MTEB
+        names = {part: name for part, name in parts.items() if part == "corpus" or question_set.questions}
+        add("README.md", lambda file: file.write(card(question_set, layout, names).encode()))
+        for part, name in names.items():
+            add(name, _WRITERS[layout, part](question_set))
+    return out.getvalue()
+
+
+def folder_name(name: str) -> str:
+    """Return what the folder of a set is called: its name without what a file's name may not hold."""
+    return _UNSAFE.sub("_", name).strip("._")[:_LONGEST_NAME] or "collection"
+
+
+def card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> str:
+    """Return the card of a set (Markdown led by YAML), whose parts lie in the files `names`."""
+    passages, questions = question_set.passages, question_set.questions
+    size = next((told for most, told in _SIZES if len(passages) < most), "n>1M")
+    told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
+    told |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
+    told |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
+    told["configs"] = [_config(part, name) for part, name in names.items()]
+    front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items())
+    graded = sum(len(question.grade_of) for question in questions)
+    counts = [f"{len(passages):,} passages", f"{len(questions):,} questions", f"{graded:,} judgements"]
+    notes = [
+        f"{', '.join(counts)}, in the layout of {layout.name}. A score of 0 says that a passage was judged and is not "
+        "relevant; 1 and more say how relevant it is."
+    ]
+    if any(question.groups for question in questions):
+        notes.append("Some questions need one passage of each of several groups: `metadata` lists them as `groups`.")
+    if question_set.made:
+        made = ", ".join(f"{how} {count:,}" for how, count in question_set.made.items())
+        notes.append(f"Questions that were made of passages, and asked by nobody: {_plain(made)}.")
+    notes.append(
+        f"Content (sha256): `{question_set.fingerprint}`. The licence of the passages is that of their source."
+    )
+    return f"---\n{front}---\n\n# {_plain(question_set.name)}\n\n" + "\n\n".join(notes) + "\n"
+
+
+def _config(part: str, name: str) -> dict[str, Any]:
+    split = "test" if part == "default" else part
+    told = {"config_name": part, "data_files": [{"split": split, "path": name}]}
+    return told | ({"sep": "\t"} if name.endswith(".tsv") else {})
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:&])", r"\\\1", " ".join(text.split()))
+
+
+def _told(question: Question) -> dict[str, Any]:
+    return {name: value for name in _TOLD if (value := getattr(question, name))}
+
+
+def _judgements(question_set: QuestionSet) -> Iterator[tuple[str, str, int]]:
+    for question in question_set.questions:
+        yield from ((question.id, id_, grade) for id_, grade in question.grade_of.items())
+
+
+def _jsonl(entries: Iterable[dict[str, Any]]) -> Callable[[IO[bytes]], None]:
+    def write(file: IO[bytes]) -> None:
+        for entry in entries:
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+
+    return write
+
+
+def _corpus_lines(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    return _jsonl({"_id": one.id, "title": one.title, "text": one.text} for one in question_set.passages)
+
+
+def _query_lines(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    more = ({"metadata": told} if (told := _told(one)) else {} for one in question_set.questions)
+    asked = zip(question_set.questions, more, strict=True)
+    return _jsonl({"_id": one.id, "text": one.text, **told} for one, told in asked)
+
+
+def _qrels(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    def write(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        # a carriage return is no reason for quotation marks to the writer, and one to readers
+        returns = any("\r" in question + passage for question, passage, _ in _judgements(question_set))
+        opened = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
+        rows = opened(quoting=csv.QUOTE_NONNUMERIC) if returns else opened()
+        rows.writerow(_JUDGEMENTS)
+        rows.writerows(_judgements(question_set))
+        text.detach()
+
+    return write
+
+
+def _parquet(table: pa.Table) -> Callable[[IO[bytes]], None]:
+    def write(file: IO[bytes]) -> None:
+        pq.write_table(table, file, compression="zstd")
+
+    return write
+
+
+def _corpus_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    table = question_set.passages.table.select(["id", "title", "text"])
+    return _parquet(table.rename_columns(["_id", "title", "text"]))
+
+
+def _query_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    questions = question_set.questions
+    columns = {"_id": [one.id for one in questions], "text": [one.text for one in questions]}
+    told = [json.dumps(_told(one), ensure_ascii=False) for one in questions]
+    return _parquet(pa.table(columns | ({"metadata": told} if any(one != "{}" for one in told) else {})))
+
+
+def _judgement_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+    columns = zip(_JUDGEMENTS, zip(*_judgements(question_set), strict=True), strict=False)
+    types = dict(zip(_JUDGEMENTS, (pa.string(), pa.string(), pa.int64()), strict=True))
+    held = {name: list(column) for name, column in columns}
+    return _parquet(pa.table({name: pa.array(held.get(name, []), kind) for name, kind in types.items()}))
+
+
+_BEIR = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels/test.tsv"}
+_MTEB = {"corpus": "corpus/corpus.parquet", "queries": "queries/queries.parquet", "default": "default/test.parquet"}
+_WRITERS: dict[tuple[Layout, str], Callable[[QuestionSet], Callable[[IO[bytes]], None]]] = {
+    (Layout.BEIR, "corpus"): _corpus_lines,
+    (Layout.BEIR, "queries"): _query_lines,
+    (Layout.BEIR, "default"): _qrels,
+    (Layout.MTEB, "corpus"): _corpus_table,
+    (Layout.MTEB, "queries"): _query_table,
+    (Layout.MTEB, "default"): _judgement_table,
+}

@@ -1,0 +1,212 @@
+"""Two hundred damaged files of each layout: read, or refused in words; what was not damaged stays what it was."""
+
+import gzip
+import io
+import random
+import zipfile
+from collections.abc import Callable
+from functools import cache
+
+import pandas as pd
+import pytest
+
+from data.apart.exchange import File
+from data.formats.text import Content
+from data.layouts.sources import Role
+from data.problems import DataError
+from data.questions.read import Reading, read, read_files
+from data.store import keep, load, stored
+from tests.data.layouts.written import LAYOUTS, Files, zipped
+from tests.doubles import small_set
+
+VARIANTS = 200
+_PIECES = (b'"', b"\n", b"\t", b"<", b"</DOC>", b"<DOC>", b"{", b"]", b"\x00", b"\xff\xfe")
+_NAMES = (b'"_id"', b'"text"', b'"docid"', b'"query"', b"DOCNO", b"<num>", b'"corpus"', b"rating", b'"id"')
+
+
+def _flipped(content: bytes, draw: random.Random) -> bytes:
+    changed = bytearray(content)
+    for _ in range(draw.choice([1, 1, 3, 20])):
+        changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def _cut(content: bytes, draw: random.Random) -> bytes:
+    start = draw.randrange(len(content))
+    return content[:start] if draw.random() < 0.5 else content[:start] + content[start + draw.randrange(1, 80) :]
+
+
+def _noise(content: bytes, draw: random.Random) -> bytes:
+    start = draw.randrange(len(content))
+    put = draw.choice(
+        [b'"', b"\n", b"\t", b"<", b"</DOC>", b"<DOC>", b"{", b"]", b"\x00", b"\xff\xfe", draw.randbytes(9)]
+    )
+    return content[:start] + put + content[start:]
+
+
+def _shuffled(content: bytes, draw: random.Random) -> bytes:
+    if content.startswith(b"PAR1"):
+        return _table(content, lambda table: table.sample(frac=1, random_state=draw.randrange(99)))
+    rows = content.splitlines(keepends=True)
+    draw.shuffle(rows)
+    return b"".join(rows)
+
+
+def _without_column(content: bytes, draw: random.Random) -> bytes:
+    if content.startswith(b"PAR1"):
+        return _table(content, lambda table: table.drop(columns=draw.choice(list(table.columns))))
+    rows = [row.split(b"\t") for row in content.splitlines()]
+    place = draw.randrange(max(map(len, rows)))
+    if len(rows[0]) > 1:
+        return b"\n".join(b"\t".join(row[:place] + row[place + 1 :]) for row in rows) + b"\n"
+    name = draw.choice(
+        [b'"_id"', b'"text"', b'"docid"', b'"query"', b"DOCNO", b"<num>", b'"corpus"', b"rating", b'"id"']
+    )
+    return content.replace(name, name.lower()[:2] + b"x" + name[-1:])
+
+
+def _table(content: bytes, change: Callable[[pd.DataFrame], pd.DataFrame]) -> bytes:
+    out = io.BytesIO()
+    change(pd.read_parquet(io.BytesIO(content))).to_parquet(out, index=False)
+    return out.getvalue()
+
+
+DAMAGES = (_flipped, _cut, _noise, _shuffled, _without_column)
+
+
+@cache
+def _whole(name: str) -> Reading:
+    return _read(LAYOUTS[name]())
+
+
+def _read(files: Files) -> Reading:
+    return read_files([File(Content(content), name) for name, content in files.items()])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_damaged_files_are_read_or_refused_and_lose_nothing_unsaid(name: str) -> None:
+    kept = keep(small_set())
+    files = LAYOUTS[name]()
+    texts = {*_whole(name).question_set.passages.texts}
+    outcomes = {"read": 0, "refused": 0}
+    for seed in range(VARIANTS):
+        draw = random.Random(seed)
+        hit = draw.choice([*files])
+        damage = DAMAGES[seed % len(DAMAGES)]
+        try:
+            reading = _read(files | {hit: damage(files[hit], draw)})
+        except DataError as error:
+            _told(error)
+            outcomes["refused"] += 1
+            continue
+        outcomes["read"] += 1
+        _held_against(reading, texts, seed, is_shuffled=damage is _shuffled)
+        _others_are_whole(_whole(name), reading, hit)
+    assert min(outcomes.values()) > 0
+    assert [one.key for one in stored()] == [kept.key]
+    assert load(kept.key) == small_set()
+
+
+def _held_against(reading: Reading, texts: set[str], seed: int, *, is_shuffled: bool) -> None:
+    """Every row was used or is told; judgements name what is there; rows in another order are the same set."""
+    assert len(reading.problems) >= bool(reading.left_out)
+    assert len(reading.rejected) == reading.left_out
+    assert all(problem.message for problem in (*reading.problems, *reading.gaps)), seed
+    used = sum(file.row_count - file.left_out for file in reading.files)
+    assert used + reading.left_out == reading.row_count or not reading.files
+    known = {*reading.question_set.passages.ids}
+    for question in reading.question_set.questions:
+        assert known.issuperset(question.relevant), seed
+        assert known.issuperset(question.grade_of), seed
+    if is_shuffled and reading.layout and not reading.problems:
+        assert texts.issuperset(reading.question_set.passages.texts), seed
+
+
+def _others_are_whole(whole: Reading, reading: Reading, hit: str) -> None:
+    """What stands in files that were not hit is what it was."""
+    damaged = {file.role for file in whole.files if file.name.startswith(hit)}
+    told = {file.role for file in reading.files}
+    if not {Role.PASSAGES, Role.QUESTIONS} <= told or {file.role for file in whole.files} == damaged:
+        return  # the rows of one file are all there is
+    if Role.PASSAGES not in damaged:
+        assert reading.question_set.passages == whole.question_set.passages
+    if Role.QUESTIONS not in damaged:
+        assert [one.text for one in reading.question_set.questions] == [
+            one.text for one in whole.question_set.questions
+        ]
+
+
+def _told(error: DataError) -> None:
+    assert len(str(error)) > 20
+    str(error).encode()
+
+
+@pytest.mark.parametrize("name", ["beir", "mteb", "trec_sgml"])
+def test_a_damaged_zip_is_refused_or_the_same(name: str) -> None:
+    content = zipped(LAYOUTS[name]())
+    whole = read(content, "set.zip").question_set
+    refused = 0
+    for seed in range(VARIANTS):
+        draw = random.Random(seed)
+        try:
+            found = read((_flipped, _cut, _noise)[seed % 3](content, draw), "set.zip")
+        except DataError as error:
+            _told(error)
+            refused += 1
+            continue
+        names_lost = len(found.files) < len(LAYOUTS[name]()) or found.gaps
+        assert {*found.question_set.passages} <= {*whole.passages}, f"{seed}: what has a checksum is never another text"
+        assert names_lost or found.question_set == whole, seed
+    assert refused > VARIANTS / 4
+
+
+def _zip_of(entries: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def test_what_unpacks_to_too_much_is_refused_unread() -> None:
+    bomb = _zip_of({"corpus.jsonl": bytes(40 << 20)})
+    assert len(bomb) < 100_000
+    with pytest.raises(DataError, match="unpacked bytes"):
+        read(bomb, "bomb.zip")
+    with pytest.raises(DataError, match="at most 1,000"):
+        read(_zip_of({f"{number}.tsv": b"1\ta" for number in range(1001)}), "many.zip")
+
+
+def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:
+    bomb = gzip.compress(bytes(60 << 20))
+    for content, name in ((bomb, "corpus.jsonl.gz"), (_zip_of({"corpus.jsonl.gz": bomb}), "set.zip")):
+        with pytest.raises(DataError, match="unpacked bytes"):
+            read(content, name)
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        read(gzip.compress(b"id\ttext\n" * 99)[:-9], "cut.gz")
+
+
+def test_a_size_that_is_a_lie_is_refused() -> None:
+    content = _zip_of({"corpus.jsonl": b'{"_id": "a", "title": "t", "text": "b"}\n' * 50})
+    size = (50 * 40).to_bytes(4, "little")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        read(content.replace(size, (7).to_bytes(4, "little")), "set.zip")
+
+
+def test_a_name_in_an_archive_is_no_path() -> None:
+    files = {"../../../etc/corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n', "C:\\queries.jsonl": b""}
+    reading = read(_zip_of(files | {"/root/.ssh/x": b"1\t2\n", "__MACOSX/y": b"z"}), "../../set.zip")
+    assert [file.name for file in reading.files] in ([], ["etc/corpus.jsonl"])
+    assert reading.question_set.name == "set"
+    assert list(reading.question_set.passages.ids) == ["d"]
+
+
+def test_an_archive_in_an_archive_is_not_opened() -> None:
+    inner = _zip_of({"corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n'})
+    with pytest.raises(DataError, match="zip archive"):
+        read(_zip_of({"inner.zip": inner}), "outer.zip")
+
+
+def test_only_a_description_is_no_data() -> None:
+    with pytest.raises(DataError, match="holds no file of data"):
+        read(_zip_of({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")

@@ -1,0 +1,112 @@
+"""TREC's topics and documents between tags, however these are closed, and nothing that a file declares."""
+
+import time
+
+import pytest
+
+from data.formats.text import Content, EncodedText, encoding_of
+from data.layouts.lines import Lines, lines_of_a_kind
+from data.layouts.markup import document_table, holds_documents, holds_topics, topic_table
+from data.layouts.sources import knows
+from data.problems import ProblemCode
+
+
+def text_of(given: str) -> EncodedText:
+    content = Content(given.encode())
+    return EncodedText(content, encoding_of(content))
+
+
+def cells(given: str) -> list[tuple[object, ...]]:
+    table = document_table if holds_documents(given) else topic_table
+    return [tuple(row.cells.values()) for row in table(text_of(given)).rows if row.problem is None]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("<top>\n<num> Number: 301\n<title> A &amp; B\n\n<desc> Description: \nC\n</top>", [("301", "A & B")]),
+        (
+            "<top>\n<num>1</num><title>\n길을\n묻다</title></top><top><num>2<title>둘</top>",
+            [("1", "길을 묻다"), ("2", "둘")],
+        ),
+        ('<topics><topic number="7"><query>q</query><question>Q?</question></topic></topics>', [("7", "q")]),
+        ("<topic id='8'><question>Q?</question><narrative>n</narrative></topic>", [("8", "Q?")]),
+        ('<topics task="x"><topic number="9">A patient.</topic></topics>', [("9", "A patient.")]),
+        ("<TOP><NUM>3<DESC> Description: only this</TOP>", [("3", "only this")]),
+        ("<top><num>4<title><![CDATA[a < b]]></title></top>", [("4", "a < b")]),
+    ],
+)
+def test_topics(given: str, expected: list[tuple[str, str]]) -> None:
+    assert holds_topics(given)
+    assert cells(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("<DOC><DOCNO> A-1 </DOCNO><TEXT>one</TEXT><TEXT>two</TEXT></DOC>", [("A-1", "", "one\ntwo")]),
+        (
+            "<DOC>\n<DOCNO>1</DOCNO>\n<HL>\nHead &lt;3\n</HL>\n<TEXT>\n<P>\nb\n</P>\n</TEXT>\n</DOC>",
+            [("1", "Head <3", "b")],
+        ),
+        (
+            "<DOC><DOCNO>1</DOCNO>plain 1 < 2</DOC><DOC><DOCNO>2</DOCNO>b</DOC>",
+            [("1", "", "plain 1 < 2"), ("2", "", "b")],
+        ),
+        (
+            "<DOC><DOCNO>w</DOCNO><DOCHDR>http://x</DOCHDR><title>T</title><style>p {}</style><p>b</p></DOC>",
+            [("w", "T", "b")],
+        ),
+    ],
+)
+def test_documents(given: str, expected: list[tuple[str, str, str]]) -> None:
+    assert cells(given) == expected
+
+
+def test_an_entry_that_does_not_end_is_told_with_its_line() -> None:
+    rows = list(
+        document_table(text_of("<DOC>\n<DOCNO>1</DOCNO>a\n<DOC>\n<DOCNO>2</DOCNO>b\n</DOC>\n<DOC>\n<DOCNO>3")).rows
+    )
+    assert [(row.number, row.problem.code if row.problem else None) for row in rows] == [
+        (1, ProblemCode.BROKEN_ENTRY),
+        (3, None),
+        (6, ProblemCode.BROKEN_ENTRY),
+    ]
+
+
+def test_entities_that_a_file_declares_are_never_expanded() -> None:
+    bomb = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
+    given = f'<?xml version="1.0"?><!DOCTYPE t [<!ENTITY l0 "ha">{bomb}]><topics><topic number="1"><query>&l19; '
+    given += '<!ENTITY x SYSTEM "file:///etc/passwd">&x;</query></topic></topics>'
+    ((number, asked),) = cells(given)
+    assert number == "1"
+    assert "&l19;" in str(asked)
+    assert "root" not in str(asked)
+
+
+@pytest.mark.parametrize("tag", ["<DOC>", "<TEXT>", "<title", "<!--", "<a", "<DOCNO>", "<script>", "</DOC>"])
+def test_tags_without_end_take_no_time(tag: str) -> None:
+    started = time.process_time()
+    list(document_table(text_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>")).rows)
+    list(topic_table(text_of("<top><num>1" + tag * 100_000 + "</top>")).rows)
+    assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("1\t가 나\n2\t다\n", Lines.TEXTS),
+        ("301 0 FBIS3-1 1\n301 0 FBIS3-2 0\n", Lines.JUDGEMENTS),
+        ("q1\tQ0\td1\t2\n", Lines.JUDGEMENTS),
+        ("q1 d1 2\nq1 d2 0\n", Lines.SHORT_JUDGEMENTS),
+        ("what is it\tIt is a passage of some length.\tIt is another one of them.\n", Lines.TRIPLES),
+        ("질문\t지문\t정답\n무엇?\t하나\t둘\n", None),
+        ("query-id\tcorpus-id\tscore\nq\td\t1\n", None),
+        ("한 줄\n두 줄\n", None),
+        ('{"a": 1}\n', None),
+        ("q1\td1\nq1\td2\nq1\td3\n", None),
+        ("첫째 문장\t둘째 문장\n셋째 문장\t넷째 문장\n", None),
+    ],
+)
+def test_lines_are_told_by_their_look(given: str, expected: Lines | None) -> None:
+    assert lines_of_a_kind(text_of(given), knows) is expected

@@ -1,0 +1,152 @@
+"""What is written in the layouts of others is read again as the same set, and their loaders read it, too."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.formats.tables import is_fit
+from data.layouts.reading import Layout
+from data.layouts.writing import WRITTEN, folder_name, written
+from data.questions.read import read
+from data.records import Passage, Question, QuestionSet
+
+ids = (
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
+)
+texts = st.text(max_size=12).map(str.strip).filter(lambda text: bool(text) and is_fit(text))
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> QuestionSet:
+    bodies = draw(st.lists(texts, min_size=1, max_size=5, unique=True))
+    names = draw(st.lists(ids, min_size=len(bodies), max_size=len(bodies), unique=True))
+    titles = [draw(st.just("") | texts) for _ in bodies]
+    passages = tuple(map(Passage, names, bodies, titles))
+    some, group = (st.lists(st.sampled_from(names), min_size=n, max_size=3, unique=True).map(tuple) for n in (0, 1))
+
+    def question(id_: str) -> Question:
+        grades = draw(st.dictionaries(st.sampled_from(names), st.integers(0, 5), max_size=4))
+        answers = tuple(draw(st.lists(texts, max_size=2, unique=True)))
+        return Question.judged(
+            id_,
+            draw(texts),
+            grades,
+            answers=answers,
+            kind=draw(st.just("") | texts),
+            made=draw(st.sampled_from(["", "title", "model: x"])),
+            hidden=draw(st.booleans()),
+            starts=(3,) * len(answers) if draw(st.booleans()) else (),
+            rejected=draw(some),
+            groups=tuple(draw(st.lists(group, max_size=2))),
+        )
+
+    return QuestionSet("내 세트", passages, tuple(map(question, draw(st.lists(ids, max_size=3, unique=True)))))
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+@given(question_set=sets())
+def test_what_is_written_is_read_again_as_the_same_set(layout: Layout, question_set: QuestionSet) -> None:
+    reading = read(written(question_set, layout), "내 세트.zip")
+    assert reading.question_set == question_set
+    assert reading.question_set.fingerprint == question_set.fingerprint
+    assert reading.left_out == 0
+
+
+GRADED = QuestionSet(
+    'a "b": c/d',
+    (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋")),
+    (
+        Question.judged("q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), made="title"),
+        Question("q2", "왜?"),
+    ),
+)
+
+
+def _files(layout: Layout) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(written(GRADED, layout))) as archive:
+        return {entry.filename: archive.read(entry) for entry in archive.infolist()}
+
+
+def test_the_same_set_makes_the_same_bytes() -> None:
+    assert written(GRADED, Layout.BEIR) == written(GRADED, Layout.BEIR)
+
+
+def test_beir_reads_its_folder(tmp_path: Path) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader")
+    with zipfile.ZipFile(io.BytesIO(written(GRADED, Layout.BEIR))) as archive:
+        archive.extractall(tmp_path)
+    corpus, queries, qrels = loader.GenericDataLoader(str(tmp_path / "a_b_c_d")).load(split="test")
+    assert corpus["d 1"] == {"text": "한글\t글", "title": "제목"}
+    assert (len(corpus), queries) == (3, {"q 1": "무엇?"})
+    assert qrels == {"q 1": {"d 1": 2, "d2": 0, 'd"3': 1}}
+
+
+def test_the_tables_of_mteb_have_its_columns() -> None:
+    files = _files(Layout.MTEB)
+    tables = {
+        name.split("/")[1]: pq.read_table(io.BytesIO(content))
+        for name, content in files.items()
+        if name.endswith(".parquet")
+    }
+    assert tables["corpus"].column_names == ["_id", "title", "text"]
+    assert tables["queries"].column_names[:2] == ["_id", "text"]
+    assert tables["default"].to_pylist()[0] == {"query-id": "q 1", "corpus-id": "d 1", "score": 2}
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_the_card_is_led_by_yaml_that_names_the_files(layout: Layout) -> None:
+    files = _files(layout)
+    _, front, body = files["a_b_c_d/README.md"].decode().split("---\n", 2)
+    told = yaml.safe_load(front)
+    assert told["pretty_name"] == GRADED.name
+    assert told["language"] == ["ko"]
+    paths = {one["data_files"][0]["path"] for one in told["configs"]}
+    assert {f"a_b_c_d/{path}" for path in paths} == files.keys() - {"a_b_c_d/README.md"}
+    assert "3 passages, 2 questions, 3 judgements" in body
+    assert "asked by nobody: title 1" in body
+    assert "groups" in body
+
+
+def test_a_set_of_passages_alone_is_its_corpus() -> None:
+    alone = QuestionSet("p", GRADED.passages, ())
+    for layout in WRITTEN:
+        assert read(written(alone, layout), "p.zip").question_set == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("../../etc", "etc"), ("", "collection"), ("가 나", "가_나"), ("...", "collection")]
+)
+def test_a_name_is_never_a_path(name: str, expected: str) -> None:
+    assert folder_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"answers": {"a": 1}, "groups": "x"},
+        {"answers": ["답"], "starts": [10**12]},
+        {"made": "<b>nobody</b>"},
+        {"hidden": [], "kind": "x"},
+        {"kind": {"a": [1]}},
+        {"groups": [["nowhere"]], "rejected": ["nowhere"]},
+        "{",
+        ["answers"],
+        None,
+        7,
+    ],
+)
+def test_metadata_of_others_are_let_be(metadata: object) -> None:
+    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
+    corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("corpus.jsonl", corpus)
+        archive.writestr("queries.jsonl", query)
+    assert read(out.getvalue(), "set.zip").question_set.questions == (Question("1", "무엇?"),)

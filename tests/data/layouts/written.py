@@ -1,0 +1,233 @@
+"""One small collection in the layout of each publisher, written after its description."""
+
+import csv
+import io
+import json
+import zipfile
+from typing import Any
+
+import pandas as pd
+
+Files = dict[str, bytes]
+
+PASSAGES = {
+    "d1": ("조선의 과학", "자격루는 세종의 명을 받은 장영실이 만든 물시계이다."),
+    "d2": ("조선의 과학", "측우기는 비가 내린 양을 재는 기구로 세종 때 널리 쓰였다."),
+    "d3": ("", "The water clock struck the hours by itself, without a watchman."),
+    "d4": ("부산", "부산은 바다에 닿은 큰 항구 도시이며 남쪽에 있다."),
+    "d5": ("", "Rain gauges of bronze stood in every province of the kingdom."),
+}
+QUESTIONS = {"q1": "자격루는 누가 만들었는가?", "q2": "What measured the rain?", "q3": "항구 도시는 어디인가?"}
+JUDGED = {"q1": {"d1": 2, "d3": 1, "d4": 0}, "q2": {"d5": 1, "d2": 3}}
+RELEVANT = {"q1": ("d1", "d3"), "q2": ("d5", "d2"), "q3": ()}
+
+
+def rows(*columns: str) -> list[list[Any]]:
+    """The judgements as rows of question, passage and grade."""
+    return [[question, passage, grade] for question, held in JUDGED.items() for passage, grade in held.items()]
+
+
+def jsonl(entries: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
+
+
+def lines(cells: list[list[Any]], between: str = "\t") -> bytes:
+    return "".join(between.join(map(str, row)) + "\n" for row in cells).encode()
+
+
+def parquet(table: pd.DataFrame) -> bytes:
+    out = io.BytesIO()
+    table.to_parquet(out, index=False)
+    return out.getvalue()
+
+
+def zipped(files: Files) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def beir() -> Files:
+    return {
+        "scifact/corpus.jsonl": jsonl(
+            [{"_id": id_, "title": title, "text": text, "metadata": {}} for id_, (title, text) in PASSAGES.items()]
+        ),
+        "scifact/queries.jsonl": jsonl([{"_id": id_, "text": text, "metadata": {}} for id_, text in QUESTIONS.items()]),
+        "scifact/qrels/test.tsv": lines([["query-id", "corpus-id", "score"], *rows()]),
+    }
+
+
+def mteb() -> Files:
+    corpus = [{"_id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
+    queries = [{"_id": id_, "text": text} for id_, text in QUESTIONS.items()]
+    return {
+        "ko-corpus/corpus-00000-of-00002.parquet": parquet(pd.DataFrame(corpus[:2])),
+        "ko-corpus/corpus-00001-of-00002.parquet": parquet(pd.DataFrame(corpus[2:])),
+        "ko-queries/queries-00000-of-00001.parquet": parquet(pd.DataFrame(queries)),
+        "ko-default/test-00000-of-00001.parquet": parquet(
+            pd.DataFrame(rows(), columns=["query-id", "corpus-id", "score"]).astype({"score": float})
+        ),
+    }
+
+
+def mteb_jsonl() -> Files:
+    return {
+        "corpus/test.jsonl": jsonl([{"id": id_, "title": t, "text": text} for id_, (t, text) in PASSAGES.items()]),
+        "queries/test.jsonl": jsonl([{"id": id_, "text": text} for id_, text in QUESTIONS.items()]),
+        "qrels/test.jsonl": jsonl([{"query-id": q, "corpus-id": d, "score": grade} for q, d, grade in rows()]),
+    }
+
+
+def trec_sgml() -> Files:
+    topics = "".join(
+        f"<top>\n<num> Number: {id_}\n<title> {text}\n\n<desc> Description:\nMore.\n<narr> Narrative:\nNo.\n</top>\n\n"
+        for id_, text in QUESTIONS.items()
+    )
+    documents = "".join(
+        f"<DOC>\n<DOCNO> {id_} </DOCNO>\n<HEADLINE>{title}</HEADLINE>\n<TEXT>\n<P>\n{text}\n</P>\n</TEXT>\n</DOC>\n"
+        for id_, (title, text) in PASSAGES.items()
+    )
+    judged = [[question, 0, passage, grade] for question, passage, grade in rows()]
+    return {"topics.txt": topics.encode(), "docs.trectext": documents.encode(), "qrels.txt": lines(judged, " ")}
+
+
+def trec_xml() -> Files:
+    topics = "".join(
+        f'<topic number="{id_}">\n<query>{text}</query>\n<question>Which?</question>\n</topic>\n'
+        for id_, text in QUESTIONS.items()
+    )
+    documents = "".join(
+        f"<DOC>\n<DOCNO>{id_}</DOCNO>\n<DOCHDR>\nhttp://example.org/{id_}\n</DOCHDR>\n<html><head><title>{title}</title>"
+        f"<script>var a = 1;</script></head>\n<body>{text}</body></html>\n</DOC>\n"
+        for id_, (title, text) in PASSAGES.items()
+    )
+    return {
+        "topics.xml": f'<?xml version="1.0"?>\n<topics task="covid">\n{topics}</topics>\n'.encode(),
+        "docs.trecweb": documents.encode(),
+        "qrels-3": lines(rows(), " "),
+    }
+
+
+def trec_lines() -> Files:
+    judged = [[question, "Q0", passage, grade] for question, passage, grade in rows()]
+    return {
+        "a": lines([[id_, text] for id_, text in QUESTIONS.items()]),
+        "b": jsonl([{"id": id_, "contents": text} for id_, (_, text) in PASSAGES.items()]),
+        "c": lines(judged),
+    }
+
+
+def ms_marco() -> Files:
+    return {
+        "collection.tsv": lines([[id_, text] for id_, (_, text) in PASSAGES.items()]),
+        "queries.dev.tsv": lines([[id_, text] for id_, text in QUESTIONS.items()]),
+        "qrels.dev.tsv": lines([[question, 0, passage, grade] for question, passage, grade in rows()]),
+    }
+
+
+def miracl() -> Files:
+    return {
+        "miracl-corpus-v1.0-ko/docs-0.jsonl": jsonl(
+            [{"docid": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
+        ),
+        "miracl-v1.0-ko/topics/topics.miracl-v1.0-ko-dev.tsv": lines([[id_, text] for id_, text in QUESTIONS.items()]),
+        "miracl-v1.0-ko/qrels/qrels.miracl-v1.0-ko-dev.tsv": lines(
+            [[question, "Q0", passage, grade] for question, passage, grade in rows()]
+        ),
+    }
+
+
+def mr_tydi() -> Files:
+    def held(question: str, *, positive: bool) -> list[dict[str, str]]:
+        grades = JUDGED.get(question, {}).items()
+        return [
+            {"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]}
+            for id_, grade in grades
+            if (grade > 0) is positive
+        ]
+
+    return {
+        "train.jsonl": jsonl(
+            [
+                {
+                    "query_id": id_,
+                    "query": text,
+                    "positive_passages": held(id_, positive=True),
+                    "negative_passages": held(id_, positive=False),
+                }
+                for id_, text in QUESTIONS.items()
+            ]
+        )
+    }
+
+
+def autorag() -> Files:
+    corpus = [{"doc_id": id_, "contents": text, "metadata": {"page": 1}} for id_, (_, text) in PASSAGES.items()]
+    qa = [
+        {"qid": "q1", "query": QUESTIONS["q1"], "retrieval_gt": [["d1", "d3"], ["d2"]], "generation_gt": ["장영실"]},
+        {"qid": "q2", "query": QUESTIONS["q2"], "retrieval_gt": [["d5"]], "generation_gt": ["A gauge", "측우기"]},
+    ]
+    return {"qa.parquet": parquet(pd.DataFrame(qa)), "corpus.parquet": parquet(pd.DataFrame(corpus))}
+
+
+def llama_index() -> Files:
+    content = {
+        "queries": QUESTIONS,
+        "corpus": {id_: text for id_, (_, text) in PASSAGES.items()},
+        "relevant_docs": {id_: list(RELEVANT[id_]) for id_ in JUDGED},
+        "responses": {"q1": "장영실"},
+        "mode": "text",
+    }
+    return {"dataset.json": json.dumps(content, ensure_ascii=False, indent=1).encode()}
+
+
+def ragas() -> Files:
+    return {
+        "testset.jsonl": jsonl(
+            [
+                {
+                    "user_input": text,
+                    "reference_contexts": [PASSAGES[passage][1] for passage in RELEVANT[id_]],
+                    "reference": f"{id_}의 답",
+                    "synthesizer_name": "multi_hop" if id_ == "q1" else "single_hop",
+                }
+                for id_, text in QUESTIONS.items()
+            ]
+        )
+    }
+
+
+def quepid() -> Files:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["query", "docid", "rating"])
+    writer.writerows([QUESTIONS[question], passage, grade] for question, passage, grade in rows())
+    corpus = [{"id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
+    return {"case.csv": out.getvalue().encode(), "docs.json": json.dumps(corpus).encode()}
+
+
+def triples() -> Files:
+    one = [QUESTIONS["q1"], PASSAGES["d1"][1], PASSAGES["d4"][1]]
+    two = [QUESTIONS["q2"], PASSAGES["d5"][1], PASSAGES["d1"][1]]
+    three = [QUESTIONS["q1"], PASSAGES["d3"][1], PASSAGES["d2"][1]]
+    return {"triples.train.small.tsv": lines([one, two, three])}
+
+
+LAYOUTS = {
+    "beir": beir,
+    "mteb": mteb,
+    "mteb_jsonl": mteb_jsonl,
+    "trec_sgml": trec_sgml,
+    "trec_xml": trec_xml,
+    "trec_lines": trec_lines,
+    "ms_marco": ms_marco,
+    "miracl": miracl,
+    "mr_tydi": mr_tydi,
+    "autorag": autorag,
+    "llama_index": llama_index,
+    "ragas": ragas,
+    "quepid": quepid,
+    "triples": triples,
+}
