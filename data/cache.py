@@ -5,11 +5,12 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import stat
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from io import FileIO
@@ -21,7 +22,16 @@ import xxhash
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from data.workspace import folder_to_disk, read_json, replacing, to_disk, workspace, write_json, write_text
+from data.workspace import (
+    folder_to_disk,
+    read_json,
+    remove_folder,
+    replacing,
+    to_disk,
+    workspace,
+    write_json,
+    write_text,
+)
 
 SEAL = "sealed.json"  # of a folder: sizes and digests by name
 _LAST_BYTES = struct.Struct("<8sQ16s")
@@ -227,6 +237,45 @@ def load_arrays(path: Path) -> Arrays | None:
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         logger.warning("%s cannot be read (%s): its content is computed anew", path, error)
         return None
+
+
+@contextmanager
+def kept_folder(kind: str, key: str, write: Callable[[Path], None], most: int) -> Iterator[Path | None]:
+    """Give the folder `workspace/cache/<kind>/<key>`, which `write` fills where there is none that is sound.
+
+    A second process that asks for it meanwhile waits. One that was cut off in writing leaves nothing that another takes
+    for whole. Of the folders of a kind that were not used for longest, all but `most` are removed; a process that has
+    the files of one open keeps them. None where the disk cannot be written or is full.
+    """
+    folder = workspace() / "cache" / kind / key
+    with ExitStack() as lock:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(FileLock(folder.with_suffix(".lock")))
+            if not is_sound(folder):
+                _fill(folder, write, most)
+            os.utime(folder)
+        except OSError as error:
+            logger.warning("%s cannot be kept: %s", folder, error)
+            lock.close()
+            yield None
+            return
+        yield folder
+
+
+def _fill(folder: Path, write: Callable[[Path], None], most: int) -> None:
+    if folder.exists():
+        logger.warning("%s is damaged: it is made anew", folder)
+    for cut_off in folder.parent.glob(f".{folder.name}.*"):  # whoever was at work there has let go of the lock
+        shutil.rmtree(cut_off, ignore_errors=True)
+    with sealing(folder) as new:
+        new.mkdir()
+        write(new)
+    folders = [path for path in folder.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for other in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[most:]:
+        if other != folder:
+            remove_folder(other)
+            other.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _path(kind: str, key: str) -> Path:

@@ -7,6 +7,8 @@ cosine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +17,21 @@ from data.records import Passage
 from models.encoders.protocols import LimitedEncoder, TokenVectorEncoder, TokenVectors
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
 
+if TYPE_CHECKING:
+    from retrieval.centroids import TokenIndex
+
 ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
 _QUESTIONS = 32  # compared at a time with all passages
 _PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
+_MANY = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
+
+
+class LateIndex(StrEnum):
+    """Which passages a question is compared with: all of them, or candidates that an index finds by centroids."""
+
+    AUTO = "auto"  # all of some, candidates of many
+    EXACT = "exact"
+    CENTROIDS = "centroids"
 
 
 def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
@@ -57,6 +71,9 @@ class Late:
 
     With `first`, only the first `depth` passages of that retriever are compared and ordered anew; those below stay
     below, in their order. The heads of passages, their titles, stand before each window of a long one.
+
+    With an `index` of centroids, tokens are mapped from a file, in half precision or in so many `bits` a dimension, and
+    without `first` the candidates are those that it finds. See `retrieval.centroids`.
     """
 
     def __init__(
@@ -68,39 +85,60 @@ class Late:
         title: bool = True,
         first: Retriever | None = None,
         depth: int = 100,
+        index: LateIndex = LateIndex.AUTO,
+        bits: int = 0,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self.name = name
         self._encoder, self._first, self._depth, self._on_progress = encoder, first, depth, on_progress
-        of = Passages.of(passages)
-        self._texts = of.indexed_texts(title=title)
-        self._vectors = encoder.encode_passages(self._texts, of.heads(title=title))
+        self._tokens: TokenVectors | TokenIndex
+        of, self._n_passages = Passages.of(passages), len(passages)
+        self._texts, heads = of.indexed_texts(title=title), of.heads(title=title)
+        if index is LateIndex.EXACT or not (bits or len(passages) > _MANY or index is LateIndex.CENTROIDS):
+            self._tokens = encoder.encode_passages(self._texts, heads)
+            return
+        from retrieval.centroids import mapped_index  # imports a compiler
+
+        key = encoder.key_of_passages(self._texts, heads)
+        self._tokens = mapped_index(key, lambda: encoder.passage_blocks(self._texts, heads), len(passages), bits)
 
     @property
     def memory_bytes(self) -> int:
-        return self._vectors.vectors.nbytes
+        return self._tokens.vectors.nbytes if isinstance(self._tokens, TokenVectors) else self._tokens.memory_bytes
 
     def cut_off(self) -> int:
         """Of how many passages only the beginning is read."""
         return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        vectors, k = self._encoder.encode_questions(questions), min(k, len(self._vectors))
+        vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
         if self._first:
             return self._reordered(vectors, self._first.search(questions, max(k, self._depth)), k)
         found = [Rankings.of_nothing(0, k)]
         for start in range(0, len(vectors), _QUESTIONS):
-            found.append(top_k(max_sim(vectors.between(start, start + _QUESTIONS), self._vectors), k))
+            found.append(self._found(vectors.between(start, start + _QUESTIONS), k))
             if self._on_progress:
                 share = min(1.0, (start + _QUESTIONS) / len(vectors))
                 self._on_progress(ENCODING + (1 - ENCODING) * share)
         return joined(found[1:] or found)
 
+    def _found(self, questions: TokenVectors, k: int) -> Rankings:
+        if isinstance(self._tokens, TokenVectors):
+            return top_k(max_sim(questions, self._tokens), k)
+        one_by_one = (questions.between(row, row + 1).vectors for row in range(len(questions)))
+        return joined([self._tokens.search(vectors, k) for vectors in one_by_one])
+
+    def _scores(self, question: TokenVectors, rows: np.ndarray) -> np.ndarray:
+        if isinstance(self._tokens, TokenVectors):
+            scores: np.ndarray = max_sim(question, self._tokens.at(rows))[0]
+            return scores
+        return self._tokens.scores(question.vectors, rows)
+
     def _reordered(self, questions: TokenVectors, found: Rankings, k: int) -> Rankings:
         scores = np.full(found.indices.shape, -np.inf)
         for row, indices in enumerate(found.indices):
             rows = indices[: self._depth][indices[: self._depth] != NOT_FOUND]
-            scores[row, : len(rows)] = max_sim(questions.between(row, row + 1), self._vectors.at(rows))[0]
+            scores[row, : len(rows)] = self._scores(questions.between(row, row + 1), rows)
             below = np.arange(len(rows), np.count_nonzero(indices != NOT_FOUND))
             scores[row, below] = -2.0 - below  # under every cosine
         return ranked(found.indices, scores, k)

@@ -1,10 +1,11 @@
 """A small world to search in: five passages, six questions, an encoder and a scorer whose numbers can be counted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from data.cache import key_of
 from data.records import Passage, Question, QuestionSet
 from models.encoders.protocols import TokenVectors
 
@@ -77,6 +78,15 @@ class KeywordTokens(KeywordEncoder):
     def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:  # type: ignore[override]
         del heads
         return self.encode_questions(texts)
+
+    def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Every second passage, then the others."""
+        for first in range(min(2, len(texts))):
+            rows = np.arange(first, len(texts), 2)
+            yield rows, self.encode_passages([texts[row] for row in rows.tolist()], heads[rows])
+
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
+        return key_of(self.fingerprint, list(texts), heads.tolist())
 
 
 class SharedWordScorer:

@@ -1,6 +1,6 @@
 """What a model can do for whoever searches: encode texts, as vectors or as terms, or score pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -84,6 +84,14 @@ class TokenVectorEncoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors:
         """Vectors of the tokens of passages, before any question's; `heads` are the lengths of their titles."""
+        ...
+
+    def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
+        ...
+
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
+        """Changes whenever the vectors of these passages would."""
         ...
 
 

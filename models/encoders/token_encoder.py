@@ -6,7 +6,7 @@ own projection and masks.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -72,6 +72,15 @@ class TokenEncoder(SourcedModel):
     def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:
         """Vectors of passages, which the projection is fitted on where one is wanted: encode them first."""
         return self._vectors("passage", texts, heads, (0.0, self._passages_share))
+
+    def passage_blocks(
+        self, texts: Sequence[str], heads: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Yield the rows of a block of passages and their vectors: more than memory holds may be read so."""
+        yield from self._blocks("passage", texts, heads, (0.0, self._passages_share))
+
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> str:
+        return self._key("passage", texts, heads)
 
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
@@ -162,26 +171,30 @@ class TokenEncoder(SourcedModel):
     def _vectors(
         self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
     ) -> TokenVectors:
+        if not len(texts):
+            return TokenVectors(np.zeros((0, self._dimensions), dtype=np.float16), np.zeros(1, dtype=np.int64))
+        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        for rows, block in self._blocks(side, texts, heads, shares):
+            for row, start, end in zip(rows.tolist(), block.starts, block.starts[1:], strict=False):
+                found[row] = block.vectors[start:end]
+        return TokenVectors.of(found)
+
+    def _blocks(
+        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Encode the texts block by block, each kept: what was interrupted goes on with the next block.
 
         Every block is of texts from all over, so that the first is what the projection can be fitted on.
         """
-        if not len(texts):
-            return TokenVectors(np.zeros((0, self._dimensions), dtype=np.float16), np.zeros(1, dtype=np.int64))
-        began, load, work = time.perf_counter(), 0.0, 0.0
         n_blocks = -(-len(texts) // BLOCK)
-        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
         for number in range(n_blocks):
-            rows = np.arange(number, len(texts), n_blocks)
+            began, rows = time.perf_counter(), np.arange(number, len(texts), n_blocks)
             block = _Block([texts[row] for row in rows.tolist()], heads[rows] if heads is not None else None)
             kept = self._kept(side, block, self._telling(shares, number, n_blocks), keep=len(texts) > 1)
             if side == "passage" and not number:
                 self._projection = kept["projection"] if kept["projection"].size else None
-            for row, start, end in zip(rows.tolist(), kept["starts"], kept["starts"][1:], strict=False):
-                found[row] = kept["vectors"][start:end]
-            load, work = max(load, float(kept["seconds"][0])), work + float(kept["seconds"][1])
-        self.meter.note(time.perf_counter() - began, load, work)
-        return TokenVectors.of(found)
+            self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
+            yield rows, TokenVectors(kept["vectors"], kept["starts"])
 
     def _telling(self, shares: tuple[float, float], number: int, of: int) -> Callable[[float], None]:
         def tell(share: float) -> None:
@@ -206,15 +219,17 @@ class TokenEncoder(SourcedModel):
                 "seconds": np.array([loaded - began, time.perf_counter() - loaded]),
             }
 
-        windows = astuple(self._windows) if self._windows else None
-        heads = None if block.heads is None else block.heads.tolist()
-        # the projection is fitted on passages as they are read: by windows it is another one, for questions too
-        fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
-        read_as = windows if heads is not None else None
-        key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(block.texts), read_as, heads, *fitted)
-        kept = cached_arrays("token-vectors", key, compute, keep=keep and not self._is_at_hand)
+        key, keep = self._key(side, block.texts, block.heads), keep and not self._is_at_hand
+        kept = cached_arrays("token-vectors", key, compute, keep=keep)
         tell(1.0)
         return kept
+
+    def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None) -> str:
+        windows = astuple(self._windows) if self._windows else None
+        # the projection is fitted on passages as they are read: by windows it is another one, for questions too
+        fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
+        read_as, told = (windows, heads.tolist()) if heads is not None else (None, None)
+        return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts), read_as, told, *fitted)
 
     def _read(self, block: "_Block") -> tuple[list[str], list[int]]:
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""

@@ -13,7 +13,7 @@ from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense import Dense, IndexKind
-from retrieval.late import Late
+from retrieval.late import Late, LateIndex
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions
@@ -170,7 +170,9 @@ class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
     `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages
-    of that retriever are compared.
+    of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for
+    candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision.
+    What is left out is no part of a kept experiment.
     """
 
     digits: ClassVar[int] = 3
@@ -180,7 +182,15 @@ class LateSpec(ReadingSpec):
     dimensions: CountOrNone = 0
     first: str = Field(default="", exclude_if=not_)
     depth: Count = 100
+    index: LateIndex = Field(default=LateIndex.AUTO, exclude_if=lambda chosen: chosen is LateIndex.AUTO)
+    bits: Literal[0, 1, 2] = Field(default=0, exclude_if=not_)
     precision: Precision = Precision.AUTO
+
+    @model_validator(mode="after")
+    def _bits_of_an_index(self) -> "LateSpec":
+        if self.bits and self.index is LateIndex.EXACT:
+            raise ValueError('bits are for index = "centroids"')
+        return self
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -204,6 +214,8 @@ class LateSpec(ReadingSpec):
             title=self.title,
             first=materials.part(self.first) if self.first else None,
             depth=self.depth,
+            index=self.index,
+            bits=self.bits,
             on_progress=materials.on_progress,
         )
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)

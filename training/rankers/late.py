@@ -11,7 +11,7 @@ from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
-from retrieval.late import Late
+from retrieval.late import Late, LateIndex
 from retrieval.report.colours import PALETTE
 from training.base import Recipe
 from training.engine.adaptation import adapt
@@ -82,7 +82,10 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
         return [late, HybridSpec(name=named("Hybrid"), of=(first, late.name))]
 
     def _measured(self, encoder: TokenEncoder, *, tested: bool = False) -> Reached:
-        late = Late("late", self._material.question_set.passages, encoder, title=self._options.title)
+        passages, title = self._material.question_set.passages, self._options.title
+        late = Late(
+            "late", passages, encoder, title=title, index=LateIndex.EXACT
+        )  # of a model in training none is kept
         return self._material.measure(late, tested=tested)
 
     def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:

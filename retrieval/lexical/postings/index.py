@@ -25,10 +25,9 @@ from typing import IO
 from weakref import WeakValueDictionary
 
 import numpy as np
-from filelock import FileLock
 
-from data.cache import is_sound, key_of, sealing
-from data.workspace import is_of_the_disk, read_json, remove_folder, workspace
+from data.cache import is_sound, kept_folder, key_of
+from data.workspace import is_of_the_disk, read_json
 from retrieval.lexical.postings.build import DTYPES, SEGMENT, Array, Lists, in_memory, put_together
 from retrieval.lexical.postings.search import all_scores, search
 from retrieval.lexical.postings.segment import Segment
@@ -125,40 +124,30 @@ def mapped_postings(
 ) -> Postings:
     """Return the index kept under a key that tells all it is made from; where there is none that is sound, it is made.
 
-    A second process that asks for it while it is made waits. One that was cut off in making it leaves nothing that
-    another takes for an index. Of those that were not used for longest, all but a few are removed. On a disk that
-    cannot be written or is full, it is made in memory.
+    See `kept_folder`. On a disk that cannot be written or is full, it is made in memory.
     """
-    folder = workspace() / "cache" / "postings" / key_of(_VERSION, key, n_passages, size)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not is_sound(folder):
-                if folder.exists():
-                    logger.warning("%s is damaged: its index is made anew", folder)
-                _write(folder, n_passages, segments(), size)
-            opened = _opened(folder)
-        os.utime(folder)
-    except OSError as error:
-        logger.warning("the index %s cannot be kept: %s", folder, error)
-        return Postings.of(segments(), n_passages, size)
-    return opened
+
+    def write(folder: Path) -> None:
+        _write(folder, n_passages, segments(), size)
+
+    with kept_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
+        if folder is not None:
+            try:
+                return _opened(folder)
+            except OSError as error:
+                logger.warning("the index %s cannot be opened: %s", folder, error)
+    return Postings.of(segments(), n_passages, size)
 
 
 def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:
-    for cut_off in folder.parent.glob(f".{folder.name}.*"):  # whoever was at work there has let go of the lock
-        shutil.rmtree(cut_off, ignore_errors=True)
-    with sealing(folder) as new:
-        new.mkdir()
-        with ExitStack() as stack:
-            files = {name: stack.enter_context((new / name).open("wb")) for name in Lists._fields}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
 
-            def write(name: str, part: Array) -> None:
-                np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
+        def write(name: str, part: Array) -> None:
+            np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
 
-            put_together(segments, write, size)
-        (new / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
-    _remove_the_oldest(folder)
+        put_together(segments, write, size)
+    (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
 
 def _opened(folder: Path) -> Postings:
@@ -194,12 +183,3 @@ def _copy(file: IO[bytes], to: IO[bytes]) -> None:
         to.seek(0)
         shutil.copyfileobj(file, to, _BLOCK)
         to.flush()
-
-
-def _remove_the_oldest(made: Path) -> None:
-    """Remove the indexes not used for longest; a process that has one open keeps it until it ends."""
-    folders = [path for path in made.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    for folder in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
-        if folder != made:
-            remove_folder(folder)
-            folder.with_suffix(".lock").unlink(missing_ok=True)
