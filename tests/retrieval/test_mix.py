@@ -120,6 +120,7 @@ def test_the_better_signal_counts_more_and_the_mix_is_better_than_each_and_than_
     assert reached > max(*alone, untaught)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from([0.125, 8.0, 1024.0]), st.integers(0, 2), st.integers(0, 5))
 def test_scores_times_a_constant_change_nothing(factor: float, signal: int, seed: int) -> None:
@@ -130,6 +131,7 @@ def test_scores_times_a_constant_change_nothing(factor: float, signal: int, seed
     np.testing.assert_allclose(found.scores, again.scores, atol=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 2), st.sampled_from(["words", "meaning", None]), st.integers(0, 5))
 def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, seed: int) -> None:
@@ -140,6 +142,7 @@ def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, se
     np.testing.assert_array_equal(found.indices, again.indices)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 59), st.integers(0, N_PASSAGES - 1))
 def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> None:

@@ -45,6 +45,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
     return searches
 
 
+@pytest.mark.slow
 def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "find-settings",
@@ -73,6 +74,7 @@ def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.Captu
     ]
 
 
+@pytest.mark.slow
 def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["find-settings", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -81,6 +83,7 @@ def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.Capt
     assert (search.plan().kind, search.plan().minutes) == (CROSS_ENCODER, 10.0)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
     monkeypatch.setattr(command, "followed_rounds", lambda runs: trained.extend(runs) or 0)
