@@ -15,6 +15,7 @@ from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, all_runs
 from training.runs.sweeps import Findings, Search, Tried
 
+pytestmark = pytest.mark.slow  # what searches reads torch
 SAMPLE = str(CATALOG["sample"].path)
 FOUND = Findings(
     measure="ndcg@10",
@@ -45,7 +46,6 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
     return searches
 
 
-@pytest.mark.slow
 def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "find-settings",
@@ -74,7 +74,6 @@ def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.Captu
     ]
 
 
-@pytest.mark.slow
 def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["find-settings", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -83,7 +82,6 @@ def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.Capt
     assert (search.plan().kind, search.plan().minutes) == (CROSS_ENCODER, 10.0)
 
 
-@pytest.mark.slow
 def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
     monkeypatch.setattr(command, "followed_rounds", lambda runs: trained.extend(runs) or 0)
