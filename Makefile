@@ -5,6 +5,8 @@ BIN := .venv/bin
 # the test that ends its process is told once, and not begun again without end
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 CHROMIUM := chromium chromium-browser google-chrome
+# what was compiled once is read again: the tests start Python hundreds of times
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run install test quick durations attack check bench sample format docs chromium

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ PROGRAM = sys.modules["__main__"]
 DURATIONS = Path(__file__).with_name("durations.json")
 _seconds: Counter[str] = Counter()
 _modules_frozen = 0
+_tests = count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,9 +81,23 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["MRC_WORKSPACE"] = str(tmp_path_factory.mktemp("workspace"))
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own. That of pytest looks through those of all tests before, thousands of them."""
+    folder = tmp_path_factory.getbasetemp() / f"test-{next(_tests)}"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_pulls_the_plug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written may reach the disk when it likes: processes are killed here, and the machine goes on."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(autouse=True)

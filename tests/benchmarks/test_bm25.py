@@ -183,5 +183,6 @@ def test_the_peak_is_what_was_held_meanwhile() -> None:
     assert 2**27 * 0.9 < most < 2**27 * 1.5
 
 
+@pytest.mark.slow
 def test_memory_is_read_at_some_gigabytes_a_second() -> None:
     assert 10**8 < bandwidth(1) < 10**12

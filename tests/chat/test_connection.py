@@ -218,6 +218,7 @@ ENDLESS: dict[str, Callable[[], Reply]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 def test_an_answer_without_end_is_ended(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds at the same time: each takes as long as an answer may."""

@@ -60,6 +60,7 @@ def test_random_text(text: str) -> None:
     _use(b"question,context\n" + text.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @given(changes=CHANGES)
 @settings(max_examples=100, deadline=None)
@@ -129,6 +130,7 @@ def _check(content: bytes, rows: list[Row]) -> None:
     assert (reading.row_count, len(reading.question_set.questions)) == (len(rows), len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @given(rows=row_lists())

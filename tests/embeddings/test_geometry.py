@@ -86,6 +86,7 @@ def over_samples(of: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
     return float(np.mean([one.high - one.low for one in told])), float(2 * 1.96 * spread)
 
 
+@pytest.mark.slow
 def test_the_intervals_of_means_over_pairs_are_those_of_other_samples_of_sentences() -> None:
     for of in (uniformity_parts, anisotropy_parts):
         width, spread = over_samples(of)

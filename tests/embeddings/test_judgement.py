@@ -66,6 +66,7 @@ def test_every_resample_has_the_correlations_that_scipy_gives_its_rows_one_by_on
             assert by_value[place, column] == pytest.approx(pearsonr(values[rows], GOLD[rows]).statistic)
 
 
+@pytest.mark.slow
 def test_an_interval_is_that_of_a_bootstrap_written_out() -> None:
     gold, found = judged(300, 0.4, seed=2)
     rng = np.random.default_rng(7)

@@ -136,6 +136,7 @@ def json_files() -> list[Path]:
 WHOLE = {"sets": 2, "comparisons": 2, "runs": 2, "damaged": 0}
 
 
+@pytest.mark.slow
 def test_the_other_things_stay_and_what_is_damaged_is_counted(world: Rehearsal) -> None:
     assert read_everything(world) == WHOLE
     names = {path.name for path in json_files()}

@@ -31,6 +31,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> TokenFil
     return written(tmp_path_factory.mktemp("tokens"), texts)
 
 
+@pytest.mark.slow
 def test_the_file_holds_every_token_once(
     file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_half_of_the_pairs_are_real_and_no_other_is_of_its_own_document(file: To
             assert second not in own
 
 
+@pytest.mark.slow
 def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
     """With a token for every place, what stands in a pair says where it is from."""
     places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))

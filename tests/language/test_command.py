@@ -43,6 +43,7 @@ def test_all_kinds_are_measured_and_kept(capsys: pytest.CaptureFixture[str], tex
             assert figures[name] == again[name], name
 
 
+@pytest.mark.slow
 def test_curves_have_a_point_for_each_vocabulary_and_split(capsys: pytest.CaptureFixture[str], text: Path) -> None:
     asked = ("--vocabulary", 1000, 1200, "--vocabulary", 1000, "--kind", "bpe", "--split", "words", "morphemes")
     found = told(capsys, "--data", text, *asked)

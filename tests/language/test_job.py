@@ -76,6 +76,7 @@ def test_a_model_that_took_the_place_of_another_is_another(data: StoredSet) -> N
     assert raised.value.code == "model_not_found"
 
 
+@pytest.mark.slow
 def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Request(ASKED.kinds, ASKED.splits, ASKED.vocabularies, against=(folder_of_a_model("mine"),))
     job = started(monkeypatch, data, asked)

@@ -114,6 +114,7 @@ def test_another_layout_is_refused(tmp_path: Path, other: dict[str, object]) -> 
         read(written(tmp_path, **other))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @at_hand
 def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) -> None:
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -140,6 +141,7 @@ def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) 
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @at_hand
 def test_characters_are_mapped_as_the_file_says(model: QuantizedModel, folder: Path) -> None:
     """One by one; side by side jamo become syllables, as in sentencepiece's own table, of which the file has a part."""
@@ -263,6 +265,7 @@ def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: py
     assert tokenizer.encode("물은", "물").tokens == ["<s>", "▁물", "은", "</s>", "</s>", "▁물", "</s>"]
 
 
+@pytest.mark.slow
 @at_hand
 @settings(deadline=None)
 @given(text=st.text(max_size=60))

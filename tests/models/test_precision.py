@@ -10,6 +10,8 @@ import torch
 from models import inference, precision
 from models.precision import Precision, in_bfloat16
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def untried() -> Iterator[None]:

@@ -16,7 +16,6 @@ from models import soundness
 from models.hub import HubRevision, ModelError
 from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from models.reader import load_reader
-from models.reader_networks import load_masked
 from models.soundness import (
     claimed_parameters,
     require_fitting_download,
@@ -27,12 +26,20 @@ from models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 Load = Callable[[Path], Any]
+
+
+def masked(folder: Path) -> Any:
+    from models.reader_networks import load_masked  # it reads torch
+
+    return load_masked(find_model(str(folder)))
+
+
 LOADERS: dict[str, Load] = {
     "bi-encoder": lambda folder: load_bi_encoder(find_model(str(folder)), []),
     "cross-encoder": lambda folder: load_cross_encoder(find_model(str(folder)), []),
     "reader": lambda folder: load_reader(find_model(str(folder))),
     "sparse encoder": lambda folder: load_sparse_encoder(find_model(str(folder))),
-    "language model": lambda folder: load_masked(find_model(str(folder))),
+    "language model": masked,
     "inside": lambda folder: load_encoder(find_model(str(folder))),
 }
 TO_TRAIN: dict[str, Load] = {

@@ -35,6 +35,7 @@ def made(question_set: QuestionSet, options: MakerOptions) -> QuestionSet | None
         raise
 
 
+@pytest.mark.slow
 @given(corpora, options_of_sentences)
 @settings(max_examples=30, deadline=None)
 def test_a_sentence_asks_for_the_passage_it_stands_in(corpus: QuestionSet, options: MakerOptions) -> None:

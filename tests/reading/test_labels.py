@@ -144,6 +144,7 @@ def test_shares_of_korquad(korquad: QuestionSet, by: Property) -> None:
         assert low <= shares[name] <= high, (name, shares[name])
 
 
+@pytest.mark.slow
 def test_what_an_answer_is_goes_with_what_is_asked(korquad: QuestionSet) -> None:
     words, kinds = told(korquad, Property.QUESTION_WORD), told(korquad, Property.ANSWER_KIND)
 

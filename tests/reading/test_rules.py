@@ -92,6 +92,7 @@ def test_what_is_compared_is_the_text_without_what_the_rules_take_away() -> None
     assert normalized("《소나기》(1953), The 소설", Rules.KLUE) == "《소나기》1953 the 소설"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not KORQUAD.is_file(), reason="MRC_DATA names no folder with KorQuAD_v1.0_dev.json")
 def test_answers_of_all_of_korquad_have_the_figures_that_were_made_into_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -53,6 +53,7 @@ def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence
     return {p: sum(weight * values.get(p, absent) for values, absent, weight in counted) for p in candidates}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fusion", Fusion)
 @given(st.lists(st.tuples(SCORES, SCORES, SCORES), min_size=1, max_size=4), WEIGHTS)
 def test_a_plain_loop(

@@ -72,21 +72,25 @@ def test_what_is_learned_is_the_least_of_what_the_module_says() -> None:
     candidates = fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5], 50).indices
 
     def values(question: int, passage: int) -> list[float]:
-        told = []
+        of_parts = []
         for one, deviation in zip(rankings, deviations, strict=True):
             row = one.scores[question].astype(float)
             at = dict(zip(one.indices[question].tolist(), row, strict=True)).get(passage, row.min())
-            told += [(at - row.mean()) / row.std(), (at - row.max()) / deviation]
-        return told
+            of_parts += [(at - row.mean()) / row.std(), (at - row.max()) / deviation]
+        return of_parts
+
+    valued_lists = []  # of each question with its passage among them: the values of all, and the place of its own
+    for question, asked in enumerate(question_set.questions):
+        listed = [int(passage) for passage in candidates[question] if passage != NOT_FOUND]
+        wanted = [place for place, passage in enumerate(listed) if f"p{passage}" in asked.relevant]
+        if wanted:
+            valued_lists.append((np.array([values(question, passage) for passage in listed]), wanted[0]))
 
     def likelihood(weights: np.ndarray) -> float:
         total = 0.0
-        for question, asked in enumerate(question_set.questions):
-            listed = [int(passage) for passage in candidates[question] if passage != NOT_FOUND]
-            wanted = [passage for passage in listed if f"p{passage}" in asked.relevant]
-            if wanted:
-                marks = {passage: float(np.dot(values(question, passage), weights)) for passage in listed}
-                total -= marks[wanted[0]] - np.log(sum(np.exp(mark) for mark in marks.values()))
+        for valued, own in valued_lists:
+            marks = valued @ weights
+            total -= marks[own] - np.log(np.exp(marks).sum())
         return total
 
     start = np.array([0.5, 0.0, 0.5, 0.0])
@@ -116,6 +120,7 @@ def test_the_better_signal_counts_more_and_the_mix_is_better_than_each_and_than_
     assert reached > max(*alone, untaught)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from([0.125, 8.0, 1024.0]), st.integers(0, 2), st.integers(0, 5))
 def test_scores_times_a_constant_change_nothing(factor: float, signal: int, seed: int) -> None:
@@ -126,6 +131,7 @@ def test_scores_times_a_constant_change_nothing(factor: float, signal: int, seed
     np.testing.assert_allclose(found.scores, again.scores, atol=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 2), st.sampled_from(["words", "meaning", None]), st.integers(0, 5))
 def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, seed: int) -> None:
@@ -136,6 +142,7 @@ def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, se
     np.testing.assert_array_equal(found.indices, again.indices)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 59), st.integers(0, N_PASSAGES - 1))
 def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> None:

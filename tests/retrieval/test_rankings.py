@@ -63,6 +63,7 @@ def test_top_k_sparse_sees_only_stored_entries(scores: np.ndarray, k: int, data:
     assert_same(top_k_sparse(sparse, k), expected, min(k, scores.shape[1]))
 
 
+@pytest.mark.slow
 @given(st.one_of(MATRICES, DOUBLES), st.integers(1, 12), st.data())
 def test_ranked_orders_candidates(scores: np.ndarray, k: int, data: st.DataObject) -> None:
     n_questions, n_candidates = scores.shape

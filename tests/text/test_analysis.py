@@ -143,6 +143,7 @@ def test_compounds(text: str, compounds: Compounds, tokens: str) -> None:
     assert kiwi(text, compounds) == tokens.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "compounds", "tokens"),
     [

@@ -171,6 +171,7 @@ def test_the_fingerprint_is_of_the_content() -> None:
     assert len({READ, *map(read, others)}) == 4
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=60), st.binary(max_size=6))
 def test_any_file_is_a_dictionary_or_a_problem_with_its_row(lines: str, after: bytes) -> None:
@@ -218,6 +219,7 @@ def test_files_are_opened(tmp_path: Path) -> None:
         assert raised.value.code == "unreadable"
 
 
+@pytest.mark.slow
 def test_kiwi_knows_the_tags() -> None:
     words = {tag: f"쿠쿠루삐{chr(ord('가') + number)}" for number, tag in enumerate(sorted(TAGS))}
     reader = reader_of(read("".join(f"{word}\t{tag}\n" for tag, word in words.items())))

@@ -1,6 +1,5 @@
 """Trainings that many tests look at, done once."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,6 @@ import pytest
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-
-
-@pytest.fixture(autouse=True)
-def _nobody_pulls_the_plug(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written may reach the disk when it likes: trainings are killed here, and the machine goes on."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, all_runs
 from training.runs.sweeps import Findings, Search, Tried
 
+pytestmark = pytest.mark.slow  # what searches reads torch
 SAMPLE = str(CATALOG["sample"].path)
 FOUND = Findings(
     measure="ndcg@10",

@@ -67,6 +67,7 @@ def opened_by(person: dict[str, Any], **context: str) -> AppTest:
     return run(app)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sign_in")
 def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
     for name in ("alice", "bob"):

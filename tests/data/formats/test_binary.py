@@ -124,6 +124,7 @@ def test_an_empty_workbook() -> None:
         _read_workbook(workbook([]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
@@ -140,6 +141,7 @@ def test_hostile_sheets_are_refused(old: bytes, new: bytes, code: ProblemCode) -
     assert caught.value.problem.code is code
 
 
+@pytest.mark.slow
 def test_two_cells_at_opposite_corners_take_no_memory() -> None:
     corner = b'<row r="1048576"><c r="XFD1048576" t="n"><v>1</v></c></row></sheetData>'
     content = rezipped(workbook(LINES), SHEET, lambda part: part.replace(b"</sheetData>", corner))

@@ -70,6 +70,7 @@ def test_what_two_sets_share() -> None:
 PAIRS = st.lists(st.tuples(st.sampled_from("가나다라마"), st.sampled_from("가나다라마바")), max_size=12)
 
 
+@pytest.mark.slow
 @given(first=PAIRS, second=PAIRS, kind=st.sampled_from([PairKind.PARALLEL, PairKind.SCORED]))
 @settings(max_examples=200, deadline=None)
 def test_leaks_are_what_sets_of_texts_tell(
@@ -175,6 +176,7 @@ def test_few_rows_in_groups_of_three_still_leave_some_to_each_part() -> None:
     assert [len(found[part]) for part in PARTS] == [9, 3, 3]
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(*[st.integers(0, 30).map(str)] * 2, st.sampled_from([-1, 0, 1, 2])), max_size=40),
     seed=st.integers(0, 5),

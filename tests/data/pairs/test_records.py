@@ -178,6 +178,7 @@ def use(content: bytes, options: PairOptions | None = None) -> PairSet | None:
     return pairs
 
 
+@pytest.mark.slow
 @given(bad=st.lists(st.dictionaries(st.sampled_from(["sentence1", "sentence2", "score"]), CELLS), max_size=6))
 @settings(max_examples=50, deadline=None)
 def test_hostile_cells_cost_no_other_row(bad: list[Row]) -> None:

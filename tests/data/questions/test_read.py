@@ -282,6 +282,7 @@ def test_korquad_is_read_whole(korquad: Reading) -> None:
     assert (first.id, first.answers, first.relevant) == ("6548850-0-0", ("1989년 2월 15일",), ("p1",))
 
 
+@pytest.mark.slow
 def test_korquad_audit(korquad: Reading) -> None:
     figures = audit(korquad.question_set)
     assert (figures.article_count, figures.unanswerable_count, figures.passages_without_question) == (140, 0, 1)
@@ -290,6 +291,7 @@ def test_korquad_audit(korquad: Reading) -> None:
     assert round(figures.overlap.mean, 3) == 0.674
 
 
+@pytest.mark.slow
 def test_korquad_is_quick(korquad_file: Path) -> None:
     start = time.process_time()
     question_set = read_file(korquad_file).question_set

@@ -107,6 +107,7 @@ def broken(city: str, reply: Callable[[], Reply | str]) -> Callable[[str], str |
     return lambda text: reply() if asked_of(text) == city else right(text)
 
 
+@pytest.mark.slow
 def test_every_question_is_answered_from_its_passages() -> None:
     told: list[tuple[int, int, float]] = []
     with chat_server(right) as server:

@@ -52,6 +52,7 @@ def key(spec: Spec, base: Path | None = None) -> str:
     return spec.make(Materials(ASKED, base, depths={spec.name: 5})).key
 
 
+@pytest.mark.slow
 def test_a_dictionary_finds_what_was_cut_wrongly_and_synonyms() -> None:
     kept = keep(DICTIONARY, "words")
     experiment = Experiment(data="x", retriever=(PLAIN, with_dictionary(kept.reference)))

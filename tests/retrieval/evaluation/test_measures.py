@@ -76,6 +76,7 @@ def _cut(drawn: tuple[list[int], int]) -> list[int]:
     return rows[:count]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
 def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:

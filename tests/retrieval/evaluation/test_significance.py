@@ -135,6 +135,7 @@ def test_randomization_of_few_questions_tries_every_swap() -> None:
     assert (found.a, found.b, found.p_family) == ("a", "b", found.p)
 
 
+@pytest.mark.slow
 def test_randomization_of_many_questions_is_that_of_scipy() -> None:
     rng = np.random.default_rng(4)
     a = rng.random(80)

@@ -75,6 +75,7 @@ def test_values_sum_to_the_score_on_any_tokens(
         assert explanation.score == pytest.approx(score, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_every_part_is_the_written_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
@@ -119,6 +120,7 @@ def test_a_small_case_by_hand() -> None:
     assert zebra.passage_spans == ()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(texts=TEXTS, questions=QUESTIONS, feedback=FEEDBACK)
 def test_values_sum_to_the_score_after_feedback_on_any_tokens(
@@ -140,6 +142,7 @@ def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: A
         assert explanation.score == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), again=st.booleans())
 def test_values_sum_to_the_score_where_the_title_weighs(
@@ -169,6 +172,7 @@ def test_what_feedback_added_says_which_passages_gave_it() -> None:
     assert (x.question_spans, x.passage_spans, x.in_passage) == ((), ((2, 3),), 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), k1=st.floats(0, 3), b=st.floats(0, 1))
 def test_a_title_of_its_own_weight_is_the_written_formula(

@@ -88,6 +88,7 @@ def asked_again(
     return weights_of(again), expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
 def test_weights_are_the_written_formula_on_any_tokens(
@@ -98,6 +99,7 @@ def test_weights_are_the_written_formula_on_any_tokens(
         assert one == pytest.approx(other, rel=1e-5, abs=1e-30)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
 def test_weights_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
@@ -121,6 +123,7 @@ def test_a_small_case_by_hand() -> None:
     assert got == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
 def test_a_search_is_by_these_weights_and_so_are_all_scores(
@@ -232,6 +235,7 @@ def bm25f(
     return scores
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(LETTERS, LETTERS), max_size=8))
 def test_counts_are_those_of_either_field(titled: list[tuple[str, str]]) -> None:

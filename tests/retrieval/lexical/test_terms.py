@@ -37,6 +37,7 @@ def test_questions_without_a_shared_term_counted_by_hand() -> None:
     assert (rows.own.tolist(), rows.anywhere.tolist()) == ([1, 2, 3, 5], [2, 3, 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", NAMED)
 @pytest.mark.parametrize(
     "question_set", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"]
@@ -77,6 +78,7 @@ def found(question_set: QuestionSet, dictionary: Dictionary | None = None) -> di
     return {one.word: one for one in cut_words(question_set, dictionary)}
 
 
+@pytest.mark.slow
 def test_a_word_that_is_read_in_two_ways() -> None:
     question = "방시혁은 어느 학교를 다녔는가?"
     assert cut(question)[:3] == ["방", "시", "혁"]  # what Kiwi makes of it
@@ -86,11 +88,13 @@ def test_a_word_that_is_read_in_two_ways() -> None:
     assert "고속도로" not in told
 
 
+@pytest.mark.slow
 def test_it_is_told_without_its_passage_by_its_pieces() -> None:
     told = found(of(("방시혁은 어느 학교를 다녔는가?", "p2")))
     assert told["방시혁"] == CutWord("방시혁", Evidence.PIECES, ("방", "시", "혁"), (), (0,))
 
 
+@pytest.mark.slow
 def test_an_unknown_word_and_the_order_and_what_a_dictionary_mends_is_not_proposed_again() -> None:
     asked = of(
         ("콩도르세는 누구인가?", "p2"),
@@ -105,6 +109,7 @@ def test_an_unknown_word_and_the_order_and_what_a_dictionary_mends_is_not_propos
     assert "방시혁" not in found(asked, with_words(Dictionary(), [Word(one.word) for one in told]))
 
 
+@pytest.mark.slow
 def test_the_work_is_told_and_other_scripts_and_empty_texts_are_passed_over() -> None:
     shares: list[float] = []
     others = ["?!", "東京タワーは高い。", "What is it?"]

@@ -70,6 +70,7 @@ def test_the_title_stands_before_every_window() -> None:
     assert WindowedBM25("windowed", passages, untitled).search(["dog"], 1).indices.tolist() == [[-1]]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.lists(SENTENCES, min_size=1, max_size=6), st.integers(1, 3))
 def test_scores_are_the_best_of_a_plain_bm25_over_the_windows(drawn: list[list[str]], sentences: int) -> None:

@@ -201,6 +201,7 @@ def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) ->
     assert material.first_stage_scores.validation.means() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [Maker.SENTENCE, Maker.TITLE])
 def test_no_passage_shows_what_asks_for_it(sample: QuestionSet, by: Maker) -> None:
     made = make_questions(sample, MakerOptions(by=by, per_passage=2, taken_out=1.0)).question_set
@@ -221,6 +222,7 @@ def test_no_passage_shows_what_asks_for_it(sample: QuestionSet, by: Maker) -> No
     assert score < material.measure(whole).validation.means()["ndcg@10"]
 
 
+@pytest.mark.slow
 def test_questions_made_of_a_set_are_split_as_those_of_the_set(sample: QuestionSet) -> None:
     made = make_questions(sample, MakerOptions()).question_set
     asked, of_made = (material_of(one, SplitOptions(), BiEncoderOptions()) for one in (sample, made))

@@ -21,7 +21,6 @@ from jobs.status import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint, find_model
 from retrieval.dense import Dense
-from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at
 from tests.training.worlds import misleading_set, planned, source_of, wait_until
 from training.__main__ import main
 from training.options.questions import NegativesFrom
@@ -422,6 +421,8 @@ def test_rounds_by_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rounds_go_on_where_one_was_stopped() -> None:
+    from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at  # they read torch
+
     key = keep(misleading_set()).key
     words = ["bi-encoder", "--data", key, "--base", STARTER, "--objective", "multiple-negatives", "--negatives", "1"]
     words += ["--rounds", "2", "--batch-size", "8", "--epochs", "2", "--logging-steps", "1"]

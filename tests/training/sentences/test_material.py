@@ -145,6 +145,7 @@ def test_a_model_that_says_one_thing_only_has_no_correlation() -> None:
     assert Judgement("spearman", said, right).means() == {"spearman": 0.0, "pearson": 0.0}
 
 
+@pytest.mark.slow
 def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     material = PairMaterial.of(scored(200), SHARES, options())
     gold, rng = material.judge.gold.astype(np.float32), np.random.default_rng(1)

@@ -58,6 +58,7 @@ def told(data: StoredSet, found: Found) -> str:
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("found", "says"),
     [
@@ -94,6 +95,7 @@ def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
     assert [one for one in says if one not in text] == []
 
 
+@pytest.mark.slow
 def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(data: StoredSet) -> None:
     finished(BI_ENCODER, "mine", data)
     compared(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
@@ -102,6 +104,7 @@ def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that
     assert "pick the untrained" not in text
 
 
+@pytest.mark.slow
 def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
     compared(data, found)
@@ -116,6 +119,7 @@ def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: Store
     assert "beats **BM25** by 83.3 points on Recall@1" in said(chosen.run())
 
 
+@pytest.mark.slow
 def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     found = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
@@ -129,6 +133,7 @@ def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(monkeypatch: pytest.M
     assert "the question on which" not in text  # the two leading ones agree on all of them
 
 
+@pytest.mark.slow
 def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
     text = told(data, found)

@@ -87,6 +87,7 @@ def test_a_torn_note_of_progress_is_none(content: str, started: list[Experiment]
     assert EN["compare.not_run"] in said(app)
 
 
+@pytest.mark.slow
 def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_where_all_failed_no_other_k_is_advised() -> None:
     assert len(app.error) == 2
 
 
+@pytest.mark.slow
 def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[5],))  # two relevant passages
     compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
@@ -122,6 +124,7 @@ def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     assert table.loc["BM25", 1] == "50.00 [0.0, 100.0]"
 
 
+@pytest.mark.slow
 def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[0],))
     compared(asked, {"BM25": [[0]], "Dense": [[1]]})
@@ -131,6 +134,7 @@ def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
     assert (dense["low"], dense["high"]) == pytest.approx((0.0, 97.5))
 
 
+@pytest.mark.slow
 def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     data = keep(small_set())
     (found,) = comparison_of({"BM25": FOUND}, small_set(), KS, depth=100).results
@@ -181,6 +185,7 @@ def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
         assert (app.query_params["k"], app.query_params["measure"]) == ("1", "recall")  # all find all in ten
 
 
+@pytest.mark.slow
 def test_an_address_of_no_view_is_the_overview() -> None:
     compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
     assert len(look(view="../x").dataframe[0].value) == 2
@@ -197,6 +202,7 @@ def test_names_of_retrievers_are_no_markdown() -> None:
     assert app.dataframe[0].value["retriever"].tolist() == [name]
 
 
+@pytest.mark.slow
 def test_a_comparison_on_made_questions_says_so() -> None:
     small = small_set()
     first, *others = small.questions

@@ -80,6 +80,7 @@ def choose(app: AppTest, row: int, press: str = "") -> AppTest:
 # what it says
 
 
+@pytest.mark.slow
 def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
@@ -97,6 +98,7 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert "**Hybrid** and **BM25** come out the same for every one of these questions (6)" in said(app)
 
 
+@pytest.mark.slow
 def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
@@ -107,6 +109,7 @@ def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     assert any(button.key == "why_back" for button in app.button)
 
 
+@pytest.mark.slow
 def test_what_failed_is_no_baseline(data: StoredSet) -> None:
     found = by_hand({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND})
     finished(data, (Result("BM25", error=RuntimeError("no words")), *found))
@@ -114,6 +117,7 @@ def test_what_failed_is_no_baseline(data: StoredSet) -> None:
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
+@pytest.mark.slow
 def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     finished(data, (*found, Result("Reranked", error=RuntimeError("no *model* here"))))
@@ -125,6 +129,7 @@ def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
 
 
+@pytest.mark.slow
 def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     shallow = found[1]
@@ -140,6 +145,7 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
     assert "not searched deep enough" not in said(opened(page, k="50"))
 
 
+@pytest.mark.slow
 def test_nothing_found_is_told(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED})
     finished(data, (found[0], replace(found[1], unanswered=2)))
@@ -161,6 +167,7 @@ def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSe
 # what it shows before anybody pressed anything
 
 
+@pytest.mark.slow
 def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     data: StoredSet, started: list[Experiment]
 ) -> None:
@@ -175,6 +182,7 @@ def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     assert [[*one.specs] for one in started] == [["BM25", "Dense", "Reranked"]]
 
 
+@pytest.mark.slow
 def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
     app = opened(page, retrievers="BM25|Hybrid")
@@ -183,6 +191,7 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
     assert EN["compare.run_picked"] not in [button.label for button in app.button]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
     finished(data)
@@ -232,6 +241,7 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
 # what it keeps
 
 
+@pytest.mark.slow
 def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
     key = finished(data).name
     app = opened(page, view="kept")
@@ -245,6 +255,7 @@ def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -
     assert len(fresh.dataframe[0].value) == 4
 
 
+@pytest.mark.slow
 def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
     key = finished(data).name
     folder = workspace() / "comparisons" / key[::-1]
@@ -259,6 +270,7 @@ def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: S
     assert "on Recall@2" in said(app)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
     key = finished(data).name
@@ -273,6 +285,7 @@ def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredS
     assert "A kept comparison of" not in said(app)
 
 
+@pytest.mark.slow
 def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
     finished(data)
     for wrong in ("0123456789abcdef", "../../etc/passwd"):

@@ -60,6 +60,7 @@ def test_words_that_feedback_added_are_marked_with_where_they_come_from() -> Non
     assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_synonyms_and_words_of_the_dictionary_are_told() -> None:
     spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
     table = told(spec, "차량 공장", 2, 1, SYNONYMS)

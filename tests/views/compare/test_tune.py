@@ -37,6 +37,7 @@ def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
 
+@pytest.mark.slow
 def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")
@@ -58,6 +59,7 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k1", "b"), [("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")])
 @pytest.mark.usefixtures("started")
 def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
@@ -72,6 +74,7 @@ def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None
     assert not [button for button in app.button if button.key == "start_bm25"]
 
 
+@pytest.mark.slow
 def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +97,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     assert started == []
 
 
+@pytest.mark.slow
 def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
     experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
@@ -139,6 +143,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert "on nDCG@10" in texts(app)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
@@ -227,6 +232,7 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))

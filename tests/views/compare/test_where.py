@@ -145,6 +145,7 @@ def test_where_nothing_is_sure_no_slice_is_named() -> None:
     assert told.startswith("In no group does any retriever surely differ from **BM25**")
 
 
+@pytest.mark.slow
 def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
     others = EN["where.telling_others"].format(first="BM25")
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
@@ -173,6 +174,7 @@ def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
     assert (table["questions"] == 20).all()
 
 
+@pytest.mark.slow
 def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
     app = opened(data)
     choice = app.selectbox[0]
@@ -186,17 +188,20 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
     assert set(app.dataframe[0].value["slice"]) == {"10", "11"}  # question 0 to 9, question 10 to 39
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["article", "nonsense"])
 def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
     assert opened(data, slice=address).selectbox[0].value == "kind"
 
 
+@pytest.mark.slow
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
     app = opened(forty(of=asked(kinds=[""] * COUNT)))
     assert app.selectbox[0].value == "overlap"
     assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
+@pytest.mark.slow
 def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
     stored = forty(of=asked(titles=[f"article {row // 2}" for row in range(COUNT)]))
     app = opened(stored, slice="article")
@@ -248,6 +253,7 @@ def test_every_number_of_lost_questions(drawn: AppTest) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
     app = opened(data, quadrant="both", words="question", question="q3", within="1")
     app.button(key="fate_Reranked_lost_in_reranking").click()
@@ -285,6 +291,7 @@ def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: App
     assert "up to 5.0 points, more or better candidates up to 12.5 more" in reranked
 
 
+@pytest.mark.slow
 def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
     table = drawn.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]

@@ -164,6 +164,7 @@ def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
     assert app.selectbox(key="why_b").value != "Dense"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_words_slices_and_fates_narrow_the_list_together() -> None:
     app = opened()
@@ -188,6 +189,7 @@ def test_words_slices_and_fates_narrow_the_list_together() -> None:
     assert not {"words", "slice", "within"} & set(app.query_params)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_address_alone_gives_the_same_list() -> None:
     lost = opened(of="Dense", fate="not_found", k="1")
@@ -237,6 +239,7 @@ def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
 # one question
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_question_is_opened_gone_through_and_closed() -> None:
     app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
@@ -342,6 +345,7 @@ def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None
     assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
 
 
+@pytest.mark.slow
 def test_a_shallow_imported_run_stands_beside_ours() -> None:
     asked = small_set()
     data = keep(asked)
@@ -513,6 +517,7 @@ def test_a_model_that_is_gone_is_told() -> None:
 # notes and marks
 
 
+@pytest.mark.slow
 def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) -> None:
     app = opened(question="q2")
     app.checkbox(key="mark_Dense 4").check()
@@ -536,6 +541,7 @@ def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) 
     assert remarks_of(data.fingerprint).negatives == ()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_only_questions_that_models_are_trained_on_have_marks() -> None:
     boxes = [[one.key or "" for one in opened(question=f"q{n}").checkbox] for n in range(1, 7)]

@@ -77,6 +77,7 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
     assert "python -m" not in texts(app)
 
 
+@pytest.mark.slow
 def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     upload(app, TABLE)
     assert "행 3개 → 지문 2개, 질문 3개, 문서 2개 · CSV · CP949" in texts(app)
@@ -124,6 +125,7 @@ def test_a_preview_has_one_status(app: AppTest, content: str | bytes, status: st
     assert ("문제없이 모두 읽었습니다" in texts(app)) is (status == "success")
 
 
+@pytest.mark.slow
 def test_a_set_without_titles_is_split_by_passage(app: AppTest) -> None:
     app.session_state["kept_look"] = "figures"
     upload(app, OTHER)
@@ -161,6 +163,7 @@ def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
     assert counts(app) == ["2", "2", "–"]
 
 
+@pytest.mark.slow
 def test_a_changed_column_is_read_again(app: AppTest) -> None:
     upload(app, TABLE)
     column(app, "title").select_index(0)

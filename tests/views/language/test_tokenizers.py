@@ -123,6 +123,7 @@ def test_much_text_allows_large_vocabularies() -> None:
     assert [usual_sizes(n) for n in (160_000, 640_000)] == [[2_000, 8_000], [2_000, 8_000, 32_000]]
 
 
+@pytest.mark.slow
 def test_the_answer_names_the_fewest_pieces_and_figures_stand_in_a_table(data: StoredSet) -> None:
     kept(data)
     app = opened(page, data=data.key, **ADDRESS)
@@ -234,6 +235,7 @@ def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
     assert EN["tokenizers.no_bpe"] in texts(app)
 
 
+@pytest.mark.slow
 def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet, asked: list[TokenizerRequest]) -> None:
     folder = workspace() / "runs" / "mine" / "model"
     folder.mkdir(parents=True)

@@ -56,6 +56,7 @@ def followed(place: Place, line: Line) -> GeneratedAnswer:
     return _followed(place, line, line.pieces())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_flood_is_drawn_in_small_pieces() -> None:
     place, line = Place(6), Line("홍수 " * 5000)
     with pytest.raises(KeyboardInterrupt):

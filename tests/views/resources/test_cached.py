@@ -100,5 +100,6 @@ def kept_by_hand() -> Iterator[str]:
             yield f"{path.relative_to(PROJECT).as_posix()}: {'.'.join(names)}"
 
 
+@pytest.mark.slow
 def test_nothing_else_is_kept_for_all_but_what_may_be() -> None:
     assert sorted(kept_by_hand()) == sorted(SHARED)

@@ -10,6 +10,7 @@ from views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
 from views.resources.sets import question_set
 
 
+@pytest.mark.slow
 def test_words_are_looked_for_once_for_every_dictionary_and_never_in_test_questions() -> None:
     data, shares = sample(), SplitOptions()
     told: list[float] = []

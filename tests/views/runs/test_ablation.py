@@ -172,6 +172,7 @@ def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: Ap
     assert EN["failure.memory"] in told
 
 
+@pytest.mark.slow
 def test_another_measure_is_picked(app: AppTest) -> None:
     ablation = made(a_table(REFERENCE, CHANCE))
     run(app)
@@ -195,6 +196,7 @@ def test_the_table_as_a_file_has_all_figures() -> None:
 # what is done with it
 
 
+@pytest.mark.slow
 def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> None:
     ablation = made(a_table(REFERENCE, CHANCE))
     run(app)
@@ -248,6 +250,7 @@ def test_what_it_does_is_said_without_a_number_where_that_says_more(
     assert any(told in one for one in progress_texts(run(app)))
 
 
+@pytest.mark.slow
 def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
     ablation = made(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)

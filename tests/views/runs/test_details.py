@@ -39,6 +39,7 @@ def test_settings_and_log(app: AppTest) -> None:
     assert app.code[-1].value.splitlines() == [f"line {n}" for n in range(800, 1000)]
 
 
+@pytest.mark.slow
 def test_runs_of_the_same_kind_stand_beside_each_other(app: AppTest) -> None:
     with_curves(made_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
     made_run(State.STOPPED, name="without curves")
@@ -53,6 +54,7 @@ def test_runs_of_the_same_kind_stand_beside_each_other(app: AppTest) -> None:
     assert EN["train.other_questions"] not in texts(app)
 
 
+@pytest.mark.slow
 def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
     second, first = (with_curves(made_run(State.STOPPED, name="same"), loss, 0.5) for loss in (4.0, 2.0))
     beside = opened(app, first).multiselect(key=f"beside_{first.id}")
@@ -62,6 +64,7 @@ def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
     assert loss.to_numpy()[0].tolist() == [5.0, 2.0, 4.0]
 
 
+@pytest.mark.slow
 def test_curves_of_other_questions_come_with_a_warning(app: AppTest) -> None:
     other = made_run(State.STOPPED, name="other split", split=SplitOptions(seed=7))
     other.add_measures("bm25", {"ndcg@10": 0.3})

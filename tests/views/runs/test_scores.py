@@ -150,6 +150,7 @@ def test_where_nearly_all_was_right_other_questions_are_advised(app: AppTest) ->
     assert EN["advice.read_at_the_top"] in texts(run(app))
 
 
+@pytest.mark.slow
 def test_curves_are_those_of_its_measures(app: AppTest) -> None:
     made = reads()
     click(run(app), f"details_{made.id}")

@@ -60,6 +60,7 @@ def vary(app: AppTest, name: str, *values: Any) -> None:
 # around the form
 
 
+@pytest.mark.slow
 def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet) -> None:
     run(app)
     enter(app, LANGUAGE_MODEL, size="tiny")
@@ -117,6 +118,7 @@ def test_only_what_can_differ_is_offered() -> None:
 # by a file
 
 
+@pytest.mark.slow
 def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
     run(app)
     upload(app, FILE.format(key=data.key))
@@ -192,6 +194,7 @@ def learned_from(fingerprint: str) -> Run:
     return learned
 
 
+@pytest.mark.slow
 def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredSet) -> None:
     learned = learned_from(PassageCorpus(small_set()).fingerprint)
     scored = keep_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs)
@@ -211,6 +214,7 @@ def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredS
     assert "Does it help? guesses" in texts(app)
 
 
+@pytest.mark.slow
 def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
     learned = learned_from("another")
     click(run(app), f"helps_{learned.id}")
@@ -219,6 +223,7 @@ def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
     assert all_jobs() == [learned]
 
 
+@pytest.mark.slow
 def test_the_file_of_it_does_the_same_again(app: AppTest, data: StoredSet) -> None:
     from retrieval.comparison.experiment import write_experiment
 

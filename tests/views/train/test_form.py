@@ -405,6 +405,7 @@ def test_what_does_not_fit_is_told_and_stays(
     assert button(app, "start").disabled
 
 
+@pytest.mark.slow
 def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="a bi-encoder")
     teacher = trained_run(CROSS_ENCODER, "a reader")
@@ -421,6 +422,7 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_the_hub")
 def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)

@@ -157,6 +157,7 @@ def running() -> Run:
     return made
 
 
+@pytest.mark.slow
 def test_a_running_training_shows_how_far_it_is_by_any_measure(app: AppTest, running: Run) -> None:
     run(app)
     assert [metric.value for metric in app.metric] == [
@@ -376,6 +377,7 @@ def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTe
     assert app.selectbox(key="base_en").value == first.id
 
 
+@pytest.mark.slow
 def test_deleting_asks_first(app: AppTest) -> None:
     made = done_run()
     click(run(app), f"delete_{made.id}")

@@ -12,6 +12,7 @@ from tests.views.train.worlds import EN, click, drawn, enter, field, unopened
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run
 
+pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
 ROWS = 30
 FIRST, SECOND = ([f"{word} {row}" for row in range(ROWS)] for word in ("sentence", "another"))
 

@@ -33,6 +33,7 @@ from training.recipe import kinds_to_start_from, usual_base
 from training.runs.runs import Run
 from views.train.base import base_choices
 
+pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
 NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
 
 

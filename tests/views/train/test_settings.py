@@ -74,6 +74,7 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
     assert all_runs() == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(
     app: AppTest,
 ) -> None:
@@ -102,6 +103,7 @@ def test_nothing_better_and_one_that_failed(app: AppTest) -> None:
     assert "Ended with an error: settings 3." in texts(app)
 
 
+@pytest.mark.slow
 def test_settings_that_are_better_fill_the_form(app: AppTest) -> None:
     search = made(BETTER)
     run(app)
@@ -142,6 +144,7 @@ def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
     assert any(told in error.value for error in app.error)
 
 
+@pytest.mark.slow
 def test_resumed_and_deleted_with_its_trials(app: AppTest) -> None:
     search = made(ALIKE, State.STOPPED)
     click(run(app), f"resume_{search.id}")

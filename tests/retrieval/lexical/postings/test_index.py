@@ -60,6 +60,7 @@ def test_a_search_is_the_ranking_of_all_scores_and_these_are_the_written_formula
     np.testing.assert_allclose(scores, np.where(expected > 0, expected, -np.inf), rtol=1e-6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 20), SIZES, st.data())
 def test_terms_count_as_much_as_they_are_asked(
@@ -85,6 +86,7 @@ def test_segments_make_no_difference(documents: Documents, questions: Documents,
         assert_same(postings_with(documents, size=size).search(*asked(questions), k), whole)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.data(), st.integers(1, 20), SIZES)
 def test_weights_of_either_sign_are_searched_exactly(data: st.DataObject, k: int, size: int) -> None:
@@ -98,6 +100,7 @@ def test_weights_of_either_sign_are_searched_exactly(data: st.DataObject, k: int
     assert_same(found, top_k(np.where(expected > 0, expected, -np.inf).astype(np.float32), k))
 
 
+@pytest.mark.slow
 def test_many_passages_with_words_as_common_as_in_texts() -> None:
     """The lists are of all lengths, so that some are added up, some looked up by map and some by search."""
     rng = np.random.default_rng(0)
@@ -156,6 +159,7 @@ def test_bits_are_counted(word: int) -> None:
     assert ones(np.uint64(word)) == word.bit_count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
 def test_bm25s_scores_the_same(analyzer: Analyzer) -> None:
     import bm25s
@@ -169,6 +173,7 @@ def test_bm25s_scores_the_same(analyzer: Analyzer) -> None:
     np.testing.assert_allclose(np.where(np.isfinite(ours), ours, 0), theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 70), st.tuples(st.floats(0, 3), st.floats(0, 1)), st.data())
 def test_few_passages_are_scored_without_a_compiler_to_the_same_bit(

@@ -109,6 +109,7 @@ def test_the_labelled_sample_shows_its_labels(app: AppTest) -> None:
     assert table["share"].sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_files_of_three_parts_become_one_set(app: AppTest) -> None:
     names = ("good_train.tsv", "good_dev.tsv", "good_test.tsv")
     upload(app, *((name, SCORED.replace("둘", letter)) for name, letter in zip(names, "가나다", strict=True)))
@@ -120,6 +121,7 @@ def test_files_of_three_parts_become_one_set(app: AppTest) -> None:
     assert np.bincount(load(kept.key).published).tolist() == [20, 20, 20]
 
 
+@pytest.mark.slow
 def test_the_part_of_a_file_is_changed(app: AppTest) -> None:
     upload(app, ("one.tsv", SCORED), ("two_test.tsv", SCORED.replace("둘", "셋")))
     assert [field(app, f"part_{place}").value for place in (0, 1)] == [None, Part.TEST]
@@ -192,6 +194,7 @@ def test_ten_rows_are_a_set(app: AppTest, rows: int, is_enough: bool) -> None:
     assert ("Only 9 rows can be used" in texts(app)) is not is_enough
 
 
+@pytest.mark.slow
 def test_a_changed_column_is_read_again(app: AppTest) -> None:
     upload(
         app,
@@ -208,6 +211,7 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
     assert load(stored()[0].key).values.tolist() == [row % 3 for row in range(12)]
 
 
+@pytest.mark.slow
 def test_the_scale_is_changed(app: AppTest) -> None:
     upload(app, ("pairs.tsv", SCORED))
     low, high = app.number_input
@@ -222,6 +226,7 @@ def test_the_scale_is_changed(app: AppTest) -> None:
     assert stored()[0].scale == (0, 4)
 
 
+@pytest.mark.slow
 def test_a_second_file_replaces_the_first(app: AppTest) -> None:
     upload(app, ("first.tsv", SCORED))
     upload(app, ("second.json", json.dumps(LABELLED)))
@@ -230,6 +235,7 @@ def test_a_second_file_replaces_the_first(app: AppTest) -> None:
     assert [kept.name for kept in stored()] == ["second"]
 
 
+@pytest.mark.slow
 def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
     upload(app, ("good.tsv", SCORED))
     upload(app, ("broken.json", '{"data": [\n{"title": '))
@@ -309,6 +315,7 @@ def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest
     assert "Preview: Sentences of Korean sample" in texts(app)
 
 
+@pytest.mark.slow
 def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     press(press(app, "look_sample-nli"), "keep_pairs")
@@ -322,6 +329,7 @@ def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
     assert "Kept set: Korean sample: inference" in texts(app)
 
 
+@pytest.mark.slow
 def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     folder = tmp_path / "workspace" / "pairs" / stored()[0].key
