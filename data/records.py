@@ -147,6 +147,21 @@ class QuestionSet:
         return matrix
 
     @cached_property
+    def gains(self) -> csr_array | None:
+        """Grades of the relevant passages, float64 `(n_questions, n_passages)`; None where the data knows none."""
+        if not any(question.grades for question in self.questions):
+            return None
+        told = [
+            (row, id_, grade)
+            for row, question in enumerate(self.questions)
+            for id_, grade in question.grade_of.items()
+            if grade >= RELEVANT_GRADE
+        ]
+        rows, ids, grades = zip(*told, strict=True) if told else ((), (), ())
+        columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
+        return csr_array((values, (np.array(rows, dtype=np.int64), columns)), shape=self.relevance.shape)
+
+    @cached_property
     def answerable(self) -> np.ndarray:
         """Rows of the questions with at least one relevant passage, `(n,)` int64."""
         return np.flatnonzero(np.diff(self.relevance.indptr))

@@ -27,10 +27,11 @@ _LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
 
 
 def write_qrels(path: Path, question_set: QuestionSet) -> None:
-    """Write `question 0 passage 1` for every relevant passage of every question."""
+    """Write `question 0 passage grade` for every passage of every question that was judged; 1 where nobody graded."""
     questions, passages = trec_ids(question_set)
     pairs = zip(questions, question_set.questions, strict=True)
-    lines = [f"{id_} 0 {passages[question_set.row_of_passage[p]]} 1" for id_, q in pairs for p in q.relevant]
+    row_of = question_set.row_of_passage
+    lines = [f"{id_} 0 {passages[row_of[p]]} {grade}" for id_, q in pairs for p, grade in q.grade_of.items()]
     write_text(path, "".join(line + "\n" for line in lines))
 
 

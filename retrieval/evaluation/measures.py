@@ -5,6 +5,10 @@ Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@K
 mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first K
 (Jarvelin & Kekalainen 2002). Recall@K and Hit@K agree when every question has one relevant passage. All lie between
 0 and 1, higher is better.
+
+Of graded passages those of `RELEVANT_GRADE` and more are relevant, and DCG sums grade / log2(rank + 1): the linear gain
+of trec_eval. Where a question needs one passage of each of several groups, Recall@K is the share of its groups that
+have one among the first K.
 """
 
 from collections.abc import Sequence
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data.records import QuestionSet
 from retrieval.rankings import NOT_FOUND, Rankings
@@ -93,12 +98,46 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     is_whole = depth >= len(question_set.passages)
     known = tuple(k for k in ks if k <= depth or is_whole)
     reached = {k: found[:, min(k, depth) - 1] for k in known}
-    per_question = {f"recall@{k}": reached[k] / relevant_counts for k in known}
+    shares = _shares_of_groups(rankings, question_set, known)
+    per_question = {f"recall@{k}": shares.get(k, reached[k] / relevant_counts) for k in known}
     per_question |= {f"hit@{k}": (reached[k] > 0).astype(np.float64) for k in known}
     cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
     per_question |= {f"mrr@{k}": np.where((first > 0) & (first <= k), 1 / np.maximum(first, 1), 0.0) for k in cuts}
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
+    if question_set.gains is not None:
+        per_question |= _graded(rankings, question_set.gains, cuts)
     return Scores(known, per_question)
+
+
+def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return nDCG by grades: what was found against the highest grades first."""
+    rows = np.arange(len(rankings.indices))[:, None]
+    found = np.asarray(gains[rows, np.maximum(rankings.indices, 0)].todense()) * (rankings.indices != NOT_FOUND)
+    of = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
+    order = np.lexsort((-gains.data, of))  # those of a question stay together
+    places = np.arange(len(of)) - gains.indptr[of]
+    ideal = np.zeros((len(found), max(*cuts, int(np.diff(gains.indptr).max()))))
+    ideal[of, places] = gains.data[order]
+    discounts = 1.0 / np.log2(np.arange(2, ideal.shape[1] + 2))
+    return {
+        f"ndcg@{k}": (found[:, :k] @ discounts[: found[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k]) for k in cuts
+    }
+
+
+def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
+    """Return Recall by K where questions know groups, of the others that of their passages; empty where none does."""
+    needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
+    if not any(question.groups for question in question_set.questions):
+        return {}
+    shares = {k: np.zeros(len(needed)) for k in ks}
+    for row, groups in enumerate(needed):
+        found = rankings.indices[row].tolist()
+        rank = {passage: place for place, passage in enumerate(found, 1)}
+        members = [{question_set.row_of_passage[id_] for id_ in group} for group in dict.fromkeys(groups)]
+        firsts = [min((rank[one] for one in group if one in rank), default=len(found) + 1) for group in members]
+        for k in ks:
+            shares[k][row] = np.mean([first <= min(k, len(found)) for first in firsts])
+    return shares
 
 
 def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:

@@ -53,9 +53,8 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(["query-id", "corpus-id", "score"])
             for id_, question in zip(questions, question_set.questions, strict=True):
-                rows.writerows(
-                    [id_, passages[question_set.row_of_passage[relevant]], 1] for relevant in question.relevant
-                )
+                judged = question.grade_of.items()
+                rows.writerows([id_, passages[question_set.row_of_passage[one]], grade] for one, grade in judged)
 
 
 def per_question_json(comparison: Comparison) -> str:

@@ -302,6 +302,10 @@ def draw_footnotes(view: ComparisonView) -> None:
         st.caption(word("compare.weights_differ", weights=listed))
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+    asked = view.comparison.question_set.questions
+    told = {"graded": any(one.grades for one in asked), "grouped": any(one.groups for one in asked)}
+    for name in (name for name, holds in told.items() if holds):
+        st.caption(word(f"compare.{name}"))
 
 
 def _draw_cut_off(view: ComparisonView) -> None:

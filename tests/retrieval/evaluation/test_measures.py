@@ -40,7 +40,7 @@ def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int)
 
 def of_ir_measures(rankings: Rankings, question_set: QuestionSet) -> dict[str, np.ndarray]:
     """(n_questions,) values of every measure; a question nothing was found for has 0, which trec_eval leaves out."""
-    qrels = {q.id: dict.fromkeys(q.relevant, 1) for q in question_set.questions}
+    qrels = {q.id: q.grade_of for q in question_set.questions}
     run = {
         question.id: {f"p{row}": float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
         for question, rows, scores in zip(
@@ -69,6 +69,34 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
     if most_relevant == 1:
         for depth in KS:
             np.testing.assert_array_equal(scores.per_question[f"recall@{depth}"], scores.per_question[f"hit@{depth}"])
+
+
+@pytest.mark.parametrize("highest", [1, 3, 1000])
+def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> None:
+    rng = np.random.default_rng(highest)
+    plain = random_set(rng, 120, 60, 8)
+    questions = tuple(
+        Question.judged(one.id, one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1})
+        for one in plain.questions
+    )
+    graded = QuestionSet("graded", plain.passages, questions)
+    assert graded.gains is not None
+    rankings = random_rankings(rng, graded, 20)
+    scores, expected = evaluate(rankings, graded, KS), of_ir_measures(rankings, graded)
+    for name, values in expected.items():
+        np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6, err_msg=name)
+
+
+def test_recall_of_groups_is_the_share_that_has_one() -> None:
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(8))
+    grouped = Question("q0", "?", relevant=("p1", "p2", "p3", "p4"), groups=(("p1", "p2"), ("p3",), ("p4", "p1")))
+    plain = Question("q1", "??", relevant=("p5", "p6"))
+    question_set = QuestionSet("groups", passages, (grouped, plain))
+    scores = evaluate(found([2, 0, 1, 5, 3], [5, 0, 0, 1, 2], k=5), question_set, (1, 3, 5)).per_question
+    # p2 answers the first group, p1 (third) the first and the last, p3 (fifth) the middle one
+    assert [scores[f"recall@{k}"][0] for k in (1, 3, 5)] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert [scores[f"recall@{k}"][1] for k in (1, 3, 5)] == pytest.approx([1 / 2, 1 / 2, 1 / 2])
+    assert scores["hit@1"].tolist() == [1, 1]
 
 
 def _cut(drawn: tuple[list[int], int]) -> list[int]:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import ir_measures
 import pandas as pd
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
@@ -26,6 +27,7 @@ from retrieval.report.exports import (
     per_question_table,
     write_beir,
 )
+from retrieval.trec import write_qrels
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
@@ -50,6 +52,21 @@ def test_beir_s_own_loader_reads_the_folder(tmp_path: Path) -> None:
         "corpus.jsonl",
         "queries.jsonl",
         "test.tsv",
+    }
+
+
+def test_grades_are_written_as_judged(tmp_path: Path) -> None:
+    ids = [passage.id for passage in PASSAGES]
+    asked = Question.judged("q", "?", {ids[0]: 3, ids[2]: 0, ids[1]: 1})
+    graded = QuestionSet("graded", tuple(PASSAGES), (asked, QUESTIONS[0]))
+    write_beir(tmp_path / "beir", graded)
+    qrels = GenericDataLoader(str(tmp_path / "beir")).load(split="test")[2]
+    expected = {"q": {ids[0]: 3, ids[1]: 1, ids[2]: 0}, QUESTIONS[0].id: dict.fromkeys(QUESTIONS[0].relevant, 1)}
+    assert qrels == expected
+    write_qrels(tmp_path / "qrels", graded)
+    judged = [*ir_measures.read_trec_qrels(str(tmp_path / "qrels"))]
+    assert {(one.query_id, one.doc_id): one.relevance for one in judged} == {
+        (question, passage): grade for question, grades in expected.items() for passage, grade in grades.items()
     }
 
 
