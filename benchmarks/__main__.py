@@ -18,7 +18,7 @@ from benchmarks.quality.trained import pretrained_reranking, pretrained_training
 from benchmarks.quality.untrained import best_without_download, long_passages
 from benchmarks.speed.bm25 import bm25
 from benchmarks.speed.dense_search import dense_search
-from benchmarks.speed.late_interaction import late_interaction
+from benchmarks.speed.late_interaction import late_interaction, late_large
 from benchmarks.speed.libraries import analyzers, encoding, reranking
 from benchmarks.speed.reading import reading
 from benchmarks.speed.training import laptop_training, training_estimate
@@ -43,6 +43,7 @@ _ALL = {
         laptop_training,
         large_sets,
         late_interaction,
+        late_large,
         lexical_options,
         long_passages,
         many_sentences,

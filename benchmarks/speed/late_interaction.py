@@ -23,28 +23,35 @@ from retrieval.centroids import Block, TokenIndex, mapped_index
 from retrieval.late import max_sim
 
 _NARROW, _DEPTH = 128, 100
-_ASKED, _ALONE = 1000, 100  # questions of KorQuAD; those asked of many passages
+_ASKED, _ALONE = 300, 100  # questions of KorQuAD; those asked of many passages
 _NAMES = {0: "half precision", 2: "2 bits", 1: "1 bit"}
 _RUN, _EXCHANGED, _NOISE = 16, 0.5, 0.2  # noise: the length of what is added to a token's vector of length 1
 _BLOCK = 1024
 
 
 def late_interaction() -> list[str]:
-    """Return a row for each way to keep and to compare the tokens."""
-    lines = [
-        "| passages | dimensions | tokens kept in | bytes a passage | index, s | ms a question, median | p95 | nDCG@10 "
-        "| recall@10 | @100 |",
-        "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    """Return a row for each way to keep and to compare the tokens of KorQuAD's passages."""
+    lines = [*_HEAD]
     with workspace():
         question_set = read_file(korquad()).question_set
-        asked = np.sort(np.random.default_rng(0).choice(len(question_set.questions), _ASKED, replace=False)).tolist()
-        relevant = np.array([question_set.row_of_passage[question_set.questions[row].relevant[0]] for row in asked])
         for dimensions in (0, _NARROW):
-            passages, questions = _encoded(question_set, dimensions)
-            questions = questions.at(np.array(asked))
+            passages, questions, relevant = _encoded(question_set, dimensions)
             lines += _few(passages, questions, relevant)
-        return lines + _many(passages, questions.between(0, _ALONE))
+    return lines
+
+
+def late_large() -> list[str]:
+    """Return the row of so many passages that all are compared with nobody waiting."""
+    with workspace():
+        passages, questions, _ = _encoded(read_file(korquad()).question_set, _NARROW)
+        return [*_HEAD, *_many(passages, questions.between(0, _ALONE))]
+
+
+_HEAD = (
+    "| passages | dimensions | tokens kept in | bytes a passage | index, s | ms a question, median | p95 | nDCG@10 "
+    "| recall@10 | @100 |",
+    "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+)
 
 
 def _few(passages: TokenVectors, questions: TokenVectors, relevant: np.ndarray) -> list[str]:
@@ -107,12 +114,15 @@ def _clones(passages: TokenVectors, count: int) -> Iterator[Block]:
         yield rows, TokenVectors(chosen.astype(np.float16), starts)
 
 
-def _encoded(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors]:
-    texts = question_set.passages.indexed_texts(title=True)
+def _encoded(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors, np.ndarray]:
+    """Return the tokens of all passages, those of some questions, and the row of the passage that answers each."""
+    texts, questions = question_set.passages.indexed_texts(title=True), question_set.questions
     DEFAULT.write()
     encoder = TokenEncoder(find_model(DEFAULT.reference), texts, dimensions=dimensions, windows=WindowOptions())
     passages = encoder.encode_passages(texts, question_set.passages.heads(title=True))
-    return passages, encoder.encode_questions([question.text for question in question_set.questions])
+    asked = np.sort(np.random.default_rng(0).choice(len(questions), _ASKED, replace=False))
+    relevant = np.array([question_set.row_of_passage[questions[row].relevant[0]] for row in asked.tolist()])
+    return passages, encoder.encode_questions([question.text for question in questions]).at(asked), relevant
 
 
 def _exact(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
