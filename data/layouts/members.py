@@ -14,7 +14,6 @@ from data.apart.exchange import File
 from data.formats.opening import file_content
 from data.formats.tables import mend, shown
 from data.formats.text import Content, check_size
-from data.formats.workbooks import is_workbook
 from data.problems import DataError, ProblemCode
 
 MOST_FILES = 1000
@@ -37,7 +36,7 @@ def unpacked(files: Sequence[File]) -> list[File]:
     found: list[File] = []
     size = 0
     for file in files:
-        if file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole):
+        if file.content.start.startswith(_ZIP) and not _is_workbook(file.content.whole):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
         elif file.content.start.startswith(_GZIP):
@@ -48,6 +47,12 @@ def unpacked(files: Sequence[File]) -> list[File]:
         found += new
     check_size(len(found), "files", MOST_FILES)
     return found
+
+
+def _is_workbook(content: bytes) -> bool:
+    from data.formats.workbooks import is_workbook  # openpyxl: only who reads an archive waits for it
+
+    return is_workbook(content)
 
 
 def files_of(path: Path) -> list[File]:

@@ -20,9 +20,11 @@ from training.options.questions import READER, ReaderOptions
 from training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
+    LATE_INTERACTION,
     SPARSE_ENCODER,
     BiEncoderOptions,
     CrossEncoderOptions,
+    LateOptions,
     SparseEncoderOptions,
 )
 from training.recipe import ranking_kinds
@@ -32,6 +34,7 @@ from training.runs.runs import Plan, Run
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {
     **{BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions},
+    LATE_INTERACTION: LateOptions,
     READER: ReaderOptions,
 }
 EXPERIMENT = """

@@ -21,7 +21,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
 from jobs.status import State, Status
-from models.loading import load_bi_encoder
+from models.loading import load_bi_encoder, load_token_encoder
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from tests.doubles import small_set
@@ -39,7 +39,7 @@ from tests.hub import (
 )
 from tests.training.runs.test_card import finished
 from tests.training.worlds import python
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, BiEncoderOptions
 from training.recipe import ranking_kinds
 from training.runs.card import LIBRARIES, in_precision_begun, provenance, write_card
 from training.runs.push import PushError, push
@@ -178,12 +178,15 @@ def test_the_language_is_told_where_it_is_sure(texts: list[str], language: str) 
 
 REPOSITORY = f"{OWNER}/my-model"
 SAID = """
-from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from tests.hub import SENTENCES
 
 def said(kind, place):
     if kind == "bi-encoder":
         return SentenceTransformer(place, device="cpu").encode(list(SENTENCES))
+    if kind == "late-interaction":
+        model = MultiVectorEncoder(place, device="cpu")
+        return model.similarity(model.encode_query(list(SENTENCES)), model.encode_document(list(SENTENCES))).numpy()
     if kind == "sparse-encoder":
         return SparseEncoder(place, device="cpu").encode(list(SENTENCES)).to_dense().numpy()
     return CrossEncoder(place, device="cpu").predict([(SENTENCES[0], text) for text in SENTENCES])
@@ -251,6 +254,9 @@ def test_pushed_models_load_from_the_hub_by_their_names(hub: HubServer, tmp_path
         if kind == CROSS_ENCODER:
             model = CrossEncoder(str(build_cross_encoder_base(run.folder / "base")), num_labels=1, device="cpu")
             model.save_pretrained(str(run.model_folder))
+        elif kind == LATE_INTERACTION:
+            base = build_bi_encoder(run.folder / "base")
+            load_token_encoder(find_model(str(base))).save_pretrained(str(run.model_folder))
         else:
             (build_bi_encoder if kind == BI_ENCODER else build_sparse_encoder)(run.model_folder)
         write_card(run)
