@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.encoders.protocols import TokenVectors
-from retrieval.late import Late, max_sim
+from retrieval.late import ENCODING, Late, max_sim
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
 
@@ -64,6 +64,14 @@ class Upwards:
 
     def search(self, questions: list[str], k: int) -> Rankings:
         return top_k(np.tile(np.arange(len(PASSAGES), dtype=np.float32), (len(questions), 1)), k)
+
+
+def test_it_holds_the_tokens_and_tells_how_far_it_is() -> None:
+    texts, shares = [passage.text for passage in PASSAGES], list[float]()
+    late = Late("late", PASSAGES, KeywordTokens(), title=False, on_progress=shares.append)
+    assert late.memory_bytes == KeywordTokens().encode_passages(texts).vectors.nbytes > 0
+    late.search(["서울"] * 40, 3)
+    assert shares == pytest.approx([ENCODING + (1 - ENCODING) * 32 / 40, 1.0])
 
 
 def test_only_the_first_passages_of_another_retriever_are_ordered_anew() -> None:

@@ -87,6 +87,13 @@ def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> No
         np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize(("depth", "known"), [(9, False), (10, True)])
+def test_ten_passages_are_deep_enough_for_the_usual_cut(*, depth: int, known: bool) -> None:
+    question_set = random_set(np.random.default_rng(0), 5, 30, 2)
+    scores = evaluate(random_rankings(np.random.default_rng(1), question_set, depth), question_set, (1,))
+    assert ({"mrr@10", "ndcg@10"} <= set(scores.per_question)) is known
+
+
 def test_recall_of_groups_is_the_share_that_has_one() -> None:
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(8))
     grouped = Question("q0", "?", relevant=("p1", "p2", "p3", "p4"), groups=(("p1", "p2"), ("p3",), ("p4", "p1")))
