@@ -2,9 +2,9 @@
 
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
@@ -208,3 +208,15 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def told_of(name: str, files: Sequence[object]) -> Iterator[None]:
+    """Let an error say which of several files it is of."""
+    try:
+        yield
+    except DataError as error:
+        if len(files) == 1:
+            raise
+        problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
+        raise DataError(problem, error.others) from error

@@ -2,15 +2,14 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
 from data.apart.exchange import File
 from data.formats.columns import plain_name
-from data.formats.opening import Format, RecognisedFile, collector_paused, set_name
+from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.assembly import Gathering, examples
@@ -80,7 +79,7 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
     """
     seen = []
     for file in files:
-        with _told_of(file.name, files):
+        with told_of(file.name, files):
             seen.append(_sighted(file, is_alone=len(files) == 1))
     found = [(file, one) for file, one in zip(files, seen, strict=True) if one.sources]
     aside = [file.name for file, one in zip(files, seen, strict=True) if not one.sources]
@@ -116,23 +115,11 @@ def _aside(names: Sequence[str]) -> tuple[Problem, ...]:
     return (_counted(ProblemCode.LEFT_ASIDE, names),) if names else ()
 
 
-@contextmanager
-def _told_of(name: str, files: Sequence[object]) -> Iterator[None]:
-    """Let an error say which of several files it is of."""
-    try:
-        yield
-    except DataError as error:
-        if len(files) == 1:
-            raise
-        problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
-        raise DataError(problem, error.others) from error
-
-
 def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
     names = {source.name for source in sources}
     gathering, files, passage_rows = Gathering(names_files=len(names) > 1), [], 0
     for source in sources:
-        with _told_of(source.name, sources):
+        with told_of(source.name, sources):
             rows, left_out = gathering.take(source)
         passage_rows += rows if source.role is Role.PASSAGES else 0
         told = source.recognised

@@ -1,7 +1,6 @@
 """The public way in: the bytes of some files become one set of pairs, and a list of what was wrong with them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from data.formats.opening import (
     recognise,
     set_name,
     table_opener,
+    told_of,
 )
 from data.formats.rows import FileReading, understood
 from data.formats.tables import RawRow, Table, as_text, is_blank, is_collection, shown
@@ -218,23 +218,11 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
     return Proposal(file.columns, file.available, file.first_rows)
 
 
-@contextmanager
-def _told_of(name: str, files: Sequence[object]) -> Iterator[None]:
-    """Let an error say which of several files it is of."""
-    try:
-        yield
-    except DataError as error:
-        if len(files) == 1:
-            raise
-        problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
-        raise DataError(problem, error.others) from error
-
-
 def _opened(files: Sequence[tuple[bytes | Content, str]], options: PairOptions) -> Iterator[_Found]:
     """Yield the files, and what stands in their columns of scores and labels, as far as that is to be guessed from."""
     is_known = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
     for content, name in files:
-        with _told_of(name, files):
+        with told_of(name, files):
             file = opened(Content.of(content), name, options.columns)
             yield file, {role: None if is_known else file.values(role) for role in ("score", "label")}
 
@@ -256,7 +244,7 @@ def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: Gathe
     places = [part_in_name(set_name(file.name, "")) for file in files]
     parts = options.parts or [None if place < 0 else PARTS[place] for place in places]
     for file, part in zip(files, parts, strict=True):
-        with _told_of(file.name, files):
+        with told_of(file.name, files):
             fitted = file.fitted(gathered.kind)
             assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
             for problem in file.recognised.problems:

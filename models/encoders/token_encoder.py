@@ -120,9 +120,7 @@ class TokenEncoder(SourcedModel):
         """Of how many passages only the beginning is read; of none where they are read by windows."""
         if self._windows:
             return 0
-        return kept_lengths(
-            self, texts, lambda: self._cutter(WindowOptions()) if self.model.tokenizer.is_fast else None
-        ).cut_off
+        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
         """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.
@@ -161,11 +159,12 @@ class TokenEncoder(SourcedModel):
 
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles."""
-        if not self.model.tokenizer.is_fast:
-            return Windows.none()
-        return self._cutter(options).windows(list(texts), heads)
+        cutter = self._cutter(options)
+        return cutter.windows(list(texts), heads) if cutter else Windows.none()
 
-    def _cutter(self, options: WindowOptions) -> Cutter:
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
+        if not self.model.tokenizer.is_fast:
+            return None
         return Cutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
 
     def _vectors(

@@ -126,9 +126,9 @@ def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[s
 
 def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
     """Return Recall by K where questions know groups, of the others that of their passages; empty where none does."""
-    needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
     if not any(question.groups for question in question_set.questions):
         return {}
+    needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
     shares = {k: np.zeros(len(needed)) for k in ks}
     for row, groups in enumerate(needed):
         found = rankings.indices[row].tolist()

@@ -1,6 +1,7 @@
 """The recipe of late interaction: every token of a text has a vector that learns (ColBERT: Khattab & Zaharia 2020)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from retrieval.late import Late, LateIndex
 from retrieval.report.colours import PALETTE
 from training.base import Recipe
 from training.engine.adaptation import adapt
-from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
+from training.engine.task import Task, processes, seconds_for
 from training.options.common import OptionError
-from training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
+from training.options.rankers import LATE_INTERACTION, LateOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.losses import late_loss
 from training.rankers.material import RANKERS, Material, Reached
-from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
+from training.rankers.shown import ShownPassages, cut_of, held_out, lesson_of
 
 _FITTED_ON = 128  # passages, whose tokens a projection begins with
 
@@ -52,8 +53,9 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
         if self._options.dimensions:
             project(model, self._options.dimensions, self._material.texts)
         settled = adapt(model, self._options)
-        cut = self._cut(model)
+        cut = cut_of(self._live(model), self._options.window_options, self._material)
         shown = ShownPassages(self._material, cut)
+        lesson = partial(lesson_of, self._options)
         question, passage = prompts_of(model)
         return Task(
             *(model, late_loss(model, self._options, processes=processes())),
@@ -62,8 +64,8 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
             prompts={name: question if name == ANCHOR else passage for name in columns},
             settled=settled,
             told=shown.told,
-            lesson=self._lesson(examples, self._material),
-            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, self._lesson),
+            lesson=lesson(examples, self._material),
+            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, lesson),
         )
 
     def seconds_to_measure(self, model: Any) -> float:
@@ -87,20 +89,6 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
             "late", passages, encoder, title=title, index=LateIndex.EXACT
         )  # of a model in training none is kept
         return self._material.measure(late, tested=tested)
-
-    def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:
-        options = self._options
-        if options.objective is not LateObjective.KL:
-            return None
-        told = (options.teacher, material, examples, options.window_options)
-        return TeachersScores(*told, bm25=options.teacher_bm25)
-
-    def _cut(self, model: Any) -> Cut | None:
-        """Windows of the passages that the model, as it is adapted, does not read whole."""
-        if not (options := self._options.window_options):
-            return None
-        windows = self._live(model).windows_of(self._material.texts, self._material.heads, options)
-        return (lambda _, row: windows.of(row)) if len(windows) else None
 
     def _live(self, model: Any) -> TokenEncoder:
         return self._encoder(ModelSource(self._options.base), at_hand=model)

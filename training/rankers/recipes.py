@@ -1,7 +1,7 @@
 """The recipes of what ranks passages: bi-encoders, cross-encoders over BM25's first ones, and sparse encoders."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     SPARSE_ENCODER,
-    TAUGHT,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
@@ -39,7 +38,7 @@ from training.options.rankers import (
 from training.rankers.examples import ANCHOR, cross_encoder_examples, encoder_examples
 from training.rankers.losses import bi_encoder_loss, by_idf, cross_encoder_loss, has_routes, sparse_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
-from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
+from training.rankers.shown import Cut, ShownPassages, TeachersScores, cut_of, held_out, lesson_of
 
 
 class BiEncoderRecipe(Recipe[BiEncoderOptions, Material]):
@@ -74,9 +73,10 @@ print(questions @ passages.T)  # cosines, higher is better"""
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling.value)
         settled = adapt(model, self._options)
-        cut = self._cut(model)
+        cut = cut_of(self._live(model), self._options.window_options, self._material)
         shown = ShownPassages(self._material, cut)
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
+        lesson = partial(lesson_of, self._options)
         question, passage = prompts_of(model)
         prompts = {name: question if name == ANCHOR else passage for name in columns}
         return Task(
@@ -85,8 +85,8 @@ print(questions @ passages.T)  # cosines, higher is better"""
             prompts=prompts,
             settled=settled,
             told=shown.told,
-            lesson=self._lesson(examples, self._material),
-            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, self._lesson),
+            lesson=lesson(examples, self._material),
+            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, lesson),
         )
 
     def seconds_to_measure(self, model: Any) -> float:
@@ -102,28 +102,10 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
         return seconds_for(encode, rows) + seconds_for(encoder.encode_questions, asked)
 
-    def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:
-        if self._options.objective not in TAUGHT:
-            return None
-        return TeachersScores(
-            self._options.teacher,
-            material,
-            examples,
-            self._options.window_options,
-            bm25=self._options.teacher_bm25,
-        )
-
     def _measured(self, encoder: BiEncoder, *, tested: bool = False) -> Reached:
         passages, options = self._material.question_set.passages, self._options
         dense = Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
         return self._material.measure(dense, tested=tested)
-
-    def _cut(self, model: Any) -> Cut | None:
-        """Windows of the passages that the model, as it is adapted, does not read whole."""
-        if not (options := self._options.window_options):
-            return None
-        windows = self._live(model).windows_of(self._material.texts, self._material.heads, options)
-        return (lambda _, row: windows.of(row)) if len(windows) else None
 
     def _live(self, model: Any) -> BiEncoder:
         return live_bi_encoder(model, self._options, self._material.texts)

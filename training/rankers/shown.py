@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from data.records import Question
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.vector_blocks import Meter
 from models.sources import find_model
-from models.windows import Window, WindowOptions
+from models.windows import Window, WindowOptions, Windows
 from retrieval.lexical.weights import TermStatistics, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import PairScores
@@ -22,6 +22,7 @@ from text.analysis import analyze
 from text.marking import answer_spans
 from training.engine.task import Columns, Examples, HeldOut, TeacherLabels
 from training.options.common import TrainingError
+from training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions
 from training.rankers.material import Material
 
 Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
@@ -94,6 +95,26 @@ class ShownPassages:
             return any(first <= answer[0] and answer[1] <= last for answer in answers)
 
         return [*filter(holds_one, windows)]
+
+
+class _Cuts(Protocol):
+    """An encoder that tells the windows of passages it does not read whole; `heads` are the lengths of their titles."""
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows: ...
+
+
+def cut_of(encoder: _Cuts, options: WindowOptions | None, material: Material) -> Cut | None:
+    """Return the windows of the passages that an encoder does not read whole; None where there are none."""
+    windows = encoder.windows_of(material.texts, material.heads, options) if options else Windows.none()
+    return (lambda _, row: windows.of(row)) if len(windows) else None
+
+
+def lesson_of(options: BiEncoderOptions | LateOptions, examples: Examples, material: Material) -> TeacherLabels | None:
+    """Return what the teacher of an encoder says of its examples; None where it has none."""
+    if options.objective not in TAUGHT:
+        return None
+    told = (options.teacher, material, examples, options.window_options)
+    return TeachersScores(*told, bm25=options.teacher_bm25)
 
 
 class WindowFit:

@@ -89,15 +89,20 @@ def draw() -> None:
 
 
 def draw_untrained(data: StoredSet) -> None:
-    """Draw what a mix that is learned in seconds reaches without any training: an hour has to add to that.
+    """Draw what a mix that is learned in seconds reaches without any training: an hour has to add to that."""
+    if data.questions - data.made >= FEWEST:
+        reached = _without_training(data.fingerprint)
+        said = word("train.untrained", **reached) if reached else word("train.untrained_unknown")
+        st.caption(f":material/bolt: {said}")
 
-    Told by the last comparison with one, unless test questions were asked there: nothing is decided by those.
+
+def _without_training(fingerprint: str) -> dict[str, str]:
+    """Return figures of the last comparison with a learned mix; empty where there is none.
+
+    One that asked test questions tells nothing here: by those nothing is decided.
     """
-    if data.questions - data.made < FEWEST:
-        return
-    words = {"code": "untrained_unknown"}
     for kept in kept_comparisons():
-        if kept.data_fingerprint != data.fingerprint or kept.part is Part.TEST:
+        if kept.data_fingerprint != fingerprint or kept.part is Part.TEST:
             continue
         asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
         reached = {name: told[_MEASURE] for name, told in kept.figures.items() if _MEASURE in told}
@@ -106,16 +111,14 @@ def draw_untrained(data: StoredSet) -> None:
         single = [one["name"] for one in compared if not one.get("of") and not one.get("first")]
         if mixes and single:
             mix, best = (max(names, key=reached.__getitem__) for names in (mixes, single))
-            words = {
-                "code": "untrained",
+            return {
                 "mix": f"{100 * reached[mix]:.1f}",
                 "best": f"{100 * reached[best]:.1f}",
                 "name": plain(best),
                 "difference": f"{100 * (reached[mix] - reached[best]):+.1f}",
                 "questions": f"{kept.questions:,}",
             }
-            break
-    st.caption(f":material/bolt: {word('train.' + words.pop('code'), **words)}")
+    return {}
 
 
 def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
