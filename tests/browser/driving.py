@@ -62,6 +62,21 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
     expect(shown).to_be_visible(timeout=1)
 
 
+def choose(page: Page, menu: Locator, option: str) -> None:
+    """Choose in a menu: one that is open while the page is drawn anew is closed by that, and opened again here."""
+    offered = page.get_by_role("option", name=option)
+    for _ in range(10):
+        settled(page)
+        menu.click()
+        try:
+            offered.click(timeout=6000)
+        except TimeoutError:
+            page.keyboard.press("Escape")
+            continue
+        return
+    raise AssertionError(f"{option} was never offered")
+
+
 def enter(page: Page, address: str, label: str, name: str, epochs: tuple[str, str] | None = None) -> None:
     """Open the form of a training, and give it a name, and epochs by the label of their field."""
     page.goto(address)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.driving import compared, settled
+from tests.browser.driving import choose, compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HEIGHT = 844
@@ -117,8 +117,7 @@ def test_a_training_can_be_started_without_scrolling_and_its_settings_come_when_
     expect(epochs).to_be_visible()
 
     # another language has the words of a choice and not another choice
-    page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last.click()
-    page.get_by_role("option", name="한국어").click()
+    choose(page, page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last, "한국어")
     expect(page.get_by_role("heading", level=1, name="학습")).to_be_visible()
     expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=starter)"))
 

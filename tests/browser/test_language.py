@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.driving import MINUTES, cells, no_failure, settled, wait_for
+from tests.browser.driving import MINUTES, cells, choose, no_failure, settled, wait_for
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -174,9 +174,7 @@ def test_a_new_model_learns_from_the_text(app: str, korean: Page, workspace: Pat
     settled(page)
     page.get_by_text(words["train.more"], exact=True).click()
     size = page.locator(".st-key-train_language-model_size").get_by_role("combobox")
-    settled(page)  # a list that is open while the page is drawn anew is closed by that
-    size.click()
-    page.get_by_role("option", name=words["choice.size_tiny"]).click()
+    choose(page, size, words["choice.size_tiny"])
     for option, value in (("vocabulary", "1000"), ("batch_size", "8"), ("epochs", "1")):
         settled(page)
         number = page.locator(f".st-key-train_language-model_{option}").get_by_role("spinbutton")

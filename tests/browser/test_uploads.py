@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import settled
+from tests.browser.driving import choose, settled
 from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -78,8 +78,7 @@ def test_a_click_on_another_set_is_one_step_back(app: str, page: Page, tmp_path:
     page.get_by_role("button", name="Use this set").click()
     expect(page.get_by_text("Every page now uses “other”.")).to_be_visible(timeout=MINUTE)
     before = page.url
-    page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").first.click()
-    page.get_by_role("option", name="Korean sample").click()
+    choose(page, page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").first, "Korean sample")
     expect(page.get_by_role("heading", name="Set in use: Korean sample")).to_be_visible(timeout=MINUTE)
     page.go_back()
     expect(page.get_by_role("heading", name="Set in use: other")).to_be_visible(timeout=MINUTE)
