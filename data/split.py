@@ -1,14 +1,18 @@
-"""Splits by passage group, so that no passage of a test question is ever trained on."""
+"""Splits and folds by passage group, so that no passage of a test question is ever trained on."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data.records import QuestionSet
+from data.records import QuestionSet, composed
+
+FOLDS = 5
 
 
 class Part(StrEnum):
@@ -97,3 +101,55 @@ def passage_groups(question_set: QuestionSet) -> np.ndarray:
     labels = connected_components(links, directed=False)[1]
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int32)[inverse]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
+
+    Questions with one text are in one fold, and so are all whose passages are of one group, unless there is but one.
+    `known` `(n_questions,)` bool are those that signals were trained on.
+    """
+
+    question_set: QuestionSet
+    folds: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def of(cls, question_set: QuestionSet, rows: np.ndarray, known: np.ndarray | None = None) -> "Lessons":
+        """Teach with the questions at `rows`, answerable ones; signals were trained on those at the rows `known`."""
+        taught = question_set.with_questions(rows)
+        groups = passage_groups(question_set) if len(rows) else np.zeros(0, dtype=np.int64)
+        relevance = taught.relevance
+        first = relevance.indices[relevance.indptr[:-1]] if len(rows) else np.zeros(0, dtype=np.int64)
+        of_question = groups[first]
+        if len(np.unique(of_question)) < FOLDS:
+            of_question = first  # one article, or few: a fold is of passages then
+        folds = _folds(of_question, [composed(question.text) for question in taught.questions])
+        return cls(taught, folds, np.isin(rows, [] if known is None else known))
+
+    def some(self, rows: np.ndarray) -> "Lessons":
+        return Lessons(self.question_set.with_questions(rows), self.folds[rows], self.known[rows])
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [question.text for question in self.question_set.questions]
+
+    @cached_property
+    def fold_of(self) -> Mapping[str, int]:
+        """The fold of each text, as `composed` tells texts apart."""
+        return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
+
+
+def _folds(groups: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Number the folds: groups, drawn in a fixed order, each into the fold with the fewest questions."""
+    names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
+    for group in np.random.default_rng(0).permutation(len(names)):
+        fold_of_group[group] = sizes.argmin()
+        sizes[fold_of_group[group]] += counts[group]
+    folds = fold_of_group[number]
+    first: dict[str, int] = {}
+    return np.array(
+        [first.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)], dtype=np.int64
+    )

@@ -12,14 +12,16 @@ with the softmax over the candidates (a listwise loss, Cao et al. 2007), w0 the 
 it alone explains the questions best. So few questions leave the mix as it is untrained, and many decide (Bruch, Gai &
 Ingber 2023 find that a mix of two needs few). It is convex: there is one best w.
 
+A model that was trained on some of these questions knows their answers, and would be trusted too much for them: they
+teach how the other signals count, and the others alone how far to go from there with all of them, in the same way.
+
 No question is ranked by weights that saw it: the questions that teach are in folds by groups of their passages, and
 those of a fold are ranked by weights that the other folds taught.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,65 +30,18 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
-from data.records import QuestionSet, composed
-from data.split import passage_groups
+from data.records import composed
+from data.split import FOLDS, Lessons
 from retrieval.evaluation.measures import CUT, evaluate, hits_of
 from retrieval.hybrid import Fusion, fused, normalised
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 
-FOLDS = 5
 _VALUES = 2  # of a passage, by each signal
 _STRENGTH = 10.0  # of the pull to the untrained mix, in questions
 _CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
 _STEEPEST = 100.0  # the largest factor of the untrained mix
 _AT_ONCE = 1000  # questions that are ranked at a time
 _EXPLAINING = 1000  # questions on which it is looked up what each signal brings
-
-
-@dataclass(frozen=True)
-class Lessons:
-    """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
-
-    Questions with one text are in one fold, and so are all whose passages are of one group, unless there is but one.
-    """
-
-    question_set: QuestionSet
-    folds: np.ndarray
-
-    @classmethod
-    def of(cls, question_set: QuestionSet, rows: np.ndarray) -> "Lessons":
-        """Teach with the questions at `rows`, answerable ones."""
-        taught = question_set.with_questions(rows)
-        groups = passage_groups(question_set) if len(rows) else np.zeros(0, dtype=np.int64)
-        relevance = taught.relevance
-        first = relevance.indices[relevance.indptr[:-1]] if len(rows) else np.zeros(0, dtype=np.int64)
-        of_question = groups[first]
-        if len(np.unique(of_question)) < FOLDS:
-            of_question = first  # one article, or few: a fold is of passages then
-        return cls(taught, _folds(of_question, [composed(question.text) for question in taught.questions]))
-
-    @cached_property
-    def texts(self) -> list[str]:
-        return [question.text for question in self.question_set.questions]
-
-    @cached_property
-    def fold_of(self) -> Mapping[str, int]:
-        """The fold of each text, as `composed` tells texts apart."""
-        return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
-
-
-def _folds(groups: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-    """Number the folds: groups, drawn in a fixed order, each into the fold with the fewest questions."""
-    names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
-    for group in np.random.default_rng(0).permutation(len(names)):
-        fold_of_group[group] = sizes.argmin()
-        sizes[fold_of_group[group]] += counts[group]
-    folds = fold_of_group[number]
-    first: dict[str, int] = {}
-    return np.array(
-        [first.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)], dtype=np.int64
-    )
 
 
 class SignalTold(TypedDict):
@@ -101,12 +56,14 @@ class Learned:
     """What was learned; `n` signals have `_VALUES * n` weights, one signal's after the other's.
 
     `weights` `(FOLDS + 1, _VALUES * n)` are those of each fold, taught by the others, and last those that all questions
-    taught. `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps.
+    taught. `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps;
+    `trained` `(n,)` bool are the signals of models that know the answers to some questions of the lessons.
     """
 
     weights: np.ndarray
     shares: np.ndarray
     deviations: np.ndarray
+    trained: np.ndarray
 
 
 class LearnedMix:
@@ -114,7 +71,8 @@ class LearnedMix:
 
     `halves` name for each retriever the part of the untrained mix that it belongs to: parts count the same, and so do
     the retrievers of a part. One that belongs to none, None, counts only where that was learned. The untrained mix
-    picks the candidates, and is the mix itself where nothing taught. `notes` tell what was learned, see `told`.
+    picks the candidates, and is the mix itself where nothing taught. `trained` are those whose models know the answers
+    to the lessons' `known` questions. `notes` tell what was learned, see `told`.
     """
 
     def __init__(
@@ -125,12 +83,14 @@ class LearnedMix:
         *,
         n_passages: int,
         halves: Sequence[str | None],
+        trained: Sequence[bool] = (),
         depth: int = 100,
     ) -> None:
         if not any(halves):
             raise ValueError("a mix needs a retriever that counts before anything is learned")
         self.name = name
         self._parts, self._lessons, self._halves = parts, lessons, halves
+        self._trained = trained or [False] * len(parts)
         self._n_passages, self._depth = n_passages, depth
         self._learned: Learned | None = None
         self.notes: dict[str, Any] = {}
@@ -148,7 +108,7 @@ class LearnedMix:
     def _mix(self) -> Learned:
         if self._learned is None:
             rankings = self._rankings(self._lessons.texts)
-            self._learned = learn(rankings, self._lessons, self._halves, self._n_passages)
+            self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)
             if self._lessons.texts:
                 self.notes = told(rankings, self._learned, self._lessons, [part.name for part in self._parts])
         return self._learned
@@ -157,18 +117,29 @@ class LearnedMix:
         return [part.search(questions, self._depth) for part in self._parts]
 
 
-def learn(rankings: Sequence[Rankings], lessons: Lessons, halves: Sequence[str | None], n_passages: int) -> Learned:
+def learn(
+    rankings: Sequence[Rankings],
+    lessons: Lessons,
+    halves: Sequence[str | None],
+    n_passages: int,
+    trained: Sequence[bool] = (),
+) -> Learned:
     """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out."""
     distinct = _distinct(rankings)
     shares = _shares([half if new else None for half, new in zip(halves, distinct, strict=True)])
     untrained = np.zeros((len(rankings), _VALUES))
     untrained[:, 0] = shares
     start = untrained.ravel()
-    found = Learned(np.tile(start, (FOLDS + 1, 1)), shares, np.array([_usual_deviation(one) for one in rankings]))
+    found = Learned(
+        np.tile(start, (FOLDS + 1, 1)),
+        shares,
+        np.array([_usual_deviation(one) for one in rankings]),
+        np.array(trained or [False] * len(rankings)),
+    )
     if lessons.texts:
         lists = _Lists.of(rankings, found, lessons, n_passages)
         free = np.repeat(distinct, _VALUES)
-        found.weights[:] = [lists.fitted(lessons.folds != fold, start, free) for fold in range(FOLDS + 1)]
+        found.weights[:] = [lists.taught(lessons.folds != fold, start, free) for fold in range(FOLDS + 1)]
     return found
 
 
@@ -196,7 +167,7 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
     some = [Rankings(one.indices[drawn], one.scores[drawn]) for one in rankings]
-    few = Lessons(lessons.question_set.with_questions(drawn), lessons.folds[drawn])
+    few = lessons.some(drawn)
     n_passages = len(lessons.question_set.passages)
     lists = _Lists.of(some, learned, few, n_passages)
     start, free = np.zeros((len(names), _VALUES)), np.repeat(_distinct(rankings), _VALUES)
@@ -204,12 +175,12 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
     parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
     spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
     spread /= spread.sum() or 1.0  # of a single passage no score differs
-    reached = lists.reached(few.folds, start.ravel(), free)
+    reached = lists.reached(start.ravel(), free)
     signals: dict[str, SignalTold] = {}
     for row, name in enumerate(names):
         without, kept = start.copy(), free.copy().reshape(-1, _VALUES)
         without[row], kept[row] = 0.0, False
-        brings = reached - lists.reached(few.folds, without.ravel(), kept.ravel())
+        brings = reached - lists.reached(without.ravel(), kept.ravel())
         signals[name] = {"share": float(spread[row]), "brings": float(brings)}
     return {"questions": len(lessons.texts), "signals": signals}
 
@@ -219,26 +190,35 @@ class _Lists:
     """Candidates of the questions that teach, best of the untrained mix first.
 
     `indices` are rows of the corpus, `(n_questions, n)`, -1 where there is none, `values` `(n_questions, n, n_values)`
-    what the signals say, and `relevant` `(n_questions, n)` bool.
+    what the signals say, `relevant` `(n_questions, n)` bool, and `trained` `(n_values,)` bool what trained models say.
     """
 
-    question_set: QuestionSet
+    lessons: Lessons
     indices: np.ndarray
     values: np.ndarray
     relevant: np.ndarray
+    trained: np.ndarray
 
     @classmethod
     def of(cls, rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, n_passages: int) -> "_Lists":
         indices = _candidates(rankings, learned.shares, n_passages, _CANDIDATES)
         values = _values(rankings, indices, learned.deviations, n_passages)
         relevant = hits_of(Rankings(indices, np.zeros(indices.shape)), lessons.question_set)
-        return cls(lessons.question_set, indices, values, relevant)
+        return cls(lessons, indices, values, relevant, np.repeat(learned.trained, _VALUES))
 
-    def fitted(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return the best weights `(n_values,)` for the questions that `rows` `(n_questions,)` bool tells.
+    def taught(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Return the weights `(n_values,)` that the questions teach that `rows` `(n_questions,)` bool tells.
 
-        `start` is the untrained mix; weights that are not `free` are 0.
+        `start` is the untrained mix; weights that are not `free` are 0. What models were trained on teaches nothing of
+        what they say, only where the others begin.
         """
+        others = np.where(self.trained, 0.0, start)
+        if self.trained.any() and others.any():
+            start = self._fitted(rows, others, free & ~self.trained)
+        return self._fitted(rows & ~self.lessons.known, start, free)
+
+    def _fitted(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Return the best weights `(n_values,)` for the questions of `rows`, pulled to `start`."""
         asked = rows & self.relevant.any(axis=1) & (~self.relevant & (self.indices != NOT_FOUND)).any(axis=1)
         if not asked.any():
             return start
@@ -272,11 +252,19 @@ class _Lists:
         found[free] = minimize(penalised, untrained, jac=True, hess=curvature, method="trust-exact").x
         return found
 
-    def reached(self, folds: np.ndarray, start: np.ndarray, free: np.ndarray) -> float:
-        """Return nDCG@10, 0 to 1, where the questions of each fold are ranked by what the others taught."""
-        weights = np.stack([self.fitted(folds != fold, start, free) for fold in range(FOLDS)])[folds]
-        scores = np.einsum("qcv,qv->qc", self.values, weights)
-        return evaluate(ranked(self.indices, scores, CUT), self.question_set, (CUT,)).means()[f"ndcg@{CUT}"]
+    def reached(self, start: np.ndarray, free: np.ndarray) -> float:
+        """Return nDCG@10, 0 to 1, where the questions of each fold are ranked by what the others taught.
+
+        Of questions that no model was trained on; 0 where there is none.
+        """
+        new = np.flatnonzero(~self.lessons.known)
+        if not len(new):
+            return 0.0
+        folds = self.lessons.folds
+        weights = np.stack([self.taught(folds != fold, start, free) for fold in range(FOLDS)])[folds[new]]
+        scores = np.einsum("qcv,qv->qc", self.values[new], weights)
+        asked = self.lessons.question_set.with_questions(new)
+        return evaluate(ranked(self.indices[new], scores, CUT), asked, (CUT,)).means()[f"ndcg@{CUT}"]
 
 
 def _candidates(rankings: Sequence[Rankings], shares: np.ndarray, n_passages: int, n: int) -> np.ndarray:

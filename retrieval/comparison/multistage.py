@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from data.split import Part
+from data.split import Lessons, Part
 from models.encoders.vector_blocks import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, trained_on
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.hybrid import Fusion, Hybrid
-from retrieval.mix import LearnedMix, Lessons
+from retrieval.mix import LearnedMix
 from retrieval.rerank import Reranked, recommended_weight
 from text.analyzers import Analyzer, choose
 
@@ -162,13 +162,16 @@ class LearnedSpec(Spec):
         own = [spec.make(materials) for spec in self._signals(materials)] if self.lexical else []
         halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
 
+        trained = [self._is_trained(name, materials) for name in self.of]
+
         def build() -> LearnedMix:
             return LearnedMix(
                 self.name,
                 [*named, *own],
-                Lessons.of(materials.whole, self._rows(materials)),
+                Lessons.of(materials.whole, *self._rows(materials, any(trained))),
                 n_passages=len(materials.passages),
                 halves=[*halves, *[None] * len(own)],  # its own count only as far as that is learned
+                trained=[*trained, *[False] * len(own)],
                 depth=self.depth,
             )
 
@@ -177,7 +180,7 @@ class LearnedSpec(Spec):
             materials.whole.fingerprint,
             astuple(materials.split_options),
             materials.part_asked,
-            self._is_trained(materials),
+            trained,
         )
         return materials.kept(self, build, *taught_by, own=own)
 
@@ -198,20 +201,25 @@ class LearnedSpec(Spec):
             name = f"BM25 {sentences} sentences" if sentences > 1 else "BM25 sentences"
             yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
 
-    def _rows(self, materials: Materials) -> np.ndarray:
-        """Rows of the questions that teach: those asked teach each other, but test questions only where all are asked.
+    def _rows(self, materials: Materials, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the questions that teach, and of those among them that a signal's model was trained on.
 
-        Where a signal's model was trained on this set, it knows the answers to its training questions, and would be
-        believed too much: then these teach nothing.
+        Those asked teach each other, but test questions only where all are asked. Where not all can teach, those that
+        no model knows go first.
         """
         rows, part = materials.split.rows, materials.part_asked
-        usable = [Part.VALIDATION] if self._is_trained(materials) else [Part.TRAIN, Part.VALIDATION]
-        teach = np.sort(np.concatenate([rows[one] for one in ([*usable, Part.TEST] if part is Part.ALL else usable)]))
-        most = _ALL_AT_HAND if part is Part.ALL else self.lessons
-        return teach if len(teach) <= most else np.sort(np.random.default_rng(0).choice(teach, most, replace=False))
+        new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
+        kinds = [new, [Part.TRAIN]] if is_trained else [[*new, Part.TRAIN], []]
+        left, chosen = _ALL_AT_HAND if part is Part.ALL else self.lessons, []
+        for parts in kinds:
+            found = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[one] for one in parts)]))
+            drawn = found if len(found) <= left else np.random.default_rng(0).choice(found, left, replace=False)
+            chosen.append(drawn)
+            left -= len(drawn)
+        return np.sort(np.concatenate(chosen)), chosen[1]
 
-    def _is_trained(self, materials: Materials) -> bool:
-        return any(trained_on(source) == materials.whole.fingerprint for source in _models(self.of, materials))
+    def _is_trained(self, name: str, materials: Materials) -> bool:
+        return any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
 
 
 def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:

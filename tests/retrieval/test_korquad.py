@@ -10,11 +10,12 @@ from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from data.questions.read import read_file
+from data.split import FOLDS, Lessons
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
-from retrieval.mix import FOLDS, Learned, Lessons, learn, mixed
+from retrieval.mix import Learned, learn, mixed
 from retrieval.rankings import Rankings, top_k
 from retrieval.trec import write_qrels, write_run
 from text.analysis import analyze

@@ -1,6 +1,7 @@
 """A learned mix: what it learns, and that no question's ranking comes from weights that saw it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from data.records import Passage, Question, QuestionSet
+from data.split import FOLDS, Lessons
 from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Fusion, fused
-from retrieval.mix import FOLDS, Learned, LearnedMix, Lessons, learn, mixed, told
+from retrieval.mix import Learned, LearnedMix, learn, mixed, told
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 
 N_PASSAGES, DEPTH = 30, 12
@@ -150,14 +152,45 @@ def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> No
     lessons = Lessons.of(question_set, question_set.answerable)
     poisoned = list(question_set.questions)
     poisoned[row] = Question(poisoned[row].id, poisoned[row].text, relevant=(f"p{label}",))
-    wrong = Lessons(QuestionSet("poisoned", question_set.passages, tuple(poisoned)), lessons.folds)
+    wrong = replace(lessons, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
     right, other = (learn(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (lessons, wrong))
     fold = lessons.folds[row]
     np.testing.assert_array_equal(right.weights[fold], other.weights[fold])
     right_one = question_set.questions[row].relevant
-    seen = {f"p{passage}" for one in rankings_of(scores) for passage in one.indices[row, :5].tolist()}
-    if f"p{label}" in seen.difference(right_one):  # one that no signal finds is no candidate, and teaches nothing
+    seen = {f"p{passage}" for one in rankings_of(scores[:2]) for passage in one.indices[row, :5].tolist()}
+    if f"p{label}" in seen.difference(right_one):  # what neither half finds is no candidate, and teaches nothing
         assert (right.weights[FOLDS] != other.weights[FOLDS]).any()
+
+
+def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> None:
+    """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
+    question_set, scores = world(300)
+    known, new = np.arange(200), np.arange(200, 300)
+    relevant = question_set.relevance.indices
+    knowing, better = scores[2].copy(), scores[2].copy()
+    knowing[known, relevant[known]] += 4.0
+    better[np.arange(300), relevant] += 2.5
+
+    def learned_of(third: np.ndarray, trained: Sequence[bool], lessons: Lessons) -> tuple[float, float, float]:
+        """How much the third counts, nDCG@10 of the new questions, and what it is said to bring."""
+        rankings = rankings_of([*scores[:2], third])
+        learned = learn(rankings, lessons, PARTS, N_PASSAGES, trained)
+        some = [Rankings(one.indices[new], one.scores[new]) for one in rankings]
+        reached = ndcg(mixed(some, learned, lessons.folds[new], N_PASSAGES, 10), question_set.with_questions(new))
+        brings = told(rankings, learned, lessons, "abc")["signals"]["c"]["brings"]
+        return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, brings
+
+    rows, is_trained = question_set.answerable, (False, False, True)
+    lessons = Lessons.of(question_set, rows, known)
+    _, without, _ = learned_of(np.zeros_like(knowing), is_trained, lessons)
+    believed, reached, brings = learned_of(knowing, (), Lessons.of(question_set, rows))
+    assert (believed > 1, reached < without, brings > 0.05) == (True, True, True)  # as others are: too much
+    believed, reached, brings = learned_of(knowing, is_trained, lessons)
+    assert believed < 0.1
+    assert (reached, brings) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
+    believed, reached, brings = learned_of(better, is_trained, lessons)
+    assert believed > 1
+    assert min(reached - without, brings) > 0.01
 
 
 def test_folds_keep_groups_of_passages_and_equal_texts_together() -> None:

@@ -3,13 +3,13 @@
 import pandas as pd
 import streamlit as st
 
+from data.split import FOLDS
 from retrieval.analysis.evidence import turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
-from retrieval.mix import FOLDS
 from views import reasons
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why

@@ -97,7 +97,7 @@ def test_of_questions_that_are_not_asked_some_teach_and_of_those_asked_all() -> 
     assert len(mix_of(world(), BM25, few)._lessons.texts) == N
 
 
-def test_a_model_trained_on_this_set_is_believed_by_validation_questions_alone(
+def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where another retriever wraps it."""
@@ -111,20 +111,30 @@ def test_a_model_trained_on_this_set_is_believed_by_validation_questions_alone(
     specs = (BM25, dense, HybridSpec(name="Both", of=("BM25", "Dense")), LearnedSpec(name="Mix", of=("Both",)))
     rows = split(world(), SplitOptions()).rows
 
-    def ids() -> set[str]:
+    def taught(lessons: int = 2000) -> tuple[set[int], set[int]]:
         experiment = experiment_of(*specs, part=Part.TEST)
         asked = split(world(), SplitOptions()).questions(world(), Part.TEST)
         materials = Materials(
             asked, specs=experiment.specs, whole=world(), asked=(experiment.split_options, experiment.split)
         )
-        return {world().questions[row].id for row in specs[-1]._rows(materials)}  # type: ignore[attr-defined]
+        for spec in specs[:-1]:
+            materials.made[spec.name] = spec.make(materials)
+        mix = specs[-1].model_copy(update={"lessons": lessons}).make(materials)._build()
+        assert isinstance(mix, LearnedMix)
+        row_of = {question.text: row for row, question in enumerate(world().questions)}
+        asked_rows = np.array([row_of[text] for text in mix._lessons.texts])
+        assert any(mix._trained) == mix._lessons.known.any()
+        return {*asked_rows.tolist()}, {*asked_rows[mix._lessons.known].tolist()}
 
-    known = {world().questions[row].id for row in np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])}
-    assert ids() == known
+    train, validation = ({*rows[part].tolist()} for part in (Part.TRAIN, Part.VALIDATION))
+    assert taught() == (train | validation, set())
     write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": "another set"}})
-    assert ids() == known
+    assert taught() == (train | validation, set())
     write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": world().fingerprint}})
-    assert ids() == {world().questions[row].id for row in rows[Part.VALIDATION]}
+    assert taught() == (train | validation, train)
+    few, known = taught(len(validation) + 2)  # what nobody knows teaches first
+    assert validation < few
+    assert (len(known), known <= train) == (2, True)
 
 
 def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_again(
