@@ -10,14 +10,16 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run
+from data.records import QuestionSet
 from data.store import CATALOG, find, read_entry
 from data.terminal import aligned, tell, tell_progress
 from jobs.detached import handed_over
 from jobs.folder import GoesOn, carried_out_alone, progress_writer
 from jobs.status import Status
 from retrieval.analysis.evidence import shown_measures
+from retrieval.analysis.gate import Gate
 from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
-from retrieval.comparison.experiment import read_experiment
+from retrieval.comparison.experiment import Experiment, read_experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.store import (
     ComparisonJob,
@@ -54,6 +56,9 @@ def compare_command(
     *,
     out: Out,
     language: ReportLanguage = "en",
+    at_least: tuple[str, ...] = (),
+    not_below: str = "",
+    by: str = "ndcg@10",
     tell_page: Annotated[bool, Parameter("--tell", negative="", show=False)] = False,
     rest: Annotated[bool, Parameter(negative="", show=False)] = False,
 ) -> int:
@@ -63,6 +68,12 @@ def compare_command(
     ----------
     experiment
         experiment file (TOML)
+    at_least
+        what must be reached, else the status is 1: ndcg@10=.95 by the best, Hybrid:ndcg@10=.95 by one retriever
+    not_below
+        a kept comparison (key, or folder of an earlier --out): the status is 1 where one of its retrievers is worse now
+    by
+        the measure by which it is worse
     tell_page
         only what the page needs, with the progress noted
     rest
@@ -70,8 +81,11 @@ def compare_command(
     """
     if tell_page:  # the page waits for no more than it needs, and makes the rest when it is asked for
         return _compare_for_the_page(experiment, out, rest=rest)
-    comparison, origin = _compared(experiment, tell_progress)
-    status = _report(comparison)  # first: a full disk takes no figures away
+    asked = read_experiment(experiment)
+    found = find(asked.data, experiment.parent)
+    gate = Gate.of(asked, found, at_least, not_below, by)  # before hours of work
+    comparison, origin = _compared(asked, found, experiment.parent, tell_progress)
+    status = _report(comparison, gate)  # first: a full disk takes no figures away
     from retrieval.report.exports import save  # draws with a library that a page's job does not wait for
 
     save(comparison, out, origin, language)
@@ -88,13 +102,13 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
         pace = Pace(least)
         tell = _finished_too(job, progress_writer(job, began, lambda: pace.seconds_left))
         tell("", 0.0)
+        asked = read_experiment(experiment)
+        found = find(asked.data, experiment.parent)
         if not rest:
-            asked = read_experiment(experiment)
-            found = find(asked.data, experiment.parent)
             is_left = search_light(asked, found, base=experiment.parent, on_progress=tell, pace=pace)
             if is_left:
                 raise GoesOn
-        comparison, origin = _compared(experiment, tell, pace)
+        comparison, origin = _compared(asked, found, experiment.parent, tell, pace)
         reported = _report(comparison)
         keep(comparison, out, origin)
 
@@ -124,22 +138,27 @@ def _finished_too(job: ComparisonJob, tell: Callable[[str, float], None]) -> Cal
 
 
 def _compared(
-    path: Path, on_progress: Callable[[str, float], None], pace: Pace | None = None
+    asked: Experiment,
+    question_set: QuestionSet,
+    base: Path,
+    on_progress: Callable[[str, float], None],
+    pace: Pace | None = None,
 ) -> tuple[Comparison, dict[str, Any]]:
     on_progress("", 0.0)
-    experiment = read_experiment(path)
-    question_set = find(experiment.data, path.parent)
-    comparison = compare(experiment, question_set, base=path.parent, on_progress=on_progress, pace=pace)
-    return comparison, provenance(comparison, question_set, path.parent)
+    comparison = compare(asked, question_set, base=base, on_progress=on_progress, pace=pace)
+    return comparison, provenance(comparison, question_set, base)
 
 
-def _report(comparison: Comparison) -> int:
-    """Print the table and what failed; returns the exit status."""
+def _report(comparison: Comparison, gate: Gate | None = None) -> int:
+    """Print the table, what failed and what a gate says; returns the exit status."""
     tell(table(comparison))
     for result in comparison.results:
         if result.error:
             tell(f"{result.name} failed: {result.error}", error=True)
-    return int(any(result.error for result in comparison.results))
+    verdicts = [*gate.verdicts(comparison)] if gate else []
+    for verdict in verdicts:
+        tell(verdict.said, error=not verdict.holds)
+    return int(any(result.error for result in comparison.results) or not all(verdict.holds for verdict in verdicts))
 
 
 commands.command(encode_command, name="encode")

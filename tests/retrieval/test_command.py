@@ -88,10 +88,11 @@ def run(experiment: str, folder: Path) -> Run:
     return Run(done.returncode, done.stdout, done.stderr, folder / "out")
 
 
-def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str], *asked: str) -> Run:
     """The same in this process, where reading the libraries again is not the subject."""
+    folder.mkdir(exist_ok=True)
     (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
-    status = main(["compare", str(folder / "experiment.toml"), "--out", str(folder / "out")])
+    status = main(["compare", str(folder / "experiment.toml"), "--out", str(folder / "out"), *asked])
     told = capsys.readouterr()
     return Run(status, told.out, told.err, folder / "out")
 
@@ -254,6 +255,54 @@ def test_what_cannot_be_compared_gives_status_2_and_no_files(
     assert done.status == 2
     assert told in done.errors
     assert "Traceback" not in done.errors
+    assert not done.folder.exists()
+
+
+@pytest.mark.slow
+def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = WORDS.replace("[1]", "[1, 10]")
+    kiwi = words.replace('"word"', '"kiwi"')
+    before = run_here(kiwi, tmp_path / "before", capsys)
+    figure, kept = before.scores["retrievers"]["words"]["ndcg@10"], ("--not-below", str(before.folder))
+    monkeypatch.setattr("retrieval.report.exports.save", lambda *_: None)
+
+    def gate(experiment: str, *asked: str) -> tuple[int, str]:
+        done = run_here(experiment, tmp_path / "now", capsys, *asked)
+        return done.status, (done.printed + done.errors).splitlines()[-1]
+
+    status, said = gate(kiwi, "--at-least", f"ndcg@10={figure - 0.001}", "words:recall@1=0")
+    assert (status, said.endswith("at least 0")) == (0, True)
+    status, said = gate(kiwi, "--at-least", f"words:ndcg@10={figure + 0.001}")
+    assert (status, f"{figure:.4f} (95 %" in said, "below" in said) == (1, True, True)
+    assert gate(kiwi, *kept) == (0, gate(kiwi, *kept)[1])
+    status, said = gate(kiwi.replace('"kiwi"', '"kiwi"\nk1 = 1.0'), *kept)
+    assert (status, said.endswith(", not worse")) == (0, True)
+    status, said = gate(words, *kept, "--by", "hit@10")
+    assert (status, f"{before.scores['retrievers']['words']['hit@10']:.4f} before" in said) == (1, True)
+    assert said.endswith(", worse")
+    status, said = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *kept)
+    assert (status, said) == (1, "words failed, and did not before")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--at-least", "ndcg@10"), "'ndcg@10' names no figure to reach"),
+        (("--at-least", "ndcg@10=95"), "between 0 and 1"),
+        (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
+        (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
+        (("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
+        (("--by", "speed@10"), "a measure is one of"),
+    ],
+)
+def test_a_gate_that_cannot_be_asked_is_refused_before_any_work(
+    asked: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_here(WORDS, tmp_path, capsys, *asked)
+    assert (done.status, done.printed) == (2, "")
+    assert told in done.errors
     assert not done.folder.exists()
 
 
