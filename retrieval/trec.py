@@ -1,9 +1,14 @@
-"""TREC files, which every evaluation tool reads: judgements and runs written, and runs made elsewhere read."""
+"""TREC files, which every evaluation tool reads: judgements and runs written, and runs made elsewhere read.
 
+A search that knows no ids of ours gives its run as JSON lines, by texts or by ids:
+`{"question": "...", "passages": ["...", "..."]}`, the best first.
+"""
+
+import codecs
 import csv
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -12,10 +17,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, ValidationError
 
 from data.cache import key_of
 from data.problems import Failure
-from data.records import QuestionSet
+from data.records import QuestionSet, composed
 from data.workspace import replacing, write_text
 from retrieval.rankings import NOT_FOUND, Rankings, places_within
 
@@ -160,15 +166,19 @@ def fingerprint(path: Path) -> str:
 
 
 def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
-    """Read a run over the set's questions, matched by the ids that our own runs have (see `trec_ids`).
+    """Read a run over the set's questions, matched by the ids that our own runs have (see `trec_ids`), or by texts.
 
     Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
     """
     reference = reference or path.name
-    table = _table(path, reference)
+    is_of_texts = _begins_with_a_brace(path, reference)
+    table = _of_lines(path, reference) if is_of_texts else _table(path, reference)
     question_ids, passage_ids = trec_ids(question_set)
-    question = _rows(table["question"], question_ids)
-    passage = _rows(table["passage"], passage_ids)
+    question, passage = _rows(table["question"], question_ids), _rows(table["passage"], passage_ids)
+    if is_of_texts:
+        asked = [one.text for one in question_set.questions]
+        question = np.where(question < 0, _rows_of_texts(table["question"], asked), question)
+        passage = np.where(passage < 0, _rows_of_texts(table["passage"], question_set.passages.texts), passage)
     known = (question >= 0) & (passage >= 0)
     if not known.any():
         what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
@@ -186,6 +196,51 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
         repeated=repeated,
     )
     return rankings, notes
+
+
+class _Line(BaseModel):
+    """What was found for a question, each by its text or its id, the best first."""
+
+    question: str
+    passages: list[str]
+
+
+def _begins_with_a_brace(path: Path, reference: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
+    except OSError as error:
+        raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
+
+
+def _of_lines(path: Path, reference: str) -> pd.DataFrame:
+    """Read JSON lines into the columns that count; a passage's score is how far it is from the first."""
+    questions, passages, scores = list[str](), list[str](), list[int]()
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                told = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
+            except ValidationError as error:
+                wanted = 'expected {"question": "...", "passages": ["...", "..."]}'
+                message = f"{reference}, line {number}: {wanted}, not {line[:80].decode(errors='replace')!r}"
+                raise RunError("run_broken_line", message, reference, number) from error
+            questions += [told.question] * len(told.passages)
+            passages += told.passages
+            scores += range(0, -len(told.passages), -1)
+    if not passages:
+        raise RunError("run_unreadable", f"{reference} names no passage", reference)
+    table = pd.DataFrame({"question": questions, "passage": passages}, dtype="category")
+    return table.assign(score=np.array(scores, dtype=np.float32))
+
+
+def _rows_of_texts(column: "pd.Series[str]", texts: Iterable[str]) -> np.ndarray:
+    """Row of each text however it is spaced, the first of several, -1 where it is none of `texts`."""
+    row_of = {composed(text): row for row, text in reversed(list(enumerate(texts)))}
+    rows = np.array([row_of.get(composed(text), -1) for text in column.cat.categories], dtype=np.int64)
+    found: np.ndarray = rows[column.cat.codes.to_numpy()]
+    return found
 
 
 def _table(path: Path, reference: str) -> pd.DataFrame:

@@ -1,16 +1,20 @@
 """TREC files, written and read."""
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import ir_measures
 import numpy as np
 import pytest
 import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import evaluate
-from retrieval.rankings import Rankings, ranked, top_k
+from retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
 from retrieval.trec import (
     ImportedRun,
     Notes,
@@ -228,7 +232,7 @@ def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
         ("q1 Q0 p1 1 five x", "'q1 Q0 p1 1 five x'"),
         ("q1 Q0 p1 1 nan x", "'q1 Q0 p1 1 nan x'"),
         ("q1 Q0 p1 1 1e39 x", "'q1 Q0 p1 1 1e39 x'"),
-        ("{", "'{'"),
+        ("[", "'['"),
     ],
 )
 @pytest.mark.parametrize("before", [0, 2])
@@ -306,3 +310,26 @@ def test_a_run_of_the_whole_corpus_is_as_deep_as_any(tmp_path: Path) -> None:
     found: Rankings = ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
     assert found.indices[0].tolist() == [4, 3, 2, 1, 0]
     assert np.isfinite(found.scores[0]).all()
+
+
+def test_a_run_of_an_engine_that_knows_no_ids_is_matched_by_texts(tmp_path: Path) -> None:
+    question_set = small_set()
+    asked, passages = question_set.questions[1], question_set.passages
+    spaced = passages[3].text.replace(" ", "  \n")
+    lines = [
+        {"question": f" {asked.text} ", "passages": [spaced, passages[0].id, "nobody's", passages[3].text]},
+        {"question": "another?", "passages": [passages[1].text]},
+    ]
+    content = "\ufeff" + "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    rankings, notes = read_run(written(tmp_path, content), question_set)
+    assert rankings.indices[1].tolist() == [3, 0]
+    assert (rankings.indices[[0, 2]] == NOT_FOUND).all()
+    assert (notes.questions, notes.other_questions, notes.unknown_passages, notes.repeated) == (1, 1, 1, 1)
+
+
+@given(st.text(max_size=40) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
+def test_a_line_that_is_no_object_of_texts_is_told_with_its_number(line: str) -> None:
+    with TemporaryDirectory() as folder:
+        good = json.dumps({"question": "x", "passages": []})
+        error = error_of(written(Path(folder), f'{good}\n{{"question": {line}'))
+        assert (error.code, error.details["line"]) in {("run_broken_line", 2), ("run_unreadable", 0)}

@@ -5,6 +5,7 @@ import streamlit as st
 
 from data.split import FOLDS
 from retrieval.analysis.evidence import turned
+from retrieval.analysis.published import published
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec
@@ -40,6 +41,7 @@ def draw(view: ComparisonView) -> None:
         for result in view.scored:
             if result.signals:
                 _draw_mix(result)
+    _draw_published(view)
     draw_footnotes(view)
 
 
@@ -163,6 +165,27 @@ def _draw_others(view: ComparisonView) -> None:
         st.caption(word("compare.pairs_help"))
         tests = view.opened.tests(names, str(view.figure))
         _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
+
+
+def _draw_published(view: ComparisonView) -> None:
+    """Draw what others published for a set of this name beside what was measured here, marked as theirs."""
+    asked = len(view.comparison.question_set.questions)
+    for known in published(view.data.name):
+        source = known.source
+        here = {name: scores.means().get(source.measure) for name, scores in view.comparison.scores.items()}
+        rows = [(name, word("published.here"), figure) for name, figure in here.items() if figure is not None]
+        rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
+        table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
+        with st.expander(word("published.title", name=known.title)):
+            st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
+            if asked != known.questions:
+                st.caption(word("published.others", theirs=f"{known.questions:,}", here=f"{asked:,}"))
+            columns = {
+                "name": tables.text("published.name", "", width=tables.width_of(table["name"]), pinned=True),
+                "kind": tables.text("published.kind", ""),
+                "figure": tables.measure(source.measure, Measure.parse(source.measure).long),
+            }
+            tables.draw(table.assign(figure=100 * table["figure"]).style.format("{:.2f}", subset=["figure"]), columns)
 
 
 def _draw_tests(found: list[PairTest]) -> None:

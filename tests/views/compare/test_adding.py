@@ -117,9 +117,9 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("q1 Q0 p1 1 2.5 x\nq1 Q0 p2 2 high x\n", "line 2 is not in TREC run format."),
+        ("q1 Q0 p1 1 2.5 x\nq1 Q0 p2 2 high x\n", "line 2 is not in the format of a run."),
         ("q7 Q0 p1 1 2.5 x\n", "the run names no question or no passage of this data."),
-        ("", "this is no TREC run in UTF-8."),
+        ("", "this is no run in UTF-8."),
     ],
 )
 def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:

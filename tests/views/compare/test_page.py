@@ -99,6 +99,19 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
 
 
 @pytest.mark.slow
+def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
+    data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
+    kept(data, choices_for(data).specs, small_set(), by_hand({"BM25": FOUND, "Dense": MISSED}))
+    app = opened(page)
+    table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
+    assert table.loc["BM25", "kind"] == EN["published.here"]
+    assert table.loc["nlpai-lab/KURE-v2"].tolist() == [EN["published.late"], pytest.approx(98.46)]
+    assert table["figure"].is_monotonic_decreasing
+    assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in said(app)
+    assert EN["published.others"].format(theirs="5,774", here="6") in said(app)
+
+
+@pytest.mark.slow
 def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
