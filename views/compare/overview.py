@@ -137,8 +137,8 @@ def _draw_pictures(view: ComparisonView) -> None:
     curve = every[every["measure"] == view.measure].rename(columns={"mean": height})
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{word('compare.forest', figure=view.figure.long, baseline=view.baseline)}**")
         if against:
+            st.markdown(f"**{word('compare.forest', figure=view.figure.long, baseline=view.baseline)}**")
             differences = in_points(against).rename(columns={"a": detail})
             draw_chart(charts.forest, differences, view.names, x=word("compare.points"), detail=detail)
             st.caption(word("compare.forest_help"))
