@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from data.passages import Passages
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
@@ -166,6 +167,10 @@ class SparseSpec(Spec):
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
+_TOKENS_A_LETTER = 0.6  # of Korean, by a vocabulary of many languages; of English half as many
+_USUAL_WIDTH = 384  # of a token's vector, where none is asked for
+
+
 class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
@@ -199,6 +204,11 @@ class LateSpec(ReadingSpec):
     def candidates(self, k: int) -> int:
         """How many passages it orders: those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k) if self.first else 0
+
+    def expected_bytes(self, passages: Passages) -> int:
+        """Return about how many bytes the vectors of all tokens are in half precision; they are kept on disk, too."""
+        tokens = _TOKENS_A_LETTER * int(passages.texts.lengths().sum())
+        return round(tokens * (self.dimensions or _USUAL_WIDTH) * 2)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         """Return the characters of all passages and questions, whoever brought the candidates."""

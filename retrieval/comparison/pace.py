@@ -116,6 +116,10 @@ class Pace:
         self._least = min(left, self._least) if self._least is not None else left
         return min(left, _RISE * self._least)
 
+    def expected(self, name: str) -> float | None:
+        """Seconds that a retriever takes as a whole, None where nobody knows."""
+        return self._expected(self._tasks[name])
+
     @property
     def _names(self) -> list[str]:
         return list(self._tasks)
@@ -141,6 +145,13 @@ class Pace:
     def _weight(self, task: _Task) -> float:
         known = self._known.get(task.reader)
         return known.setup + known.each * task.letters if known else task.guess * task.letters
+
+
+def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
+    """Seconds that a retriever takes of which nothing is kept; None where nobody has measured what it reads with."""
+    pace = Pace()
+    pace.begin({spec.name: spec}, asked, ())
+    return pace.expected(spec.name)
 
 
 def _place() -> Path:

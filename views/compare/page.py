@@ -1,5 +1,6 @@
 """Compare: what each retriever finds of the same questions, side by side."""
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,8 +10,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
+from data.workspace import MEGABYTE
 from retrieval.analysis.evidence import usual_baseline
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import LateSpec
+from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
@@ -20,9 +24,9 @@ from views.compare.scores import ComparisonView, draw_answer, draw_notices, untr
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison
-from views.resources.sets import chosen_set
+from views.resources.sets import chosen_set, question_set
 from views.ui.state import choose_tab
-from views.ui.words import moment, plain, word
+from views.ui.words import duration, moment, plain, word
 
 VIEWS = {
     "overview": "views.compare.overview",
@@ -69,6 +73,9 @@ def draw() -> None:
     if not job.running:  # one at work tells of each what it does
         with methods:
             draw_methods(picked, choices.specs, choices.analyzer)
+    if not job.done:
+        with methods:
+            _draw_costs(data, experiment)
     if shown:
         if another:
             with answer:
@@ -77,6 +84,18 @@ def draw() -> None:
     else:
         with answer:
             running.draw(job, experiment, data, choices.analyzer)
+
+
+def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
+    """Say what is kept of every token, and how long reading takes, before anybody waits for it."""
+    for spec in experiment.retriever:
+        if isinstance(spec, LateSpec):
+            asked = question_set(data.key)
+            megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
+            seconds = expected_seconds(spec, asked)
+            time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
+            told = {"name": plain(spec.name), "megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
+            st.caption(f"{word('compare.cost', **told)} {time}")
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:

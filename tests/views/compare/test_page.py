@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import shutil
 import zipfile
 from collections.abc import Sequence
@@ -17,17 +18,20 @@ from data.store import StoredSet, keep
 from data.workspace import workspace
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import LateSpec
+from retrieval.comparison.pace import Pace, expected_seconds
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
-from tests.views.compare.worlds import kept
+from tests.views.compare.worlds import kept, sample, whole_sample
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import kept as compare_export
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
+from views.resources.sets import question_set
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -220,6 +224,27 @@ def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: lis
     assert "run" not in app.query_params
     run(app)
     assert len(started) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
+    asked, late = whole_sample(), choices_for(data := sample()).specs["Late"]
+    assert isinstance(late, LateSpec)
+    letters = sum(len(asked.passages[row].text) for row in range(len(asked.passages)))
+    assert late.expected_bytes(asked.passages) == pytest.approx(0.6 * letters * 384 * 2, abs=1)
+    assert EN["compare.cost_unknown"] in said(opened(page, data=data.key, retrievers="Late"))
+    now = [0.0]
+    pace = Pace(clock=lambda: now[0])
+    pace.begin({"Late": late}, (some := question_set(data.key)), ())
+    for now[0], share in ((0.0, 0.0), (24.0, 0.2), (60.0, 0.5), (120.0, 1.0)):
+        pace.at("Late", share)
+    pace.end()
+    assert expected_seconds(late, some) == pytest.approx(120.0)
+    told = said(opened(page, data=data.key, retrievers="Late"))
+    cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * letters * 384 * 2 / 1e6), passages=200)
+    assert f"{cost} {EN['compare.cost_time'].format(time='2 min 0 s')}" in told
+    assert cost not in said(opened(page, data=data.key, retrievers="BM25"))
 
 
 # what it gives
