@@ -227,6 +227,7 @@ def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: lis
 
 
 @pytest.mark.slow
+@pytest.mark.packaged
 @pytest.mark.usefixtures("started")
 def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
     asked, late = whole_sample(), choices_for(data := sample()).specs["Late"]
