@@ -151,11 +151,26 @@ class QuestionSet:
         """Grades of the relevant passages, float64 `(n_questions, n_passages)`; None where the data knows none."""
         if not any(question.grades for question in self.questions):
             return None
+        return self._graded(RELEVANT_GRADE)
+
+    @cached_property
+    def judged(self) -> csr_array | None:
+        """Boolean `(n_questions, n_passages)`: which passages were judged, relevant or not; None as for `gains`.
+
+        Where None, only relevant passages are known, and nobody can tell judged from unjudged.
+        """
+        if self.gains is None:
+            return None
+        judged = self._graded(0)
+        return csr_array((np.ones(judged.nnz, dtype=bool), judged.indices, judged.indptr), shape=judged.shape)
+
+    def _graded(self, least: int) -> csr_array:
+        """Grades of `least` and more, float64, a 0 stored like any other."""
         told = [
             (row, id_, grade)
             for row, question in enumerate(self.questions)
             for id_, grade in question.grade_of.items()
-            if grade >= RELEVANT_GRADE
+            if grade >= least
         ]
         rows, ids, grades = zip(*told, strict=True) if told else ((), (), ())
         columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
