@@ -8,7 +8,15 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.questions.judgements import judge, judge_answer, judged_answer, judged_answers, judged_passages, judgements_of
+from data.questions.judgements import (
+    Verdict,
+    judge,
+    judge_answer,
+    judged_answer,
+    judged_answers,
+    judged_passages,
+    judgements_of,
+)
 from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
@@ -63,7 +71,7 @@ def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | 
     with errors_told():
         judge_answer(corpus, question, answer, right)
         if right and passage:  # where the answer stands is what a question set is made of
-            judge(corpus, question, passage, right=True)
+            judge(corpus, question, passage, Verdict.RIGHT)
 
 
 @dataclass(frozen=True)

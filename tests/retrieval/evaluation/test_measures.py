@@ -85,7 +85,9 @@ def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> No
     rng = np.random.default_rng(highest)
     plain = random_set(rng, 120, 60, 8)
     questions = tuple(
-        Question.judged(f"{row}", one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1})
+        Question.judged(
+            f"{row}", one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1}
+        )
         for row, one in enumerate(plain.questions)
     )
     graded = QuestionSet("graded", plain.passages, questions)
