@@ -27,7 +27,7 @@ from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from retrieval.comparison.spec import VERSION, Materials
-from retrieval.evaluation.measures import Scores, evaluate
+from retrieval.evaluation.measures import Measure, Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from retrieval.mix import SignalTold
 from retrieval.rankings import Rankings
@@ -210,9 +210,14 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure that had no figure then has none now."""
+    """Score rankings again; a measure that had no figure then has none now, unless none of its name was known then."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
+    named = {one.partition("@")[0] for one in entry}
+    per_question = {
+        measure: values
+        for measure, values in scores.per_question.items()
+        if measure in entry or Measure.parse(measure).name not in named
+    }
     told = _Told.model_validate(entry).model_dump()
     return Result(name, rankings, Scores(scores.ks, per_question), **told)
 

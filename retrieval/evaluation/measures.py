@@ -7,13 +7,13 @@ mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) ove
 0 and 1, higher is better.
 
 Of graded passages those of `RELEVANT_GRADE` and more are relevant, and DCG sums grade / log2(rank + 1): the linear gain
-of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-measures, stands beside it: it sums
-(2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups, Recall@K is the share of
-its groups that have one among the first K.
+of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-measures, stands beside it and sums
+(2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups,
+Recall@K is the share of its groups that have one among the first K.
 
 Where it is known which passages were judged, relevant or not, Judged@K is the share of the first K found that were: a
-retriever is not credited for what nobody looked at. Bpref (Buckley & Voorhees 2004) leaves that out: of R relevant and N
-judged non-relevant passages it is 1 / R times the sum, over relevant passages found, of 1 - min(n, R) / min(R, N), n
+retriever is not credited for what nobody looked at. Bpref (Buckley & Voorhees 2004) leaves that out: of R relevant and
+N judged non-relevant passages it is 1 / R times the sum, over relevant passages found, of 1 - min(n, R) / min(R, N), n
 being how many judged non-relevant ones stand above. It is told within the deepest K, as far as the rankings go.
 """
 

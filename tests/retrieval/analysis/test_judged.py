@@ -47,7 +47,7 @@ def test_after_the_pool_is_judged_nothing_of_it_is_unjudged() -> None:
     found = {"a": [[0, 3, 5, *range(10, 17)]] * MANY, "b": [[1, *range(20, 29)]] * MANY}
     comparison = comparison_of(found, asked, depth=10)
     pooled = pool(comparison, MANY, 10)
-    assert comparison.scores["a"].means()["judged@10"] == 0.1
+    assert comparison.scores["a"].per_question["judged@10"].tolist() == [0.1] * MANY
     told = {row: {f"p{one.passage}": 0 for one in pooled if one.question == row} for row in range(MANY)}
     judged = QuestionSet(
         "judged",
