@@ -169,10 +169,16 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
 
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
     sure = [told for told in both if Verdict.UNSURE not in told]
-    counts = [sure.count((a, b)) for a in (Verdict.RIGHT, Verdict.WRONG) for b in (Verdict.RIGHT, Verdict.WRONG)]
+    right, wrong = Verdict.RIGHT, Verdict.WRONG
+    counts = {
+        "both_right": sure.count((right, right)),
+        "person_alone": sure.count((right, wrong)),
+        "model_alone": sure.count((wrong, right)),
+        "both_wrong": sure.count((wrong, wrong)),
+    }
     told_apart = len({verdict for told in sure for verdict in told}) > 1  # else chance alone explains everything
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if told_apart else None
-    return Agreement(*counts, len(both) - len(sure), kappa)
+    return Agreement(**counts, unsure=len(both) - len(sure), kappa=kappa)
 
 
 def _kept(corpus: str) -> KeptAnswers[Verdict]:

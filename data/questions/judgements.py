@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -50,7 +51,9 @@ class Judged:
 
     def judging(self, passage: str, verdict: Verdict | None) -> "Judged":
         """Return the same with a passage judged so, whatever was said of it before; None takes that back."""
-        lists = {name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in _FIELDS.values()}
+        lists: dict[str, Any] = {
+            name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in _FIELDS.values()
+        }
         if verdict:
             lists[_FIELDS[verdict]] += (passage,)
         return replace(self, **lists)

@@ -123,7 +123,7 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
         if gains.data.max() > 1:  # below that both gains are the same
             raised = csr_array((np.exp2(gains.data) - 1, gains.indices, gains.indptr), shape=gains.shape)
             per_question |= {f"ndcg_exp@{k}": values for k, values in _graded(rankings, raised, cuts).items()}
-        per_question |= _judged(rankings, question_set, hits, cuts)
+        per_question |= _judged(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
     return Scores(known, per_question)
 
 
@@ -140,14 +140,15 @@ def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[i
 
 
 def _judged(
-    rankings: Rankings, question_set: QuestionSet, hits: np.ndarray, cuts: Sequence[int]
+    rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return Judged@K, 1 where nothing was found and so nothing unjudged, and Bpref within the deepest K."""
-    known, depth = question_set.judged, cuts[-1]
-    judged, found = _at(rankings, known), rankings.indices != NOT_FOUND
+    """Return Judged@K, 1 where nothing was found and so nothing unjudged, and Bpref within the deepest K.
+
+    `known` are the passages judged, and `relevant` tells how many of each question's are, `(n_questions, 1)`.
+    """
+    judged, found, depth = _at(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
     counts = {k: (judged[:, :k].sum(axis=1), found[:, :k].sum(axis=1)) for k in cuts}
     shares = {f"judged@{k}": np.where(of, held / np.maximum(of, 1), 1.0) for k, (held, of) in counts.items()}
-    relevant = np.diff(question_set.relevance.indptr)[:, None]
     non_relevant = np.diff(known.indptr)[:, None] - relevant
     above = np.minimum((judged & ~hits).cumsum(axis=1), relevant)
     kept = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)

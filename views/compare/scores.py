@@ -30,8 +30,8 @@ from views.ui.words import plain, signed, word
 class ComparisonView:
     """A comparison, the retrievers picked of it, and the figure looked at.
 
-    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr" or
-    "ndcg"; the others are told against the `baseline`.
+    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr",
+    "ndcg" or "ndcg_exp"; the others are told against the `baseline`.
     """
 
     data: StoredSet
@@ -131,7 +131,8 @@ def draw_table(
     """
     table = means(shown)
     of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
-    measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
+    usual = [f"mrr@{CUT}", f"ndcg@{CUT}", *(one for one in table.columns if one == f"ndcg_exp@{CUT}")]
+    measures += [one for one in usual if one not in measures]
     table = table.reindex(columns=["retriever", of_figure, *measures, "build_seconds", "query_seconds"])
     table = table.loc[:, ~table.columns.duplicated()]
     questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)

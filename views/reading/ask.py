@@ -29,7 +29,6 @@ from views.choices import Choices
 from views.reading import controls, generated
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.evaluation import Weight, kept_weights, probability
-from views.reading.generated import LanguageModel, pick_language_model
 from views.reading.passages import (
     ReadColumn,
     Reading,
@@ -43,7 +42,9 @@ from views.reading.passages import (
     reason,
 )
 from views.resources.sets import question_set
-from views.search.answer import draw_judged, draw_mark, search
+from views.search.answer import search
+from views.search.judging import draw_judged, draw_mark
+from views.ui.asked import LanguageModel, pick_language_model
 from views.ui.passages import draw_style
 from views.ui.problems import errors_told, failure_text, search_failure_text
 from views.ui.words import plain, word
