@@ -86,7 +86,7 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     )
 
 
-def judged_apart(n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
+def judged_apart(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
     """Of "known" all of the first ten were judged, of "unknown" six; both have the only right one first, of grade 2."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(n_questions + 18))
     judged = range(n_questions)
@@ -96,4 +96,4 @@ def judged_apart(n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
     asked = QuestionSet("judged", passages, questions)
     known = [[row, *[one for one in judged if one != row][:9]] for row in judged]
     unknown = [[*rows[:6], *range(n_questions, n_questions + 4)] for rows in known]
-    return asked, comparison_of({"known": known, "unknown": unknown}, asked)
+    return asked, comparison_of({"known": known, "unknown": unknown}, asked, ks, depth)

@@ -131,8 +131,7 @@ def draw_table(
     """
     table = means(shown)
     of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
-    usual = [f"mrr@{CUT}", f"ndcg@{CUT}", *(one for one in table.columns if one == f"ndcg_exp@{CUT}")]
-    measures += [one for one in usual if one not in measures]
+    measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
     table = table.reindex(columns=["retriever", of_figure, *measures, "build_seconds", "query_seconds"])
     table = table.loc[:, ~table.columns.duplicated()]
     questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)

@@ -81,14 +81,17 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     assert not (workspace() / "cache").exists()  # nothing was searched or built
 
 
-def test_a_measure_without_a_figure_stays_without_one() -> None:
+def test_a_measure_without_a_figure_stays_without_one_and_one_that_was_not_known_yet_has_one() -> None:
     comparison, folder = kept()
     scores = json.loads((folder / "scores.json").read_text())
+    told = scores["retrievers"]["both"]
+    scores["retrievers"]["both"] = {name: value for name, value in told.items() if not name.startswith("mrr@")}
     del scores["retrievers"]["both"]["recall@3"]
     (folder / "scores.json").write_text(json.dumps(scores))
     found = load(folder, small_set()).results[3].scores
     assert found is not None
     assert "recall@3" not in found.per_question
+    assert "mrr@10" in found.per_question
     assert found.per_question["hit@3"].tolist() == comparison.results[3].scores.per_question["hit@3"].tolist()  # type: ignore[union-attr]
 
 
