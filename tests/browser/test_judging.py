@@ -108,6 +108,7 @@ def test_a_model_judges_the_same_list_and_how_it_agrees_is_told(app: str, page: 
 
 def test_the_set_made_of_it_is_judged_whole(app: str, page: Page, workspace: Path) -> None:
     page.goto(f"{app}/search?pool={compared_first(workspace)}&{ASKED}&pool_at=3")
+    expect(page.get_by_text(EN["pool.all_done"])).to_be_visible()
     settled(page)
     page.keyboard.press("2")  # of this one the person was unsure
     expect(page.locator(".st-key-pool_wrong_2").get_by_test_id("stBaseButton-primary")).to_be_visible()
