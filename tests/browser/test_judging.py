@@ -110,8 +110,8 @@ def test_the_set_made_of_it_is_judged_whole(app: str, page: Page, workspace: Pat
     page.goto(f"{app}/search?pool={compared_first(workspace)}&{ASKED}&pool_at=3")
     expect(page.get_by_text(EN["pool.all_done"])).to_be_visible()
     settled(page)
-    page.keyboard.press("2")  # of this one the person was unsure
-    expect(page.locator(".st-key-pool_wrong_2").get_by_test_id("stBaseButton-primary")).to_be_visible()
+    page.get_by_role("button", name=EN["pool.say_wrong"]).first.click()  # of this one the person was unsure
+    expect(page.locator(".st-key-pool_wrong_2").get_by_test_id("stBaseButton-primary").first).to_be_visible()
     page.get_by_role("button", name=EN["judging.make"]).first.click()
     page.get_by_role("link", name=EN["data_page.to_compare"]).click()
     expect(page).to_have_url(re.compile(r"data=\w+&part=all"))
