@@ -190,10 +190,28 @@ class QuestionSet:
         """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
+    def relevant_from(self, grade: int) -> "QuestionSet":
+        """Return the set with only passages of this grade and more relevant, less the questions that none is left of.
+
+        Grades, and so gains and what was judged, stay as they are.
+        """
+        return self if grade == RELEVANT_GRADE else replace(self, questions=(*_relevant_from(self.questions, grade),))
+
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
         """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
+
+
+def _relevant_from(questions: Iterable[Question], grade: int) -> Iterator[Question]:
+    for question in questions:
+        grades = question.grade_of
+        relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
+        groups = (tuple(id_ for id_ in group if id_ in relevant) for group in question.groups)
+        starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
+        told: dict[str, Any] = {"relevant": relevant, "groups": tuple(filter(None, groups)), "starts": starts}
+        if relevant:
+            yield replace(question, grades=tuple(grades.items()), **told)
 
 
 def _told(question: Question) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from data.records import RELEVANT_GRADE
 from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
 from retrieval.analysis.judged import at_disadvantage, judged_measures
 from retrieval.comparison.compare import Comparison
@@ -155,6 +156,8 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
+    if (grade := comparison.experiment.relevant_from) != RELEVANT_GRADE:
+        told.append(say("notice.relevant_from", grade=grade))
     for test in at_disadvantage(comparison.scores, question_groups(asked)):
         shares = (f"{comparison.scores[name].means()[test.measure] * 100:.0f}" for name in (test.a, test.b))
         told.append(

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.records import RELEVANT_GRADE
 from data.split import Part
 from data.store import StoredSet
 from data.workspace import LimitError
@@ -185,6 +186,17 @@ def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
     label, look = word("compare.questions"), {"help": word("compare.questions_help"), "width": _NARROW}
     usual = first_part.value
     return Part(choose(st.selectbox, "part", label, [*parts], usual, follows=True, format_func=parts.get, **look))
+
+
+def pick_grade(data: StoredSet) -> int:
+    """Draw the choice of the least grade that is relevant, where there are several; returns it."""
+    gains = question_set(data.key).gains
+    grades = [] if gains is None else sorted({int(grade) for grade in gains.data})
+    options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
+    if len(options) == 1:
+        return RELEVANT_GRADE
+    label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": _NARROW}
+    return int(choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
 
 
 def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:

@@ -15,7 +15,7 @@ from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
 from views.compare import running
-from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers
+from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
 from views.compare.judged import draw_notice
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
@@ -54,7 +54,7 @@ def draw() -> None:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
-        experiment = choices.experiment(data, picked, pick_part(choices, picked))
+        experiment = choices.experiment(data, picked, pick_part(choices, picked), pick_grade(data))
         job = ComparisonJob.of(experiment, data.fingerprint)
         if running.is_asked_for() and not job.done:
             job.start(experiment)

@@ -305,7 +305,7 @@ def draw_footnotes(view: ComparisonView) -> None:
     asked = view.comparison.question_set.questions
     told = {"graded": any(one.grades for one in asked), "grouped": any(one.groups for one in asked)}
     for name in (name for name, holds in told.items() if holds):
-        st.caption(word(f"compare.{name}"))
+        st.caption(word(f"compare.{name}", grade=view.comparison.experiment.relevant_from))
 
 
 def _draw_cut_off(view: ComparisonView) -> None:

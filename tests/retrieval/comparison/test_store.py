@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,19 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     for ours, theirs in zip(found.results, comparison.results, strict=True):
         assert_same(ours, theirs)
     assert not (workspace() / "cache").exists()  # nothing was searched or built
+
+
+def test_the_grade_that_is_relevant_is_kept_with_it() -> None:
+    asked = replace(
+        small_set(), questions=tuple(replace(q, grades=((q.relevant[0], 2),)) for q in QUESTIONS[:3]) + QUESTIONS[3:]
+    )
+    comparison = compare(experiment_of(WORDS, relevant_from=2), asked)
+    assert [one.id for one in comparison.question_set.questions] == ["q1", "q2", "q3"]
+    folder = ComparisonJob.of(comparison.experiment, asked.fingerprint).folder
+    keep(comparison, folder)
+    assert load(folder, asked).question_set == comparison.question_set
+    (kept_one,) = kept_comparisons()
+    assert (kept_one.relevant_from, kept_one.questions) == (2, 3)
 
 
 def test_a_measure_without_a_figure_stays_without_one_and_one_that_was_not_known_yet_has_one() -> None:

@@ -109,6 +109,23 @@ def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> No
             assert scores.per_question[name][row] == pytest.approx(found / ideal)
 
 
+@pytest.mark.parametrize("least", [2, 3])
+def test_a_higher_grade_may_be_the_least_that_is_relevant(least: int) -> None:
+    rng = np.random.default_rng(least)
+    plain = random_set(rng, 120, 60, 8)
+    grades = ({id_: int(rng.integers(0, 4)) for id_ in one.relevant} for one in plain.questions)
+    questions = tuple(Question.judged(f"{row}", "?", of) for row, of in enumerate(grades))
+    asked = QuestionSet("graded", plain.passages, questions).relevant_from(least)
+    assert [one.id for one in asked.questions] == [one.id for one in questions if max(one.grade_of.values()) >= least]
+    rankings, rel = random_rankings(rng, asked, 20), {"rel": least}
+    theirs = {f"recall@{k}": R(**rel) @ k for k in KS} | {f"hit@{k}": Success(**rel) @ k for k in KS}
+    theirs |= {f"mrr@{k}": RR(**rel) @ k for k in KS} | {"bpref@20": Bpref(**rel)}
+    theirs |= {f"ndcg@{k}": nDCG @ k for k in KS} | {f"judged@{k}": Judged @ k for k in KS}
+    scores = evaluate(rankings, asked, KS)
+    for name, values in of_ir_measures(rankings, asked, theirs).items():
+        np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6, err_msg=name)
+
+
 def test_judged_and_unjudged_by_hand() -> None:
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(12))
     judged = Question.judged("q0", "?", {"p0": 1, "p1": 2, "p2": 0, "p3": 0, "p4": 0})

@@ -6,6 +6,7 @@ import pytest
 
 from data.store import keep
 from retrieval.comparison.compare import Result
+from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.measures import DEFAULT_KS
 from tests.doubles import small_set
 from tests.retrieval.compared import RIGHT, comparison_of, judged_apart
@@ -34,7 +35,7 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     assert table["unjudged"].to_dict() == pytest.approx({best: 0, behind: 40})
     assert table["judged@10"].to_dict() == pytest.approx({best: 100, behind: 60})
     assert {"bpref@100", "ndcg_exp@10"} <= {*table.columns}
-    assert words["compare.graded"] in texts(app)
+    assert words["compare.graded"].format(grade=1) in texts(app)
     went: list[dict[str, str]] = []
     monkeypatch.setattr("views.search.judging.open_page", lambda _, **address: went.append(address))
     app.button(key="pool_begin").click()
@@ -42,6 +43,19 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     assert went == [{"data": data.key, "pool": folder.name, "pool_n": "12", "pool_k": "10"}]
     by_grades = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert by_grades.query_params["measure"] == "ndcg_exp"
+
+
+def test_which_grade_is_relevant_is_chosen_where_there_are_several(started: list[Experiment]) -> None:
+    asked, _ = judged_apart()
+    mixed = replace(asked.questions[0], grades=((asked.questions[0].relevant[0], 1),))
+    data = keep(replace(asked, questions=(mixed, *asked.questions[1:])))
+    app = opened(page, data=data.key, grade="2")
+    assert app.selectbox(key="grade_en").options == ["1", "2"]
+    assert [one.relevant_from for one in started] == [2]
+    opened(page, data=data.key, grade="7")
+    assert [one.relevant_from for one in started] == [2, 1], "what is no grade of the set is the usual one"
+    plain = opened(page, data=keep(small_set()).key)
+    assert not [one for one in plain.selectbox if one.key == "grade_en"]
 
 
 def test_where_only_relevant_passages_are_known_that_is_said_in_a_line() -> None:
