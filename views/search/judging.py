@@ -73,12 +73,11 @@ def draw_begin(data: StoredSet, comparison: str, questions: int) -> None:
     """Draw the way to a list to judge of what a comparison, by its key, found for some of its questions."""
     with st.popover(word("pool.begin"), icon=":material/rule:"):
         st.caption(word("pool.begin_about"))
-        most = min(questions, _QUESTIONS)
-        count = st.number_input(
-            word("pool.questions"), 1, max(1, questions), max(1, most), help=word("pool.questions_help")
-        )
+        usual, about = min(questions, _QUESTIONS), word("pool.questions_help")
+        count = st.number_input(word("pool.questions"), 1, questions, usual, help=about)
         depth = st.select_slider(word("pool.depth"), _DEPTHS, _DEPTHS[1], help=word("pool.depth_help"))
         if st.button(word("pool.make"), type="primary", icon=":material/arrow_forward:", key="pool_begin"):
+            st.session_state.pop("kept_pool_at", None)  # the place in another list
             open_page("search", data=data.key, pool=comparison, pool_n=str(count), pool_k=str(depth))
 
 
@@ -96,13 +95,9 @@ def draw_agreement(questions: QuestionSet) -> None:
         share = 100 * (found.both_right + found.both_wrong) / found.judged if found.judged else None
         told = {name: getattr(found, name) for name in _AGREED}
         rows.append({"model": model, "verdicts": len(verdicts), "kappa": found.kappa, "agree": share, **told})
-    forms = {"kappa": "%.2f", "agree": "%.1f"}
-    columns = {
-        "model": tables.text("pool.model", ""),
-        **{name: tables.number(f"pool.{name}", form) for name, form in forms.items()},
-    }
-    columns |= {name: tables.number(f"pool.{name}") for name in (*_AGREED, "verdicts")}
-    tables.draw(pd.DataFrame(rows), columns, placeholder="–")
+    forms = {"kappa": "%.2f", "agree": "%.1f", **dict.fromkeys((*_AGREED, "verdicts"))}
+    figures = {name: tables.number(f"pool.{name}", form) for name, form in forms.items()}
+    tables.draw(pd.DataFrame(rows), {"model": tables.text("pool.model", ""), **figures}, placeholder="–")
 
 
 _AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")

@@ -204,6 +204,9 @@ def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str)
         assert one in text
     assert "<th>Judged@10</th>" in text
     assert say("section.judged") not in report(many_questions()[1], language)
+    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevant_from": 2}))
+    assert say("notice.relevant_from", grade=2) in report(higher, language)
+    assert say("notice.relevant_from", grade=1) not in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
