@@ -4,6 +4,7 @@ The list is a function of the comparison and of what stands in the address, and 
 reload, another day or another browser goes on where it was.
 """
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def _round(data: StoredSet) -> Round | None:
 
 def _number(name: str, usual: int) -> int:
     told = st.query_params.get(name, "")
-    return min(int(told), 1000) if told.isascii() and told.isdigit() and int(told) else usual
+    return int(told) if re.fullmatch("[1-9][0-9]{0,3}", told) else usual
 
 
 def _close() -> None:
