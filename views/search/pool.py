@@ -131,7 +131,7 @@ def _draw_one(found: Round, at: int) -> None:
         st.html(weighed_html([(passage.title, 0.0)], [(passage.text, 0.0)], gold=False))
     with st.container(horizontal=True, key="pool_verdicts"):
         for verdict, (key, icon) in _KEYS.items():
-            # keys hold the place: a second press before the next passage is seen judges nothing
+            # keys hold the place: a second press, before the next passage is seen, is of the one that was
             st.button(
                 word(f"pool.say_{verdict}"),
                 icon=f":material/{icon}:",
