@@ -151,11 +151,26 @@ class QuestionSet:
         """Grades of the relevant passages, float64 `(n_questions, n_passages)`; None where the data knows none."""
         if not any(question.grades for question in self.questions):
             return None
+        return self._graded(RELEVANT_GRADE)
+
+    @cached_property
+    def judged(self) -> csr_array | None:
+        """Boolean `(n_questions, n_passages)`: which passages were judged, relevant or not; None as for `gains`.
+
+        Where None, only relevant passages are known, and nobody can tell judged from unjudged.
+        """
+        if self.gains is None:
+            return None
+        judged = self._graded(0)
+        return csr_array((np.ones(judged.nnz, dtype=bool), judged.indices, judged.indptr), shape=judged.shape)
+
+    def _graded(self, least: int) -> csr_array:
+        """Grades of `least` and more, float64, a 0 stored like any other."""
         told = [
             (row, id_, grade)
             for row, question in enumerate(self.questions)
             for id_, grade in question.grade_of.items()
-            if grade >= RELEVANT_GRADE
+            if grade >= least
         ]
         rows, ids, grades = zip(*told, strict=True) if told else ((), (), ())
         columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
@@ -175,10 +190,28 @@ class QuestionSet:
         """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
+    def relevant_from(self, grade: int) -> "QuestionSet":
+        """Return the set with only passages of this grade and more relevant, less the questions that none is left of.
+
+        Grades, and so gains and what was judged, stay as they are.
+        """
+        return self if grade == RELEVANT_GRADE else replace(self, questions=(*_relevant_from(self.questions, grade),))
+
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
         """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
+
+
+def _relevant_from(questions: Iterable[Question], grade: int) -> Iterator[Question]:
+    for question in questions:
+        grades = question.grade_of
+        relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
+        groups = (tuple(id_ for id_ in group if id_ in relevant) for group in question.groups)
+        starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
+        told: dict[str, Any] = {"relevant": relevant, "groups": tuple(filter(None, groups)), "starts": starts}
+        if relevant:
+            yield replace(question, grades=tuple(grades.items()), **told)
 
 
 def _told(question: Question) -> Iterator[str]:

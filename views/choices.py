@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from data.records import RELEVANT_GRADE
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.status import State
@@ -57,7 +58,9 @@ class Choices:
         """Return the specs picked and those they wrap, each after what it wraps."""
         return needed(self.specs, [name for name in self.specs if name in picked])
 
-    def experiment(self, data: StoredSet, picked: list[str], part: Part) -> Experiment:
+    def experiment(
+        self, data: StoredSet, picked: list[str], part: Part, relevant_from: int = RELEVANT_GRADE
+    ) -> Experiment:
         plans = [self.trained[name] for name in picked if name in self.trained]
         shares = plans[-1].split if plans else SplitOptions()
         return Experiment(
@@ -66,6 +69,7 @@ class Choices:
             validation_share=shares.validation,
             test_share=shares.test,
             seed=shares.seed,
+            relevant_from=relevant_from,
             ks=DEFAULT_KS,
             retriever=tuple(self.needed(picked)),
         )

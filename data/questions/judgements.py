@@ -1,14 +1,17 @@
-"""What a person says of a set: passages and answers that are right, hard negatives, and notes.
+"""What a person says of a set: passages and answers that are right or not, hard negatives, and notes.
 
 Judgements are how documents become a test set: kept in `workspace/judgements/<fingerprint>.json`, a file for each
-corpus, so that sets that share their passages share them. Remarks are kept in `workspace/remarks/<fingerprint>.json`,
-a file for each content a set has had."""
+corpus, so that sets that share their passages share them. What models judge stands beside it: see `questions.judge`.
+Earlier versions read the file as if only what is right had been judged. Remarks are kept in
+`workspace/remarks/<fingerprint>.json`, a file for each content a set has had."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -21,15 +24,42 @@ _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 LONGEST_QUESTION = 2000  # characters
 
 
+class Verdict(StrEnum):
+    """What somebody says of a passage: whether it answers the question, or that they cannot tell."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNSURE = "unsure"
+
+
 @dataclass(frozen=True)
 class Judged:
     """A question in a person's words, the ids of the passages that answer it, in the order they were marked, and the
-    answers that were judged right.
+    answers that were judged right; then the ids of those that do not answer it, and of those nobody can tell of.
     """
 
     question: str
     passages: tuple[str, ...]
     answers: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """What was said of each passage, by its id."""
+        return {id_: verdict for verdict, name in _FIELDS.items() for id_ in getattr(self, name)}
+
+    def judging(self, passage: str, verdict: Verdict | None) -> "Judged":
+        """Return the same with a passage judged so, whatever was said of it before; None takes that back."""
+        lists: dict[str, Any] = {
+            name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in _FIELDS.values()
+        }
+        if verdict:
+            lists[_FIELDS[verdict]] += (passage,)
+        return replace(self, **lists)
+
+
+_FIELDS = {Verdict.RIGHT: "passages", Verdict.WRONG: "wrong", Verdict.UNSURE: "unsure"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +77,7 @@ class _File(BaseModel):
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
-    """Return the questions that have right passages by a person, with the right answers to them, oldest first.
+    """Return the questions that a person judged passages of, with the right answers to them, oldest first.
 
     Over the corpus of this fingerprint; what cannot be read is passed over.
     """
@@ -75,21 +105,23 @@ def judged_passages(judged: Sequence[Judged], question: str) -> tuple[str, ...]:
     return next(same, ())
 
 
-def judge(corpus: str, question: str, passage: str, *, right: bool) -> None:
-    """Mark a passage (an id) as right for a question, or take the mark away; a question without any is forgotten.
+def verdicts_of(judged: Sequence[Judged]) -> dict[tuple[str, str], Verdict]:
+    """Return what was said of each passage, by the question as `composed` has it and the passage's id."""
+    return {(composed(one.question), id_): verdict for one in judged for id_, verdict in one.verdicts.items()}
+
+
+def judge(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
+    """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten.
 
     Raises `ValueError` where this is no fingerprint: a path never reaches the file system.
     """
     text = _cut(question)
 
     def judged(file: _File) -> _File:
-        known = tuple(file.questions)
-        passages = tuple(id_ for id_ in judged_passages(known, text) if id_ != passage)
-        now = Judged(text, (*passages, passage) if right else passages)
-        if all(composed(one.question) != composed(text) for one in known):
-            known = (*known, now)
-        known = tuple(now if composed(one.question) == composed(text) else one for one in known)
-        return file.model_copy(update={"questions": [one for one in known if one.passages]})
+        known = {composed(one.question): one for one in file.questions}
+        of = replace(known.get(composed(text), Judged(text, ())), question=text)
+        known[composed(text)] = of.judging(passage, verdict)
+        return file.model_copy(update={"questions": [one for one in known.values() if one.verdicts]})
 
     _change(corpus, judged)
 
@@ -122,32 +154,32 @@ def forget(corpus: str, question: str) -> None:
 def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
     """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
 
-    A question that the set asks already gets the passages and answers that were judged right for it besides its own.
-    Raises `ValueError` where nothing was judged.
+    A question that the set asks gets what was judged of it besides what the set knows: what both know stays as it is in
+    the set. Passages that were judged wrong are of grade 0 there; unsure ones stay unjudged. Of a question that the set
+    does not ask, one passage must be right. Raises `ValueError` where that leaves no question.
     """
-    if not judged:
+    by_text = {composed(one.question): one for one in judged}
+    asked = {composed(question.text) for question in question_set.questions}
+    known = [(one, by_text.get(composed(one.text))) for one in question_set.questions]
+    merged = tuple(_with(one, of) if of else one for one, of in known if of or not alone)
+    new = [one for text, one in by_text.items() if text not in asked and one.passages]
+    if not (by_text and (merged or new)):
         raise ValueError("no question was judged")
-    own = () if alone else question_set.questions
-    asked = {composed(question.text) for question in own}
-    merged = tuple(_with(question, judged) for question in own)
-    new = [one for one in judged if composed(one.question) not in asked]
-    taken = {question.id for question in own}
+    taken = {question.id for question in merged}
     numbers = (f"judged-{number}" for number in range(1, len(new) + len(taken) + 1))
     ids = (id_ for id_ in numbers if id_ not in taken)
-    added = tuple(Question(id_, one.question, one.answers, one.passages) for id_, one in zip(ids, new, strict=False))
+    added = tuple(_with(Question(id_, one.question), one) for id_, one in zip(ids, new, strict=False))
     return replace(question_set, name=name, questions=merged + added)
 
 
-def _with(question: Question, judged: Sequence[Judged]) -> Question:
-    found = next((one for one in judged if composed(one.question) == composed(question.text)), None)
-    if found is None:
-        return question
-    new = tuple(answer for answer in found.answers if answer not in question.answers)
+def _with(question: Question, judged: Judged) -> Question:
+    new = tuple(answer for answer in judged.answers if answer not in question.answers)
     starts = question.starts + (-1,) * len(new) if question.starts else ()
-    relevant = tuple(dict.fromkeys(question.relevant + found.passages))
-    right = set(found.passages)
-    grades = tuple((id_, max(grade, RELEVANT_GRADE) if id_ in right else grade) for id_, grade in question.grades)
-    return replace(question, relevant=relevant, grades=grades, answers=question.answers + new, starts=starts)
+    grades = dict.fromkeys(judged.wrong, 0) | question.grade_of
+    grades |= {id_: max(grades.get(id_, 0), RELEVANT_GRADE) for id_ in judged.passages}
+    relevant = tuple(dict.fromkeys(question.relevant + judged.passages))
+    answers = question.answers + new
+    return replace(question, relevant=relevant, grades=tuple(grades.items()), answers=answers, starts=starts)
 
 
 def _same(one: JudgedAnswer, question: str, answer: str) -> bool:
@@ -162,15 +194,16 @@ def _read(corpus: str) -> _File:
     if not _FINGERPRINT.fullmatch(corpus):
         return _File()
     try:
-        return _File.model_validate(read_json(_path("judgements", corpus)))
+        return _File.model_validate(read_json(path_of("judgements", corpus)))
     except ValidationError:
         return _File()
 
 
-def _path(folder: str, fingerprint: str) -> Path:
+def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
+    """Return a file of what was said of a corpus or a set. Raises `ValueError` where this is no fingerprint."""
     if not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
-    return workspace() / folder / f"{fingerprint}.json"
+    return workspace() / folder / f"{fingerprint}{ending}"
 
 
 @contextmanager
@@ -182,7 +215,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _change(corpus: str, change: Callable[[_File], _File]) -> None:
-    path = _path("judgements", corpus)
+    path = path_of("judgements", corpus)
     with _alone(path):
         # the answers of a question stand for themselves
         write_json(path, change(_read(corpus)).model_dump(exclude={"questions": {"__all__": {"answers"}}}))
@@ -209,7 +242,7 @@ class Remarks:
 
 def remarks_of(fingerprint: str) -> Remarks:
     """Return what was remarked about the set with this fingerprint; what cannot be read is passed over."""
-    raw = read_json(_path("remarks", fingerprint)) if _FINGERPRINT.fullmatch(fingerprint) else {}
+    raw = read_json(path_of("remarks", fingerprint)) if _FINGERPRINT.fullmatch(fingerprint) else {}
     return Remarks(_pairs(raw.get("negatives")), _pairs(raw.get("notes")))
 
 
@@ -256,7 +289,7 @@ def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
 
 
 def _change_remarks(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
-    path = _path("remarks", fingerprint)
+    path = path_of("remarks", fingerprint)
     with _alone(path):
         write_json(path, asdict(change(remarks_of(fingerprint))))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from retrieval.analysis.judged import judged_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.store import StoredComparison
@@ -53,7 +54,7 @@ def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
     groups = question_groups(comparison.question_set)
     scores = comparison.scores
     baseline = baseline or usual_baseline(comparison)
-    wanted = measures(comparison.experiment.ks)
+    wanted = [*measures(comparison.experiment.ks), *judged_measures(scores)]
     # of many retrievers the differences by all measures at once would not fit into memory
     step = max(1, _MOST_TESTS // max(1, len(scores) * (len(scores) - 1) // 2))
     parts = [wanted[start : start + step] for start in range(0, len(wanted), step)]
@@ -119,8 +120,12 @@ def figures(comparison: Comparison, evidence: Evidence, measures: Sequence[str])
 
 
 def shown_measures(comparison: Comparison) -> list[str]:
-    """Return Recall@K for every K, MRR@10 and nDCG@10. Hit@K says the same where questions have one passage each."""
-    return [*(f"recall@{k}" for k in comparison.experiment.ks), f"mrr@{CUT}", f"ndcg@{CUT}"]
+    """Return Recall@K for every K, MRR@10 and nDCG@10, and what is told where judgements are known.
+
+    Hit@K says the same as Recall@K where questions have one passage each.
+    """
+    usual = [*(f"recall@{k}" for k in comparison.experiment.ks), f"mrr@{CUT}", f"ndcg@{CUT}"]
+    return [*usual, *judged_measures(comparison.scores)]
 
 
 def label(measure: str) -> str:

@@ -15,6 +15,7 @@ from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.analysis.evidence import Change, Evidence, changes, evidence
+from retrieval.analysis.judged import at_disadvantage
 from retrieval.analysis.labs import lab_figures
 from retrieval.analysis.questions import (
     Quadrant,
@@ -105,6 +106,11 @@ class OpenComparison:
     @_last(1)
     def evidence(self) -> Evidence:
         return evidence(self.comparison)
+
+    @property
+    @_last(1)
+    def at_disadvantage(self) -> list[PairTest]:
+        return at_disadvantage(self.comparison.scores, self.groups)
 
     @_last(16)
     def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:

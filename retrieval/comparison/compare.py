@@ -15,7 +15,6 @@ from typing import Any
 from data.cache import forget_shipped
 from data.problems import Failure
 from data.records import QuestionSet
-from data.split import split
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.packaged import DEFAULT, packaged_base
@@ -214,7 +213,7 @@ def search_light(
 
 
 def _asked(experiment: Experiment, question_set: QuestionSet) -> QuestionSet:
-    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    asked = experiment.asked(question_set)
     if not asked.questions:
         part = f"the {experiment.split.value} part has no question with a relevant passage"
         raise ValueError(f"{part}: retrievers are compared by questions whose passages are known")
@@ -253,7 +252,7 @@ def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
 
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
     """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
-    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    asked = experiment.asked(question_set)
     texts = [question.text for question in asked.questions]
     retrievers = retrievers_of(experiment, asked, whole=question_set)
     return all(name in failed or _is_done(made, texts) for name, made in retrievers.items())

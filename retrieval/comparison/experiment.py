@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
+from operator import eq
 from pathlib import Path
 from typing import Annotated, TypeVar, Union
 
@@ -23,8 +24,8 @@ from pydantic import (
 )
 
 from data.cache import key_of
-from data.records import QuestionSet
-from data.split import Part, SplitOptions
+from data.records import RELEVANT_GRADE, QuestionSet
+from data.split import Part, SplitOptions, split
 from data.workspace import read_json, replacing, require_room, workspace, write_json
 from retrieval.comparison.first_stage import (
     BM25Spec,
@@ -82,7 +83,10 @@ def _reader(kinds: tuple[type[Spec], ...]) -> TypeAdapter[Spec]:
 
 
 class Experiment(BaseModel):
-    """What is compared, on what. Retrievers wrap only retrievers listed before them."""
+    """What is compared, on what. Retrievers wrap only retrievers listed before them.
+
+    Passages of the grade `relevant_from` and more are relevant, for all measures but nDCG, which counts every grade.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: str
@@ -90,6 +94,7 @@ class Experiment(BaseModel):
     validation_share: float = 0.1
     test_share: float = 0.2
     seed: int = 0
+    relevant_from: int = Field(default=RELEVANT_GRADE, ge=RELEVANT_GRADE, exclude_if=partial(eq, RELEVANT_GRADE))
     ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: Lab | None = None
     retriever: tuple[Annotated[SerializeAsAny[Spec], BeforeValidator(of_kind)], ...] = Field(min_length=1)
@@ -109,6 +114,13 @@ class Experiment(BaseModel):
     @property
     def split_options(self) -> SplitOptions:
         return SplitOptions(self.validation_share, self.test_share, self.seed)
+
+    def asked(self, question_set: QuestionSet) -> QuestionSet:
+        """Return the set with the questions that are asked of it: those of the part, split as the whole set is, that
+        have a passage of the grade `relevant_from` or more. There may be none.
+        """
+        part = split(question_set, self.split_options).questions(question_set, self.split)
+        return part.relevant_from(self.relevant_from)
 
     @property
     def specs(self) -> dict[str, Spec]:

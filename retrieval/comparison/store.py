@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from data.cache import SCORES, Arrays, Artifact
-from data.records import QuestionSet
+from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, split
 from data.statistics import LEVEL, RESAMPLES
 from data.workspace import read_json, remove_folder, workspace, write_json
@@ -27,7 +27,7 @@ from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from retrieval.comparison.spec import VERSION, Materials
-from retrieval.evaluation.measures import Scores, evaluate
+from retrieval.evaluation.measures import Measure, Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from retrieval.mix import SignalTold
 from retrieval.rankings import Rankings
@@ -125,6 +125,7 @@ class StoredComparison:
     retrievers: tuple[str, ...]
     ks: tuple[int, ...]
     lab: str | None
+    relevant_from: int  # the grade
     figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
 
 
@@ -190,7 +191,7 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     def made(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
-        asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+        asked = experiment.asked(question_set)
         if asked.fingerprint != scores.fingerprint:
             raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
         failed = failures(scores.retrievers)
@@ -210,9 +211,14 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure that had no figure then has none now."""
+    """Score rankings again; a measure that had no figure then has none now, unless none of its name was known then."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
+    named = {one.partition("@")[0] for one in entry}
+    per_question = {
+        measure: values
+        for measure, values in scores.per_question.items()
+        if measure in entry or Measure.parse(measure).name not in named
+    }
     told = _Told.model_validate(entry).model_dump()
     return Result(name, rankings, Scores(scores.ks, per_question), **told)
 
@@ -276,6 +282,7 @@ def _read(folder: Path) -> StoredComparison | None:
             "retrievers": list(scores["retrievers"]),
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
+            "relevant_from": experiment.get("relevant_from", RELEVANT_GRADE),
             "figures": {
                 name: {measure: value for measure, value in entry.items() if "@" in measure}
                 for name, entry in scores["retrievers"].items()

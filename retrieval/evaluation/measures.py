@@ -7,8 +7,14 @@ mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) ove
 0 and 1, higher is better.
 
 Of graded passages those of `RELEVANT_GRADE` and more are relevant, and DCG sums grade / log2(rank + 1): the linear gain
-of trec_eval. Where a question needs one passage of each of several groups, Recall@K is the share of its groups that
-have one among the first K.
+of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-measures, stands beside it and sums
+(2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups,
+Recall@K is the share of its groups that have one among the first K.
+
+Where it is known which passages were judged, relevant or not, Judged@K is the share of the first K found that were: a
+retriever is not credited for what nobody looked at. Bpref (Buckley & Voorhees 2004) leaves that out: of R relevant and
+N judged non-relevant passages it is 1 / R times the sum, over relevant passages found, of 1 - min(n, R) / min(R, N), n
+being how many judged non-relevant ones stand above. It is told within the deepest K, as far as the rankings go.
 """
 
 from collections.abc import Sequence
@@ -23,7 +29,10 @@ from retrieval.rankings import NOT_FOUND, Rankings
 
 CUT = 10  # the usual depth of MRR and nDCG: a search is never less deep
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)
-_NAMES = {"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}
+_NAMES = {
+    **{"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"},
+    **{"ndcg_exp": "nDCG(dcg='exp-log2')", "judged": "Judged", "bpref": "Bpref"},
+}
 
 
 class Measure(NamedTuple):
@@ -53,6 +62,11 @@ class Measure(NamedTuple):
         """For the head of a column: R@10."""
         return f"R@{self.cut}" if self.name == "recall" else self.long
 
+    @property
+    def by_judgements(self) -> bool:
+        """Whether there is one only of questions whose grades, or whose non-relevant passages, are known."""
+        return self.name in ("ndcg_exp", "judged", "bpref")
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -67,7 +81,7 @@ class Scores:
 
 
 def measures(ks: Sequence[int]) -> list[str]:
-    """Names of all measures for these K, in the order a table shows them."""
+    """Names of all measures for these K that any questions have, in the order a table shows them."""
     cuts = sorted({*ks, CUT})
     return [
         *(f"{name}@{k}" for name in ("recall", "hit") for k in ks),
@@ -104,24 +118,41 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
     per_question |= {f"mrr@{k}": np.where((first > 0) & (first <= k), 1 / np.maximum(first, 1), 0.0) for k in cuts}
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
-    if question_set.gains is not None:
-        per_question |= _graded(rankings, question_set.gains, cuts)
+    if (gains := question_set.gains) is not None and cuts:
+        per_question |= {f"ndcg@{k}": values for k, values in _graded(rankings, gains, cuts).items()}
+        if gains.data.max() > 1:  # below that both gains are the same
+            raised = csr_array((np.exp2(gains.data) - 1, gains.indices, gains.indptr), shape=gains.shape)
+            per_question |= {f"ndcg_exp@{k}": values for k, values in _graded(rankings, raised, cuts).items()}
+        per_question |= _judged(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
     return Scores(known, per_question)
 
 
-def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return nDCG by grades: what was found against the highest grades first."""
-    rows = np.arange(len(rankings.indices))[:, None]
-    found = np.asarray(gains[rows, np.maximum(rankings.indices, 0)].todense()) * (rankings.indices != NOT_FOUND)
+def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
+    """Return nDCG by grades for each K: what was found against the highest grades first."""
+    found = _at(rankings, gains)
     of = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
     order = np.lexsort((-gains.data, of))  # those of a question stay together
     places = np.arange(len(of)) - gains.indptr[of]
     ideal = np.zeros((len(found), max(*cuts, int(np.diff(gains.indptr).max()))))
     ideal[of, places] = gains.data[order]
     discounts = 1.0 / np.log2(np.arange(2, ideal.shape[1] + 2))
-    return {
-        f"ndcg@{k}": (found[:, :k] @ discounts[: found[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k]) for k in cuts
-    }
+    return {k: (found[:, :k] @ discounts[: found[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k]) for k in cuts}
+
+
+def _judged(
+    rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Return Judged@K, 1 where nothing was found and so nothing unjudged, and Bpref within the deepest K.
+
+    `known` are the passages judged, and `relevant` tells how many of each question's are, `(n_questions, 1)`.
+    """
+    judged, found, depth = _at(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
+    counts = {k: (judged[:, :k].sum(axis=1), found[:, :k].sum(axis=1)) for k in cuts}
+    shares = {f"judged@{k}": np.where(of, held / np.maximum(of, 1), 1.0) for k, (held, of) in counts.items()}
+    non_relevant = np.diff(known.indptr)[:, None] - relevant
+    above = np.minimum((judged & ~hits).cumsum(axis=1), relevant)
+    kept = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)
+    return shares | {f"bpref@{depth}": (kept * hits)[:, :depth].sum(axis=1) / relevant[:, 0]}
 
 
 def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
@@ -153,10 +184,14 @@ def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.nd
 
 def hits_of(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
     """Whether each passage of rankings of the set's questions is relevant, `(n_questions, k)` bool."""
+    return _at(rankings, question_set.relevance)
+
+
+def _at(rankings: Rankings, values: csr_array) -> np.ndarray:
+    """What a matrix `(n_questions, n_passages)` holds of each passage found, `(n_questions, k)`; 0 where none was."""
     rows = np.arange(len(rankings.indices))[:, None]
-    hits = np.asarray(question_set.relevance[rows, np.maximum(rankings.indices, 0)].todense())
-    hits &= rankings.indices != NOT_FOUND
-    return hits
+    held = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
+    return np.where(rankings.indices != NOT_FOUND, held, held.dtype.type(0))
 
 
 def _first(hits: np.ndarray) -> np.ndarray:

@@ -8,11 +8,14 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from data.records import RELEVANT_GRADE
 from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
+from retrieval.analysis.judged import at_disadvantage, judged_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import ReadingSpec
 from retrieval.comparison.store import provenance
-from retrieval.evaluation.measures import CUT, depth_of
+from retrieval.evaluation.measures import CUT, Measure, depth_of
+from retrieval.evaluation.significance import question_groups
 from retrieval.report.charts import pictures
 from retrieval.report.colours import colour_of, letter_of
 from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
@@ -41,7 +44,8 @@ def report(
     scored = list(comparison.scores)
     all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS
     pairs, told = found.tests if all_pairs else found.against, dict.fromkeys((measure, f"ndcg@{CUT}"))
-    shown = shown_measures(comparison)
+    judged = judged_measures(comparison.scores)
+    shown = [one for one in shown_measures(comparison) if one not in judged]
     by_k, parts, losses = curves(comparison, found, names), slices(comparison, measure, say), lost(comparison, say)
     charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
     drawn = iter(pictures(charts))
@@ -60,7 +64,11 @@ def report(
         first=found.baseline,
         answers=dict.fromkeys(_answer(comparison, found, one, say) for one in told),
         notices=_notices(comparison, say),
-        tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
+        tables=[
+            (note, columns, figures(comparison, found, columns))
+            for note, columns in (("", shown), (say("section.hits"), hits), (say("section.judged"), judged))
+            if columns
+        ],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
         curves=[(title, next(drawn)) for title, _ in by_k],
         pairs=[(one, tests) for one in told if (tests := [test for test in pairs if test.measure == one])],
@@ -73,7 +81,7 @@ def report(
         hardest=hardest(comparison),
         cost=cost(comparison),
         settings=settings(origin, say),
-        terms=("recall", "hit", "mrr", "ndcg", "interval", "test"),
+        terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(one).name for one in judged), "interval", "test"),
     )
 
 
@@ -148,6 +156,13 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
+    if (grade := comparison.experiment.relevant_from) != RELEVANT_GRADE:
+        told.append(say("notice.relevant_from", grade=grade))
+    for test in at_disadvantage(comparison.scores, question_groups(asked)):
+        shares = (f"{comparison.scores[name].means()[test.measure] * 100:.0f}" for name in (test.a, test.b))
+        told.append(
+            say("notice.behind", name=test.a, best=test.b, **dict(zip(("share", "of_best"), shares, strict=True)))
+        )
     specs = comparison.experiment.specs
     for name, count, around in comparison.cut_off:
         told.append(say("notice.cut_off", name=name, count=f"{count:,}", passages=f"{len(asked.passages):,}"))

@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from data.store import CATALOG, read_entry
 from tests.browser.conftest import new_page, running_app
-from tests.browser.driving import compared, download
+from tests.browser.driving import MINUTES, compared, download
 from tests.programs import free_port, run_module
 from views.ui.words import catalog
 
@@ -96,3 +98,25 @@ def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
     servers = [p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or [])]
     assert servers
     assert not any("torch" in Path(m.path).parts for server in servers for m in server.memory_maps())
+
+
+@pytest.mark.packaged
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(app: str, visited: Page, language: str) -> None:
+    words, question = catalog(language), read_entry(CATALOG["sample"]).question_set.questions[0].text
+    visited.goto(f"{app}/?lang={language}")
+    compared(visited, words["compare.run_again"])
+    main = visited.get_by_test_id("stMain")
+    expect(main.get_by_text(words["compare.mix_title"].format(name="Best mix"))).to_be_visible()
+    expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
+
+    visited.goto(f"{app}/search?lang={language}&q={quote(question)}&columns=Late%7CBest%20mix")
+    if (ask := main.get_by_role("button", name=words["search.pieces_ask"])).count():
+        ask.click()
+    expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
+    pairs = visited.locator(".found.pairs")
+    expect(pairs.locator("p.asked sup").first).to_be_visible(timeout=3 * MINUTES)
+    asked, answered = ({*pairs.locator(f"{place} sup").all_text_contents()} for place in ("p.asked", "div"))
+    numbers = {number for told in asked for number in told.split(",")}
+    assert numbers >= {number for told in answered for number in told.split(",")}
+    assert "1" in numbers

@@ -247,6 +247,18 @@ def test_grades_and_groups_that_say_no_more_are_none() -> None:
     assert of(replace(plain, grades=(("a", 1),))).fingerprint == of(plain).fingerprint
 
 
+def test_from_a_higher_grade_on_groups_and_places_of_answers_are_those_of_what_is_left() -> None:
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(4))
+    told = {"answers": ("답",), "starts": (3,), "groups": (("p0", "p1"), ("p2",))}
+    graded = Question.judged("q", "?", {"p0": 1, "p1": 2, "p2": 3, "p3": 0}, **told)
+    whole = QuestionSet("graded", passages, (graded, Question("plain", "?", relevant=("p0",))))
+    assert whole.relevant_from(1) is whole
+    (left,) = whole.relevant_from(2).questions
+    assert (left.relevant, left.groups, left.starts) == (("p1", "p2"), (("p1",), ("p2",)), ())
+    assert left.grade_of == graded.grade_of
+    assert whole.relevant_from(4).questions == ()
+
+
 def test_grades_and_groups_are_content() -> None:
     either, both = (replace(GRADED, groups=groups) for groups in ((("a", "b"),), (("a",), ("b",))))
     plain = replace(GRADED, grades=())

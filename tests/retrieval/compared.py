@@ -84,3 +84,16 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     return asked, comparison_of(
         {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, asked
     )
+
+
+def judged_apart(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
+    """Of "known" all of the first ten were judged, of "unknown" six; both have the only right one first, of grade 2."""
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(n_questions + 18))
+    judged = range(n_questions)
+    questions = tuple(
+        Question.judged(f"q{row}", f"{row}?", {f"p{one}": 2 * (one == row) for one in judged}) for row in judged
+    )
+    asked = QuestionSet("judged", passages, questions)
+    known = [[row, *[one for one in judged if one != row][:9]] for row in judged]
+    unknown = [[*rows[:6], *range(n_questions, n_questions + 4)] for rows in known]
+    return asked, comparison_of({"known": known, "unknown": unknown}, asked, ks, depth)

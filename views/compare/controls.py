@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.records import RELEVANT_GRADE
 from data.split import Part
 from data.store import StoredSet
 from data.workspace import LimitError
@@ -159,7 +160,7 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
-_MEASURES = ("recall", "hit", "mrr", "ndcg")
+_MEASURES = ("recall", "hit", "mrr", "ndcg", "ndcg_exp")  # the last of questions with grades alone
 _NARROW = 110  # pixels
 _WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
@@ -187,6 +188,17 @@ def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
     return Part(choose(st.selectbox, "part", label, [*parts], usual, follows=True, format_func=parts.get, **look))
 
 
+def pick_grade(data: StoredSet) -> int:
+    """Draw the choice of the least grade that is relevant, where there are several; returns it."""
+    gains = question_set(data.key).gains
+    grades = [] if gains is None else sorted({int(grade) for grade in gains.data})
+    options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
+    if len(options) == 1:
+        return RELEVANT_GRADE
+    label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": _NARROW}
+    return int(choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
+
+
 def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
     """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them.
 
@@ -194,7 +206,9 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     """
     measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
-    measure = remembered("measure", "recall", _MEASURES)
+    known = {Measure.parse(one).name for of in comparison.scores.values() for one in of.per_question}
+    measures = [one for one in _MEASURES if one in known] or [*_MEASURES[:-1]]
+    measure = remembered("measure", "recall", measures)
     told = without_plainest([name for name in names if name in comparison.scores])
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
@@ -206,8 +220,8 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     # its key keeps it open while its words change with what is chosen in it
     with st.container() if folded() else st.expander(label, icon=":material/straighten:", key="figure"):
         label, help_text = word("compare.measure"), word("compare.measure_help")
-        named = {one: word(f"measure.{one}") for one in _MEASURES}
-        choose(st.segmented_control, "measure", label, _MEASURES, "recall", format_func=named.get, help=help_text)
+        named = {one: word(f"measure.{one}") for one in measures}
+        choose(st.segmented_control, "measure", label, measures, "recall", format_func=named.get, help=help_text)
         choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
         label, help_text = word("compare.baseline"), word("compare.baseline_help")
         choose(st.selectbox, "baseline", label, names, baseline, follows=True, help=help_text)

@@ -12,6 +12,7 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import reasons
+from views.compare import judged
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView, draw_footnotes, draw_table, draw_times, in_points, verdict_of
@@ -41,6 +42,7 @@ def draw(view: ComparisonView) -> None:
         for result in view.scored:
             if result.signals:
                 _draw_mix(result)
+        judged.draw(view)
     _draw_published(view)
     draw_footnotes(view)
 

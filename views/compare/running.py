@@ -76,11 +76,15 @@ def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment
     """
     kept = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
     with_any = [one for one in kept if set(one.retrievers) & set(picked)]
-    return next((one for one in with_any if one.part is experiment.split), with_any[0] if with_any else None)
+    return next((one for one in with_any if _is_asked(one, experiment)), with_any[0] if with_any else None)
 
 
 def is_of(kept: StoredComparison, picked: Sequence[str], experiment: Experiment) -> bool:
-    return kept.part is experiment.split and set(picked) <= set(kept.retrievers)
+    return _is_asked(kept, experiment) and set(picked) <= set(kept.retrievers)
+
+
+def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:
+    return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
 
 
 def offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:

@@ -30,8 +30,8 @@ from views.ui.words import plain, signed, word
 class ComparisonView:
     """A comparison, the retrievers picked of it, and the figure looked at.
 
-    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr" or
-    "ndcg"; the others are told against the `baseline`.
+    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr",
+    "ndcg" or "ndcg_exp"; the others are told against the `baseline`.
     """
 
     data: StoredSet
@@ -305,7 +305,7 @@ def draw_footnotes(view: ComparisonView) -> None:
     asked = view.comparison.question_set.questions
     told = {"graded": any(one.grades for one in asked), "grouped": any(one.groups for one in asked)}
     for name in (name for name, holds in told.items() if holds):
-        st.caption(word(f"compare.{name}"))
+        st.caption(word(f"compare.{name}", grade=view.comparison.experiment.relevant_from))
 
 
 def _draw_cut_off(view: ComparisonView) -> None:

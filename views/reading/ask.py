@@ -8,7 +8,15 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.questions.judgements import judge, judge_answer, judged_answer, judged_answers, judged_passages, judgements_of
+from data.questions.judgements import (
+    Verdict,
+    judge,
+    judge_answer,
+    judged_answer,
+    judged_answers,
+    judged_passages,
+    judgements_of,
+)
 from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
@@ -21,7 +29,6 @@ from views.choices import Choices
 from views.reading import controls, generated
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.evaluation import Weight, kept_weights, probability
-from views.reading.generated import LanguageModel, pick_language_model
 from views.reading.passages import (
     ReadColumn,
     Reading,
@@ -35,7 +42,9 @@ from views.reading.passages import (
     reason,
 )
 from views.resources.sets import question_set
-from views.search.answer import draw_judged, draw_mark, search
+from views.search.answer import search
+from views.search.judging import draw_judged, draw_mark
+from views.ui.asked import LanguageModel, pick_language_model
 from views.ui.passages import draw_style
 from views.ui.problems import errors_told, failure_text, search_failure_text
 from views.ui.words import plain, word
@@ -63,7 +72,7 @@ def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | 
     with errors_told():
         judge_answer(corpus, question, answer, right)
         if right and passage:  # where the answer stands is what a question set is made of
-            judge(corpus, question, passage, right=True)
+            judge(corpus, question, passage, Verdict.RIGHT)
 
 
 @dataclass(frozen=True)

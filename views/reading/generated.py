@@ -1,11 +1,8 @@
-"""A language model's answer: which model gives it, if any, and what it says as it comes, its citations held against the
-passages."""
+"""A language model's answer: what it says as it comes, its citations held against the passages."""
 
-import os
 import time
 from collections.abc import Generator as Pieces
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html import escape
 from queue import Empty, Queue
 from threading import Thread
@@ -14,12 +11,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chat.asking import EndpointError
-from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given, without_thoughts
+from chat.endpoint import Chat, without_thoughts
 from data.records import Passage
 from data.workspace import LimitError, for_this_user
 from reading.generate.generate import answer, kept_answer
 from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.rules import ReadingError, Rules
+from views.ui.asked import LanguageModel
 from views.ui.problems import failure_text
 from views.ui.words import language, plain, word
 
@@ -30,58 +28,9 @@ _News = str | GeneratedAnswer | Exception
 _SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
 
 
-@dataclass(frozen=True)
-class LanguageModel:
-    """A model by name, and what was typed of where it is; what was not typed is the environment's."""
-
-    name: str
-    address: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
-
-    def endpoint(self) -> Endpoint:
-        """Where it is asked. Raises `EndpointError`."""
-        return Endpoint.of(self.address, self.key)
-
-    def generator(self, k: int) -> Generator:
-        """How it is asked, with the first K passages. Raises `ReadingError`."""
-        return Generator(name=self.name, model=self.name, prompt=prompts()[language()], most_passages=k)
-
-
-def language_model() -> LanguageModel | None:
-    """Return the model that was named; None where none is, or nobody knows where it is."""
-    address, key = (_told("address"), _told("secret")) if may_be_given() else ("", "")
-    name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
-    known = bool(address or os.environ.get(ADDRESS, "").strip())
-    return LanguageModel(name, address, key) if name and known else None
-
-
-def pick_language_model() -> LanguageModel | None:
-    """Draw the choice behind a button; returns it as `language_model` does."""
-    named = language_model()
-    label = word("answers.language_model_is", model=plain(named.name)) if named else word("answers.no_language_model")
-    with st.popover(label, icon=":material/smart_toy:"):
-        draw_language_model()
-    return language_model()
-
-
-def draw_language_model() -> None:
-    st.caption(word("answers.language_model_about"))
-    typed = may_be_given()
-    with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
-        if typed:
-            _draw_text("address", placeholder="http://localhost:11434/v1")
-        _draw_text("model", value=os.environ.get(MODEL, "").strip())
-        if typed:
-            _draw_text("secret", type="password", autocomplete="off")
-        st.form_submit_button(word("answers.use_model"), key="use_model", type="primary", width="stretch")
-
-
-def _told(name: str) -> str:
-    return str(st.session_state.get(f"answers_{name}", "")).strip()
-
-
-def _draw_text(name: str, **look: str) -> None:
-    st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **look)  # type: ignore[call-overload]
+def generator_of(model: LanguageModel, k: int) -> Generator:
+    """How it is asked, with the first K passages. Raises `ReadingError`."""
+    return Generator(name=model.name, model=model.name, prompt=prompts()[language()], most_passages=k)
 
 
 def draw(
@@ -97,7 +46,7 @@ def draw(
         st.markdown(f"**{plain(model.name)}**")
         said, button = st.empty(), st.empty()
         try:
-            generator, request = model.generator(len(passages)), Request("asked", question, passages)
+            generator, request = generator_of(model, len(passages)), Request("asked", question, passages)
             found = kept_answer(generator, request)
             if not found and this in stopped:
                 said.caption(word("answers.was_stopped"))

@@ -15,15 +15,16 @@ from views import reasons
 from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
+from views.search import pool
 from views.search.answer import (
     SearchAnswer,
     draw_blind,
     draw_columns,
-    draw_judged,
     draw_table,
     search,
     try_failed_again,
 )
+from views.search.judging import draw_judged
 from views.search.pieces import draw_pieces
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
@@ -39,6 +40,10 @@ _BOX = "question_box"  # of the session
 
 def draw() -> None:
     data = chosen_set()
+    if st.query_params.get("pool"):
+        draw_style()
+        pool.draw(data)
+        return
     choices = choices_for(data)
     draw_style()
     st.title(word("search.title"))

@@ -5,16 +5,19 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from data.questions.judgements import (
     COLUMNS,
     LONGEST_NOTE,
     Judged,
+    JudgedAnswer,
     Remarks,
+    Verdict,
     as_table,
     forget,
     judge,
@@ -24,8 +27,10 @@ from data.questions.judgements import (
     judged_passages,
     judgements_of,
     mark_negative,
+    path_of,
     remarks_of,
     unmark_negative,
+    verdicts_of,
     with_judged,
     write_note,
 )
@@ -38,13 +43,13 @@ CORPUS = SET.corpus_fingerprint
 
 
 def test_a_judgement_is_kept_and_taken_back() -> None:
-    judge(CORPUS, "누가  한글을\n만들었나?", "p1", right=True)
-    judge(CORPUS, "누가 한글을 만들었나?", "p2", right=True)
-    judge(CORPUS, "다른 질문", "p3", right=True)
+    judge(CORPUS, "누가  한글을\n만들었나?", "p1", Verdict.RIGHT)
+    judge(CORPUS, "누가 한글을 만들었나?", "p2", Verdict.RIGHT)
+    judge(CORPUS, "다른 질문", "p3", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("누가 한글을 만들었나?", ("p1", "p2")), Judged("다른 질문", ("p3",)))
-    judge(CORPUS, "누가 한글을 만들었나?", "p1", right=False)
+    judge(CORPUS, "누가 한글을 만들었나?", "p1", None)
     assert judged_passages(judgements_of(CORPUS), " 누가 한글을  만들었나?") == ("p2",)
-    judge(CORPUS, "누가 한글을 만들었나?", "p2", right=False)
+    judge(CORPUS, "누가 한글을 만들었나?", "p2", None)
     assert judgements_of(CORPUS) == (Judged("다른 질문", ("p3",)),)
     forget(CORPUS, "다른 질문")
     assert judgements_of(CORPUS) == ()
@@ -52,12 +57,12 @@ def test_a_judgement_is_kept_and_taken_back() -> None:
 
 def test_marking_twice_is_marking_once() -> None:
     for _ in range(2):
-        judge(CORPUS, "질문", "p1", right=True)
+        judge(CORPUS, "질문", "p1", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
 
 
 def test_another_corpus_has_its_own() -> None:
-    judge(CORPUS, "질문", "p1", right=True)
+    judge(CORPUS, "질문", "p1", Verdict.RIGHT)
     other = QuestionSet("other", SET.passages[:2], ())
     assert judgements_of(other.corpus_fingerprint) == ()
     assert judgements_of(replace(SET, questions=(), name="copy").corpus_fingerprint) == judgements_of(CORPUS)
@@ -65,7 +70,7 @@ def test_another_corpus_has_its_own() -> None:
 
 def test_pages_that_judge_at_once_lose_nothing() -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: judge(CORPUS, f"질문 {number}", "p1", right=True), range(40)))
+        list(pool.map(lambda number: judge(CORPUS, f"질문 {number}", "p1", Verdict.RIGHT), range(40)))
     assert {one.question for one in judgements_of(CORPUS)} == {f"질문 {number}" for number in range(40)}
 
 
@@ -77,7 +82,7 @@ def test_a_damaged_file_is_passed_over_and_written_anew(content: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     assert judgements_of(CORPUS) == ()
-    judge(CORPUS, "질문", "p1", right=True)
+    judge(CORPUS, "질문", "p1", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
 
 
@@ -85,7 +90,7 @@ def test_a_damaged_file_is_passed_over_and_written_anew(content: str) -> None:
 def test_a_name_is_never_a_path(corpus: str) -> None:
     assert judgements_of(corpus) == ()
     with pytest.raises(ValueError, match="no fingerprint"):
-        judge(corpus, "질문", "p1", right=True)
+        judge(corpus, "질문", "p1", Verdict.RIGHT)
 
 
 def test_judged_questions_become_a_set() -> None:
@@ -115,6 +120,46 @@ def test_a_passage_that_a_person_judges_right_is_of_grade_one_at_least() -> None
     assert both.questions[0].grade_of == {"p1": 2, "p2": 1, "p3": 1}
 
 
+def test_what_is_not_right_is_kept_and_becomes_a_grade_of_zero() -> None:
+    first = SET.questions[0]
+    for passage, verdict in zip(("p2", "p3", "p4", "p5"), (*Verdict, Verdict.RIGHT), strict=True):
+        judge(CORPUS, first.text, passage, verdict)
+    judge(CORPUS, first.text, "p5", Verdict.WRONG)  # another word takes the place of the one before
+    judge(CORPUS, "새 질문", "p1", Verdict.WRONG)
+    judged = judgements_of(CORPUS)
+    assert judged[0] == Judged(first.text, ("p2",), wrong=("p3", "p5"), unsure=("p4",))
+    assert verdicts_of(judged)[first.text, "p4"] is Verdict.UNSURE
+    both = with_judged(SET, judged, "both", alone=False)
+    assert len(both.questions) == len(SET.questions), "a new question without a right passage measures nothing"
+    assert both.questions[0].grade_of == {"p1": 1, "p2": 1, "p3": 0, "p5": 0}, "unsure is unjudged"
+    assert both.questions[1:] == SET.questions[1:]
+    assert with_judged(SET, judged, "alone", alone=True).questions == both.questions[:1], "with what the set knows"
+    assert with_judged(SET, (Judged(first.text, (), wrong=("p1",)),), "both", alone=False).questions == SET.questions
+    judge(CORPUS, "새 질문", "p1", None)
+    assert judgements_of(CORPUS) == judged[:1]
+
+
+def test_the_file_is_read_by_earlier_versions_and_theirs_is_read_here() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        question: str
+        passages: tuple[str, ...]
+        answers: tuple[str, ...] = ()
+
+    class FileBefore(BaseModel):
+        questions: list[Before] = []
+        answers: list[JudgedAnswer] = []
+
+    path = path_of("judgements", CORPUS)
+    judge(CORPUS, "질문", "p1", Verdict.RIGHT)
+    judge(CORPUS, "질문", "p2", Verdict.WRONG)
+    judge_answer(CORPUS, "질문", "답", True)
+    read = FileBefore.model_validate_json(path.read_text(encoding="utf-8"))
+    assert (read.questions, read.answers) == ([Before("질문", ("p1",))], [JudgedAnswer("질문", "답", True)])
+    path.write_text(read.model_dump_json(exclude={"questions": {"__all__": {"answers"}}}), encoding="utf-8")
+    assert judgements_of(CORPUS) == (Judged("질문", ("p1",), ("답",)),)
+
+
 def test_ids_that_are_taken_are_passed_over() -> None:
     named = replace(SET, questions=(replace(SET.questions[0], id="judged-1"), *SET.questions[1:]))
     made = with_judged(named, (Judged("새 질문", ("p1",)),), "both", alone=False)
@@ -130,7 +175,7 @@ def test_an_answer_is_judged_right_or_wrong_and_taken_back() -> None:
     judge_answer(CORPUS, "누가  만들었나?", " 세종 \n대왕", True)
     assert judged_answer(judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is True
     assert judgements_of(CORPUS) == (), "a question without a right passage is none for a set"
-    judge(CORPUS, "누가 만들었나?", "p1", right=True)
+    judge(CORPUS, "누가 만들었나?", "p1", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("누가 만들었나?", ("p1",), ("세종 대왕",)),)
     judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", False)
     assert judged_answer(judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is False
@@ -141,11 +186,11 @@ def test_an_answer_is_judged_right_or_wrong_and_taken_back() -> None:
 
 
 def test_answers_judged_right_are_the_answers_of_a_set() -> None:
-    judge(CORPUS, "누가 만들었나?", "p1", right=True)
+    judge(CORPUS, "누가 만들었나?", "p1", Verdict.RIGHT)
     judge_answer(CORPUS, "누가 만들었나?", "세종", True)
     judge_answer(CORPUS, "누가 만들었나?", "한글", False)
     first = SET.questions[0]
-    judge(CORPUS, first.text, "p1", right=True)
+    judge(CORPUS, first.text, "p1", Verdict.RIGHT)
     judge_answer(CORPUS, first.text, "세종대왕", True)
     made = with_judged(SET, judgements_of(CORPUS), "more", alone=False)
     assert made.questions[0].answers == (*first.answers, "세종대왕")

@@ -142,6 +142,13 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
     assert (hybrid.fusion, hybrid.weights) == (Fusion.Z_SCORE, None)
 
 
+def test_the_least_relevant_grade_is_written_where_it_is_not_the_usual_one(tmp_path: Path) -> None:
+    usual = read(EXAMPLE, tmp_path)
+    assert "relevant_from" not in write_experiment(usual), "kept comparisons stay found by their experiment"
+    higher = usual.model_copy(update={"relevant_from": 2})
+    assert read(write_experiment(higher), tmp_path) == higher
+
+
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     assert read("\ufeff" + EXAMPLE, tmp_path).data == "questions.json"
 
@@ -156,6 +163,7 @@ MISTAKES = {
         ("ks = [1, 5, 10]", 'ks = ["ten"]', "ks.0: Input should be a valid integer"),
         ("seed = 7", "sead = 7", "sead: Extra inputs are not permitted"),
         ("seed = 7", "test_share = 0.95", "file: Value error, validation and test must be shares"),
+        ("seed = 7", "relevant_from = 0", "relevant_from: Input should be greater than or equal to 1"),
         ("seed = 7", "test_share = -0.1", "file: Value error, validation and test must be shares"),
         ('kind = "bm25"', "", "retriever.0: Unable to extract tag using discriminator 'kind'"),
         ('kind = "bm25"', 'kind = "bm26"', "retriever.0: Input tag 'bm26'"),

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,30 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     assert not (workspace() / "cache").exists()  # nothing was searched or built
 
 
-def test_a_measure_without_a_figure_stays_without_one() -> None:
+def test_the_grade_that_is_relevant_is_kept_with_it() -> None:
+    asked = replace(
+        small_set(), questions=tuple(replace(q, grades=((q.relevant[0], 2),)) for q in QUESTIONS[:3]) + QUESTIONS[3:]
+    )
+    comparison = compare(experiment_of(WORDS, relevant_from=2), asked)
+    assert [one.id for one in comparison.question_set.questions] == ["q1", "q2", "q3"]
+    folder = ComparisonJob.of(comparison.experiment, asked.fingerprint).folder
+    keep(comparison, folder)
+    assert load(folder, asked).question_set == comparison.question_set
+    (kept_one,) = kept_comparisons()
+    assert (kept_one.relevant_from, kept_one.questions) == (2, 3)
+
+
+def test_a_measure_without_a_figure_stays_without_one_and_one_that_was_not_known_yet_has_one() -> None:
     comparison, folder = kept()
     scores = json.loads((folder / "scores.json").read_text())
+    told = scores["retrievers"]["both"]
+    scores["retrievers"]["both"] = {name: value for name, value in told.items() if not name.startswith("mrr@")}
     del scores["retrievers"]["both"]["recall@3"]
     (folder / "scores.json").write_text(json.dumps(scores))
     found = load(folder, small_set()).results[3].scores
     assert found is not None
     assert "recall@3" not in found.per_question
+    assert "mrr@10" in found.per_question
     assert found.per_question["hit@3"].tolist() == comparison.results[3].scores.per_question["hit@3"].tolist()  # type: ignore[union-attr]
 
 

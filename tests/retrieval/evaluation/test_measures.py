@@ -1,11 +1,15 @@
 """Every measure against ir-measures, the field's own implementation, and by hand."""
 
+from collections.abc import Mapping
+from math import log2
+from typing import Any
+
 import ir_measures
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ir_measures import RR, R, Success, nDCG
+from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
 from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
@@ -18,6 +22,8 @@ THEIRS = {
     **{f"mrr@{k}": RR @ k for k in KS},
     **{f"ndcg@{k}": nDCG @ k for k in KS},
 }
+BY_JUDGEMENTS = {**{f"judged@{k}": Judged @ k for k in KS}, "bpref@20": Bpref}
+EXPONENTIAL = {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in KS}
 
 
 def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
@@ -38,7 +44,9 @@ def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int)
     return top_k(np.where(rng.random(shape) < 1 / 3, -np.inf, scores), k)
 
 
-def of_ir_measures(rankings: Rankings, question_set: QuestionSet) -> dict[str, np.ndarray]:
+def of_ir_measures(
+    rankings: Rankings, question_set: QuestionSet, theirs: Mapping[str, Any] = THEIRS
+) -> dict[str, np.ndarray]:
     """(n_questions,) values of every measure; a question nothing was found for has 0, which trec_eval leaves out."""
     qrels = {q.id: q.grade_of for q in question_set.questions}
     run = {
@@ -47,9 +55,9 @@ def of_ir_measures(rankings: Rankings, question_set: QuestionSet) -> dict[str, n
             question_set.questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True
         )
     }
-    values = {name: dict.fromkeys(qrels, 0.0) for name in THEIRS}
-    names = {measure: name for name, measure in THEIRS.items()}
-    for metric in ir_measures.iter_calc(list(THEIRS.values()), qrels, run):
+    values = {name: dict.fromkeys(qrels, 0.0) for name in theirs}
+    names = {measure: name for name, measure in theirs.items()}
+    for metric in ir_measures.iter_calc(list(theirs.values()), qrels, run):
         values[names[metric.measure]][metric.query_id] = metric.value
     return {name: np.array([by_question[id_] for id_ in qrels]) for name, by_question in values.items()}
 
@@ -71,20 +79,65 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
             np.testing.assert_array_equal(scores.per_question[f"recall@{depth}"], scores.per_question[f"hit@{depth}"])
 
 
-@pytest.mark.parametrize("highest", [1, 3, 1000])
+@pytest.mark.parametrize("highest", [1, 3, 4, 1000])
 def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> None:
+    """Of grades above 4 gdeval, whose script is the exponential gain's, knows no figure: those are summed here."""
     rng = np.random.default_rng(highest)
     plain = random_set(rng, 120, 60, 8)
     questions = tuple(
-        Question.judged(one.id, one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1})
-        for one in plain.questions
+        Question.judged(
+            f"{row}", one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1}
+        )
+        for row, one in enumerate(plain.questions)
     )
     graded = QuestionSet("graded", plain.passages, questions)
     assert graded.gains is not None
     rankings = random_rankings(rng, graded, 20)
-    scores, expected = evaluate(rankings, graded, KS), of_ir_measures(rankings, graded)
+    theirs = THEIRS | BY_JUDGEMENTS | (EXPONENTIAL if 1 < highest <= 4 else {})
+    scores, expected = evaluate(rankings, graded, KS), of_ir_measures(rankings, graded, theirs)
+    exponential = set(EXPONENTIAL if highest > 1 else ())
+    assert set(scores.per_question) == {*THEIRS, *BY_JUDGEMENTS, *exponential}
     for name, values in expected.items():
+        close = 1e-5 if name in EXPONENTIAL else 1e-6  # gdeval prints five digits
+        np.testing.assert_allclose(scores.per_question[name], values, atol=close, err_msg=name)
+    for name in exponential:
+        k = Measure.parse(name).cut
+        for row, question in enumerate(questions):
+            gains = [2 ** question.grade_of.get(f"p{one}", 0) - 1 for one in rankings.indices[row, :k].tolist()]
+            best = sorted((2**grade - 1 for grade in question.grade_of.values()), reverse=True)[:k]
+            found, ideal = (sum(gain / log2(place + 2) for place, gain in enumerate(of)) for of in (gains, best))
+            assert scores.per_question[name][row] == pytest.approx(found / ideal)
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_a_higher_grade_may_be_the_least_that_is_relevant(least: int) -> None:
+    rng = np.random.default_rng(least)
+    plain = random_set(rng, 120, 60, 8)
+    grades = ({id_: int(rng.integers(0, 4)) for id_ in one.relevant} for one in plain.questions)
+    questions = tuple(Question.judged(f"{row}", "?", of) for row, of in enumerate(grades))
+    asked = QuestionSet("graded", plain.passages, questions).relevant_from(least)
+    assert [one.id for one in asked.questions] == [one.id for one in questions if max(one.grade_of.values()) >= least]
+    rankings, rel = random_rankings(rng, asked, 20), {"rel": least}
+    theirs = {f"recall@{k}": R(**rel) @ k for k in KS} | {f"hit@{k}": Success(**rel) @ k for k in KS}
+    theirs |= {f"mrr@{k}": RR(**rel) @ k for k in KS} | {"bpref@20": Bpref(**rel)}
+    theirs |= {f"ndcg@{k}": nDCG @ k for k in KS} | {f"judged@{k}": Judged @ k for k in KS}
+    scores = evaluate(rankings, asked, KS)
+    for name, values in of_ir_measures(rankings, asked, theirs).items():
         np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6, err_msg=name)
+
+
+def test_judged_and_unjudged_by_hand() -> None:
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(12))
+    judged = Question.judged("q0", "?", {"p0": 1, "p1": 2, "p2": 0, "p3": 0, "p4": 0})
+    alone = Question("q1", "??", relevant=("p5",))
+    asked = QuestionSet("judged", passages, (judged, alone))
+    # q0: non-relevant, relevant, unjudged, relevant; q1: its only passage below one nobody judged
+    scores = evaluate(found([2, 0, 11, 1], [6, 5]), asked, (1, 4)).per_question
+    assert scores["judged@1"].tolist() == [1, 0]
+    assert scores["judged@4"].tolist() == [3 / 4, 1 / 2]
+    assert scores["bpref@10"].tolist() == [(2 - 2 * 1 / 2) / 2, 1], "what nobody judged does not count against it"
+    assert evaluate(found([], [6]), asked, (1,)).per_question["judged@1"].tolist() == [1, 0], "nothing is unjudged"
+    assert asked.with_questions([1]).judged is None, "of relevant passages alone nobody can tell"
 
 
 @pytest.mark.parametrize(("depth", "known"), [(9, False), (10, True)])

@@ -29,7 +29,7 @@ from retrieval.report.exports import (
 )
 from retrieval.trec import write_qrels
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
 HOSTILE = QuestionSet(
     "hostile",
@@ -135,6 +135,20 @@ def test_the_markdown_table_holds_the_figures() -> None:
     # the second passage of the last question stands third
     assert cells["late"][1].startswith("100.00 (")  # as all do: nothing is best
     assert "48 questions, 40 passages" in lines[-1]
+
+
+def test_what_was_judged_stands_in_every_table_of_figures() -> None:
+    compared = judged_apart()[1]
+    lines = markdown_table(compared, evidence(compared)).splitlines()
+    heads, known, unknown = ([cell.strip() for cell in lines[row].strip("|").split("|")] for row in (0, 2, 3))
+    assert heads[-3:] == ["nDCG(dcg='exp-log2')@10", "Judged@10", "Bpref@10"]
+    assert known[-2].startswith("**100.00** (")
+    assert unknown[-2].startswith("60.00↓ (")
+    told = compared.as_dict()["retrievers"]
+    assert isinstance(told, dict)
+    assert [told[name]["judged@10"] for name in ("known", "unknown")] == pytest.approx([1, 0.6])
+    assert {told[name]["bpref@10"] for name in told} == {1}
+    assert "unknown: judged@10" in per_question_table(compared)
 
 
 def test_the_latex_table_holds_the_figures() -> None:

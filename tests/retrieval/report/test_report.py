@@ -20,9 +20,9 @@ from retrieval.report import drawing
 from retrieval.report import report as report_module
 from retrieval.report.drawing import draw
 from retrieval.report.report import headline, points, report
-from retrieval.report.sections import LANGUAGES, catalog
+from retrieval.report.sections import LANGUAGES, catalog, words_of
 from tests.doubles import small_set
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
 pytestmark = pytest.mark.slow
 HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7919 * 7907 }}{name}'
@@ -194,6 +194,21 @@ def test_what_a_reader_must_know_is_told() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str) -> None:
+    say, compared = words_of(language), judged_apart()[1]
+    text = report(compared, language)
+    told = say("notice.behind", name="unknown", best="known", share="60", of_best="100")
+    for one in (told, say("section.judged"), *(say(f"term.{name}") for name in ("ndcg_exp", "judged", "bpref"))):
+        assert one in text
+    assert "<th>Judged@10</th>" in text
+    assert say("section.judged") not in report(many_questions()[1], language)
+    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevant_from": 2}))
+    assert say("notice.relevant_from", grade=2) in report(higher, language)
+    assert say("notice.relevant_from", grade=1) not in text
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_made_questions_are_no_test_set(language: str) -> None:
     small = small_set()

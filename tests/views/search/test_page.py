@@ -9,7 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from data.questions.judgements import judge, judgements_of
+from data.questions.judgements import Verdict, judge, judgements_of
 from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep, load, stored
@@ -351,8 +351,8 @@ def test_passages_that_the_set_knows_to_be_right_are_not_judged() -> None:
 
 
 def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
-    judge(small_set().corpus_fingerprint, "새 질문", "p1", right=True)
-    judge(small_set().corpus_fingerprint, "또 새 질문", "p2", right=True)
+    judge(small_set().corpus_fingerprint, "새 질문", "p1", Verdict.RIGHT)
+    judge(small_set().corpus_fingerprint, "또 새 질문", "p2", Verdict.RIGHT)
     app = opened(page)
     next(box for box in app.text_input if box.label == EN["judging.name"]).set_value("mine")
     next(button for button in app.button if button.label == EN["judging.make"]).click()
@@ -364,7 +364,7 @@ def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
 
 
 def test_a_copy_with_the_own_questions(data: StoredSet) -> None:
-    judge(small_set().corpus_fingerprint, "새 질문", "p1", right=True)
+    judge(small_set().corpus_fingerprint, "새 질문", "p1", Verdict.RIGHT)
     app = opened(page)
     app.checkbox[0].check()
     next(button for button in app.button if button.label == EN["judging.make"]).click()
