@@ -77,7 +77,7 @@ def open_searcher(
 def open_searchers(
     reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
 ) -> dict[str, Searcher]:
-    """Open retrievers of a kept comparison (its key) or of an experiment file, by name, all of them where none is named.
+    """Open retrievers of a kept comparison (its key) or of an experiment file, by name; all where none is named.
 
     They are built, or what was built before is opened, models are loaded and shared. `on_progress` is told the name of
     the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
@@ -86,7 +86,9 @@ def open_searchers(
     experiment, question_set, base = _opened(reference)
     known = searchable(experiment)
     if missing := [name for name in names if name not in known]:
-        raise ValueError(f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}")
+        raise ValueError(
+            f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}"
+        )
     wanted, at_work = list(dict.fromkeys(names or known)), ""
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
@@ -168,7 +170,9 @@ class Batches:
                     await self._enough.wait()
             if batch := self._taken():
                 loop = asyncio.get_running_loop()
-                for asked, found in zip(batch, await loop.run_in_executor(self._thread, self._found, batch), strict=True):
+                for asked, found in zip(
+                    batch, await loop.run_in_executor(self._thread, self._found, batch), strict=True
+                ):
                     if asked.answer.done():  # whoever asked has given up
                         continue
                     if isinstance(found, Exception):

@@ -177,7 +177,7 @@ class BiEncoder(SourcedModel):
         return kept.vectors
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        if self._is_at_hand or len(texts) <= 1 or not is_keeping():  # one question typed by a person is not worth a file
+        if self._is_at_hand or len(texts) <= 1 or not is_keeping():  # one question typed is not worth a file
             return blocks.computed()
         key = self.key_of(side, texts)
         if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
