@@ -38,7 +38,7 @@ Each room of the project has its commands: `python -m ROOM COMMAND`. `--help` af
 not.
 
 Where the project is installed (`pip install .`), they are `mrc ROOM COMMAND`, too; trainings are `mrc train KIND`,
-`mrc compare` is `mrc retrieval compare`, `mrc serve` is `python -m serving`, and `mrc app` serves the app.
+`mrc compare` is `mrc retrieval compare`, `mrc serve` is `python -m serving REFERENCE`, and `mrc app` serves the app.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
