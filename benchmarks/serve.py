@@ -190,7 +190,7 @@ def at_scale() -> list[str]:
     lines = [
         "| measured, or told by the format | |",
         "|---|---:|",
-        *(f"| {name} | {one:,.4g} |" for name, one in measured.items()),
+        *(f"| {name} | {peers.short(one)} |" for name, one in measured.items()),
     ]
     lines += [
         "",
@@ -198,7 +198,7 @@ def at_scale() -> list[str]:
         "|---|---:|---:|---:|---|",
     ]
     return lines + [
-        f"| {name} | {' | '.join(f'{of(size):,.4g}' for size in _SIZES)} | {how} |" for name, of, how in rows
+        f"| {name} | {' | '.join(peers.short(of(size)) for size in _SIZES)} | {how} |" for name, of, how in rows
     ]
 
 

@@ -28,6 +28,8 @@ from retrieval.comparison.spec import CachedRetriever
 from retrieval.comparison.store import kept_comparisons, origin_of
 from retrieval.rankings import Findings, Rankings, Retriever
 
+_WARMING = 100  # letters
+
 
 class Hit(NamedTuple):
     """A passage found: higher scores are better."""
@@ -102,7 +104,8 @@ def open_searchers(
     for at_work in wanted:
         tell(0.0)
         opened[at_work] = Searcher(_ready(made[at_work]), question_set.passages)
-        opened[at_work].search(["", "?"], 1)  # what is loaded, or compiled, with the first question
+        some = [passage.text[:_WARMING] for passage in question_set.passages[:2]]
+        opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
     return opened
 
 
