@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request, Response, Security
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from data.problems import Failure
 from serving.searcher import Batches, Searcher
+
+logger = logging.getLogger(__name__)
 
 
 def _limit(default: float, text: str) -> Any:
@@ -83,6 +87,14 @@ class Refusal(BaseModel):
     error: str
 
 
+class Refused(Exception):  # noqa: N818 - it is told as a `Refusal`
+    """Why a request is not answered: its status, the `Refusal`, and headers that say more."""
+
+    def __init__(self, status: int, code: str, words: str, **headers: str) -> None:
+        super().__init__(words)
+        self.status, self.code, self.headers = status, code, headers
+
+
 class Asked(BaseModel):
     """A question or several, and how many passages of each are wanted; of which retriever, where several are served."""
 
@@ -144,14 +156,14 @@ class Service:
     async def health(self) -> Response:
         """Tell whether questions are answered here."""
         if self.is_ending:
-            raise _refused(503, "ending", "this server is about to end", **_AGAIN)
+            raise Refused(503, "ending", "this server is about to end", **_AGAIN)
         return self.json({"status": "ready"})
 
     async def search(self, request: Request) -> Response:
         """Return the best passages of each question."""
         self._let_in(request)
         if self.under_way >= self.limits.most_requests:
-            raise _refused(429, "busy", "too many requests wait already: ask again in a moment", **_AGAIN)
+            raise Refused(429, "busy", "too many requests wait already: ask again in a moment", **_AGAIN)
         self.under_way += 1
         try:
             asked = self._read(await self._body(request))
@@ -160,7 +172,11 @@ class Service:
                 hits = await self._batches[name].search(asked.all, asked.k)
         except TimeoutError:
             words = f"no answer was found within {self.limits.seconds:g} seconds: ask again in a moment"
-            raise _refused(503, "too_slow", words, **_AGAIN) from None
+            raise Refused(503, "too_slow", words, **_AGAIN) from None
+        except Failure as error:  # of an engine that others serve, mostly: what it says may name places
+            logger.warning("%s cannot search: %s", name, error)
+            words = "what searches here cannot be asked now: ask again in a moment"
+            raise Refused(503, error.code, words, **_AGAIN) from error
         finally:
             self.under_way -= 1
         results = [
@@ -181,13 +197,13 @@ class Service:
         given = request.headers.get("authorization", "").encode("latin-1").removeprefix(b"Bearer ")
         if self._key and not hmac.compare_digest(given, self._key):
             words = "the key of this server is missing or wrong: send it as Authorization: Bearer KEY"
-            raise _refused(401, "no_key", words, **{"WWW-Authenticate": "Bearer"})
+            raise Refused(401, "no_key", words, **{"WWW-Authenticate": "Bearer"})
         # without a key a page of elsewhere, whose name leads here, could ask in the name of who looks at it
         host = re.sub(r":\d+$", "", request.headers.get("host", ""))
         if not self._key and host not in _OWN_NAMES:
-            raise _refused(421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone")
+            raise Refused(421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise _refused(415, "no_json", "send JSON, with Content-Type: application/json")
+            raise Refused(415, "no_json", "send JSON, with Content-Type: application/json")
 
     async def _body(self, request: Request) -> bytes:
         body = bytearray()
@@ -197,25 +213,25 @@ class Service:
                     body += part
                     if len(body) > self.limits.most_bytes:
                         words = f"a request may hold {self.limits.most_bytes:,} bytes"
-                        raise _refused(413, "too_large", words, Connection="close")
+                        raise Refused(413, "too_large", words, Connection="close")
         except TimeoutError:
-            raise _refused(408, "too_late", "the request did not arrive in time", Connection="close") from None
+            raise Refused(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
-            raise _refused(400, "gone", "the connection ended before the request did") from None
+            raise Refused(400, "gone", "the connection ended before the request did") from None
         return bytes(body)
 
     def _read(self, body: bytes) -> Asked:
         try:
             return self.asked.model_validate_json(body)
         except ValidationError as error:
-            raise _refused(422, "not_understood", "; ".join(_told(one) for one in error.errors()[:3])) from None
+            raise Refused(422, "not_understood", "; ".join(_told(one) for one in error.errors()[:3])) from None
 
     def _name(self, asked: Asked) -> str:
         name = asked.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
         if name not in self.searchers:
             there = f"served here: {', '.join(self.searchers)}"
             words = f"there is no retriever of that name; {there}" if name else f"name a retriever; {there}"
-            raise _refused(404, "unknown_retriever", words)
+            raise Refused(404, "unknown_retriever", words)
         return name
 
 
@@ -252,23 +268,18 @@ def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key:
     app.add_api_route("/openapi.json", lambda: service.json(app.openapi()), include_in_schema=False)
 
     async def refused(_: Request, error: Exception) -> Response:
-        if isinstance(error, StarletteHTTPException):
-            code = (error.headers or {}).get("code", "") or _CODES.get(error.status_code, "refused")
-            headers = {name: text for name, text in (error.headers or {}).items() if name != "code"}
-            return service.json({"code": code, "error": error.detail}, error.status_code, **headers)
-        words = "something went wrong here, and is told in this server's log"
-        return service.json({"code": "failed", "error": words}, 500)
+        if isinstance(error, HTTPException):  # the framework's own
+            error = Refused(error.status_code, _CODES.get(error.status_code, "refused"), error.detail)
+        elif not isinstance(error, Refused):
+            error = Refused(500, "failed", "something went wrong here, and is told in this server's log")
+        return service.json({"code": error.code, "error": str(error)}, error.status, **error.headers)
 
-    app.add_exception_handler(StarletteHTTPException, refused)
-    app.add_exception_handler(Exception, refused)
+    for kind in (Refused, HTTPException, Exception):
+        app.add_exception_handler(kind, refused)
     return app
 
 
 _CODES = {404: "no_such_place", 405: "other_method"}
-
-
-def _refused(status: int, code: str, words: str, **headers: str) -> HTTPException:
-    return HTTPException(status, words, {"code": code, **headers})
 
 
 def _told(error: Any) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from data.passages import Passages
+from data.problems import Failure
 from serving.app import HEADERS, Limits, app_of
 from serving.searcher import Searcher
 from tests.doubles import PASSAGES, QUESTIONS
@@ -121,6 +122,8 @@ class Held:
         assert self.go.wait(20)
         if "fail" in questions:
             raise RuntimeError("/home/somebody/secret")
+        if "away" in questions:
+            raise Failure("milvus_unreachable", "http://secret:19530 does not answer")
         return bm25(PASSAGES).search(questions, k)
 
 
@@ -142,6 +145,9 @@ def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_w
         assert (failed.status_code, failed.json()["code"]) == (500, "failed")
         assert "secret" not in failed.text
         assert "Traceback" not in failed.text
+        away = service.post("/search", json={"question": "away"})
+        assert (away.status_code, away.json()["code"], away.headers["Retry-After"]) == (503, "milvus_unreachable", "1")
+        assert "secret" not in away.text
         service.app.state.service.is_ending = True  # type: ignore[attr-defined]
         assert service.get("/healthz").status_code == 503
         assert service.post("/search", json=asked).headers["Connection"] == "close"
