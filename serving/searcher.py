@@ -9,6 +9,7 @@ disk.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -85,6 +86,7 @@ def open_searchers(
     the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
     the questions it was made for, and what building it raises.
     """
+    _yield_cores()
     experiment, question_set, base = _opened(reference)
     known = searchable(experiment)
     if missing := [name for name in names if name not in known]:
@@ -120,6 +122,15 @@ def searchable(experiment: Experiment) -> list[str]:
     """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
     names = [spec.name for spec in experiment.retriever]
     return [name for name in names if all(spec.searchable for spec in experiment.needed([name]))]
+
+
+def _yield_cores() -> None:
+    """Have threads that wait sleep, where their libraries are not read yet and nobody has said otherwise.
+
+    BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that are
+    not theirs alone the next one then waits for those: a question takes many times as long.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def _opened(reference: str | Path) -> tuple[Experiment, QuestionSet, Path]:
