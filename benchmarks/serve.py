@@ -67,7 +67,11 @@ def serve() -> list[str]:
                 before = _memory(process)
                 took, errors, passed = asyncio.run(_load(address, asked, count, seconds))
                 memory = f"{before:,.0f} MiB | {_memory(process):,.0f} MiB"
-                lines.append(_line(f"`mrc serve`, {count} clients", len(took) / passed, took, str(errors), memory))
+                lines.append(
+                    _line(
+                        f"`mrc serve`, {count} client{'s'[: count - 1]}", len(took) / passed, took, str(errors), memory
+                    )
+                )
     return lines
 
 

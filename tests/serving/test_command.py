@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from data.workspace import PROJECT
 from serving.__main__ import KEY, main, read_key
+from tests.milvus_server import serving
 from tests.programs import free_port, wait_for
 
 EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
@@ -107,6 +108,19 @@ def test_a_restart_under_load_loses_no_request(file: Path, handed_over: bool) ->
     # by port nobody listens for a while: whoever is not let in is told so at once, and comes again
     assert all(isinstance(error, ConnectionRefusedError | ConnectionResetError) for error in load.failed)
     assert not any(isinstance(error, http.client.RemoteDisconnected) for error in load.failed)
+
+
+@pytest.mark.slow
+def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(EXPERIMENT.replace('"bm25"', '"milvus"'), encoding="utf-8")
+    with ExitStack() as stack:
+        monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
+        ports = [free_port(), free_port()]
+        for port in ports:  # both begin at once, and one finds what the other has loaded
+            stack.enter_context(served(file, "--port", port))
+        for port in ports:
+            wait_for(f"http://127.0.0.1:{port}/healthz")
+        assert [ask(port) for port in ports] == [200, 200]
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
