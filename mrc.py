@@ -35,6 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
     commands = commands_of("mrc", about, version=_version, version_flags=("--version",))
     commands.command(_app, name="app")
     commands.command("retrieval.__main__:compare_command", name="compare", help="run an experiment file")
+    commands.command("serving.__main__:serve", name="serve", help="serve retrievers over HTTP")
     for name, about in _ROOMS.items():
         place = "training.__main__:train_commands" if name == "train" else f"{name}.__main__:commands"
         commands.command(place, name=name, help=about)

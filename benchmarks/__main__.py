@@ -16,6 +16,7 @@ from benchmarks.quality.lexical_options import lexical_options
 from benchmarks.quality.mixes import mixes, trained_mixes
 from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
 from benchmarks.quality.untrained import best_without_download, long_passages
+from benchmarks.serve import at_scale, serve
 from benchmarks.speed.bm25 import bm25
 from benchmarks.speed.dense_search import dense_search
 from benchmarks.speed.late_interaction import late_interaction, late_large
@@ -29,6 +30,7 @@ _ALL = {
     one.__name__: one
     for one in (
         analyzers,
+        at_scale,
         attackers,
         best_without_download,
         bm25,
@@ -58,6 +60,7 @@ _ALL = {
         reading,
         reranking,
         sentence_training,
+        serve,
         starter_training,
         ten_sessions,
         tokenizer_training,

@@ -97,8 +97,8 @@ def table(path: Path = RESULTS) -> list[str]:
         theirs = shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
         ratio = "–"
         if one["ratio"] is not None:
-            low, high = (_short(end) for end in one["spread"])
-            ratio = f"**{_short(one['ratio'])}** ({low} to {high})"
+            low, high = (short(end) for end in one["spread"])
+            ratio = f"**{short(one['ratio'])}** ({low} to {high})"
         said = "; ".join(part for part in (_bound(one), one["note"]) if part)
         cells = (one["name"], one["peer"] or "–", one["size"], shown(one["ours"], one["unit"]), theirs, ratio, said)
         lines.append("| " + " | ".join(cells) + " |")
@@ -124,11 +124,12 @@ def _bound(one: dict[str, Any]) -> str:
 def shown(value: float, unit: str) -> str:
     """Return a number as the tables have it, with its unit."""
     if unit == "seconds":
-        return f"{_short(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{_short(value)} {unit}"
+        return f"{short(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{short(value)} {unit}"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Return a number as the tables have it."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -11,6 +11,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from io import FileIO
@@ -149,6 +150,24 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
+_keeping: ContextVar[bool] = ContextVar("_keeping", default=True)
+
+
+@contextmanager
+def keeping_nothing() -> Iterator[None]:
+    """Have this thread compute all that it asks for meanwhile: what a server is asked would fill the disk."""
+    token = _keeping.set(False)
+    try:
+        yield
+    finally:
+        _keeping.reset(token)
+
+
+def is_keeping() -> bool:
+    """Whether what is computed now is looked for on disk, and kept there."""
+    return _keeping.get()
+
+
 def cached_arrays(
     kind: str, key: str, compute: Callable[[], Arrays], *, keep: bool = True, alone: bool = False
 ) -> Arrays:
@@ -158,6 +177,7 @@ def cached_arrays(
     asks meanwhile waits and reads what the first one made.
     A file that is damaged is computed anew; a disk that cannot be written costs the saving, not the result.
     """
+    keep = keep and is_keeping()
     kept = read_arrays(kind, key) if keep else None
     if kept is None and keep and alone:
         with _made_by_one(_path(kind, key)):

@@ -29,7 +29,7 @@ from training.recipe import RECIPES  # noqa: E402
 
 _FEW = 3  # rows of a table that may stand again
 _HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
-ROOMS = ("data", "retrieval", "training", "embeddings", "reading", "language", "text")
+ROOMS = ("data", "retrieval", "serving", "training", "embeddings", "reading", "language", "text")
 _COMMANDS_HEAD = """\
 # Commands
 
@@ -38,7 +38,7 @@ Each room of the project has its commands: `python -m ROOM COMMAND`. `--help` af
 not.
 
 Where the project is installed (`pip install .`), they are `mrc ROOM COMMAND`, too; trainings are `mrc train KIND`,
-`mrc compare` is `mrc retrieval compare`, and `mrc app` serves the app.
+`mrc compare` is `mrc retrieval compare`, `mrc serve` is `python -m serving REFERENCE`, and `mrc app` serves the app.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
@@ -122,11 +122,11 @@ def _room(room: str) -> Iterator[str]:
 
 def _commands(app: App, called: str, level: str = "###") -> Iterator[str]:
     first: dict[str, str] = {}  # which command has such a table first: those of the next ones are not told again
-    for name in app:
-        command = app[name]
+    for name in (*([""] if app.default_command else []), *app):  # a room may itself be a command
+        command = app[name] if name else app
         if name.startswith("-") or not command.show:
             continue
-        yield f"{level} {called} {name}\n"
+        yield f"{level} {called} {name}".rstrip() + "\n"
         said = parse(command.help or "")
         yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
         if command.default_command is None:

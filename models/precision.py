@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from data.cache import is_keeping
+
 _TURNS = 15
 _GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
 
@@ -22,10 +24,13 @@ class Precision(StrEnum):
 def in_bfloat16(precision: Precision) -> bool:
     """Whether matrix products of a transformer are computed in bfloat16: as told, or where this machine is quicker so.
 
-    Asking for `AUTO` imports torch, and the first time takes some hundredths of a second.
+    Asking for `AUTO` imports torch, and the first time takes some hundredths of a second. Where nothing is kept it is
+    float32: whoever asks is served beside others, and coarse numbers depend on what stands in a batch with them.
     """
     if precision is not Precision.AUTO:
         return precision is Precision.BFLOAT16
+    if not is_keeping():
+        return False
     import torch
 
     if torch.cuda.is_available():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cache import key_of, read_arrays, write_arrays
+from data.cache import is_keeping, key_of, read_arrays, write_arrays
 from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
@@ -139,7 +139,7 @@ class PairScores:
         return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
 
     def _known(self, questions: Sequence[str]) -> KnownPairs:
-        if self._meter is None or len(questions) == 1:  # one question typed by a person is not worth a file
+        if self._meter is None or len(questions) == 1 or not is_keeping():  # one typed by a person is not worth a file
             return KnownPairs(len(self._texts))
         told = [self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)]
         return KnownPairs(len(self._texts), key_of(*told, *([astuple(self._windows)] if self._windows else [])))
@@ -147,7 +147,7 @@ class PairScores:
     def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
         began = time.perf_counter()
         self._scorer.load()
-        if len(questions) > 1 and isinstance(self._scorer, ForeseeingScorer):
+        if len(questions) > 1 and is_keeping() and isinstance(self._scorer, ForeseeingScorer):
             self._scorer.foresee(questions)
         loaded = time.perf_counter()
         drawn = zip(rows.tolist(), passages.tolist(), strict=True)

@@ -29,7 +29,7 @@ DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
 PAGES = [*READMES, PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 WRITTEN = {"reference/commands.md", "reference/experiment.md", "reference/training.md", "changelog.md"}
-ROOMS = ("data", "retrieval", "training", "embeddings", "reading", "language", "text", "benchmarks")
+ROOMS = ("data", "retrieval", "serving", "training", "embeddings", "reading", "language", "text", "benchmarks")
 # programs of others: what follows them is not looked at, but for paths
 OTHERS = ("pip", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite", "cd")
 
@@ -102,7 +102,7 @@ def require_mrc_command(room: str, words: list[str]) -> None:
         return
     if room == "compare":
         room, words = "retrieval", [room, *words]
-    require_room_command({"train": "training"}.get(room, room), words)
+    require_room_command({"train": "training", "serve": "serving"}.get(room, room), words)
 
 
 def test_readme_is_a_page() -> None:

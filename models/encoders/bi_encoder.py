@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, key_of, load_arrays, save_arrays, shipped
+from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.encoders.lengths import kept_lengths
@@ -177,7 +177,7 @@ class BiEncoder(SourcedModel):
         return kept.vectors
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        if self._is_at_hand or len(texts) <= 1:  # one question typed by a person is not worth a file
+        if self._is_at_hand or len(texts) <= 1 or not is_keeping():  # one question typed is not worth a file
             return blocks.computed()
         key = self.key_of(side, texts)
         if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from data.cache import are_kept, cached_arrays, key_of, read_arrays, save_arrays, shipped
+from data.cache import are_kept, cached_arrays, is_keeping, key_of, read_arrays, save_arrays, shipped
 from data.records import QuestionSet
 from data.split import Part, Split, SplitOptions, split
 from models.encoders.bi_encoder import BiEncoder
@@ -91,6 +91,8 @@ class CachedRetriever:
             part.release()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
+        if not is_keeping():  # nor is anything told of it: its seconds and its notes stay those of before
+            return self._make_ready(questions).search(questions, max(k, self.depth)).first(k)
         start = time.perf_counter()
         depth, keep = max(k, self.depth), len(questions) > 1
         kept = cached_arrays("rankings", self._key_of(questions, k), lambda: self._search(questions, depth), keep=keep)

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import xxhash
 
 from data import cache as seals
 from data import workspace as workspace_module
-from data.cache import SEAL, Arrays, cached_arrays, is_sealed, is_sound, key_of, seal, sealing
+from data.cache import SEAL, Arrays, cached_arrays, is_sealed, is_sound, keeping_nothing, key_of, seal, sealing
 from data.workspace import workspace
 from text.analysis import analyze
 from text.analyzers import Analyzer
@@ -52,6 +53,16 @@ def test_computed_once() -> None:
 def test_what_is_not_worth_a_file_is_not_kept() -> None:
     cached_arrays("kind", "key", compute, keep=False)
     assert not (workspace() / "cache").exists()
+
+
+def test_where_nothing_is_kept_nothing_is_looked_for_and_other_threads_go_on_keeping() -> None:
+    with keeping_nothing(), ThreadPoolExecutor(1) as others:
+        assert_same(cached_arrays("kind", "key", compute))
+        assert not (workspace() / "cache").exists()
+        others.submit(cached_arrays, "kind", "key", compute).result()
+        with pytest.raises(AssertionError, match="computed again"):
+            cached_arrays("kind", "key", compute_nothing)
+    assert_same(cached_arrays("kind", "key", compute_nothing))
 
 
 def test_a_file_torn_anywhere_is_computed_anew() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from data.cache import keeping_nothing
 from models import inference, precision
 from models.precision import Precision, in_bfloat16
 
@@ -33,6 +34,14 @@ def a_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) 
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: knows)
     monkeypatch.setattr(precision, "_seconds", seconds)
     return asked
+
+
+def test_who_is_served_beside_others_is_answered_in_float32_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_processor(monkeypatch, knows=True, slower=4.0)
+    with keeping_nothing():
+        assert not in_bfloat16(Precision.AUTO)
+        assert in_bfloat16(Precision.BFLOAT16)
+    assert in_bfloat16(Precision.AUTO)
 
 
 def test_as_told() -> None:

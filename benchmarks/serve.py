@@ -1,0 +1,221 @@
+"""`mrc serve` under load, against the same retriever called in-process; and what a number of passages takes, computed.
+
+KorQuAD dev, BM25 fused with the packaged base: `SERVE_CLIENTS` (32) ask one question after the other for
+`SERVE_SECONDS` (60). Clients and server share the machine's cores, which clients elsewhere do not.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from time import perf_counter
+
+import httpx
+import numpy as np
+import psutil
+
+from benchmarks import peers
+from benchmarks.material import korquad
+from data.questions.read import read_file
+from data.workspace import write_text
+from models.encoders.bi_encoder import BiEncoder
+from models.packaged import DEFAULT
+from models.sources import find_model
+from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.multistage import HybridSpec
+from serving.searcher import open_searcher
+
+_NAME, _K = "Hybrid", 10
+_TOGETHER = 32  # questions, as the server searches at most
+_MIB = 2**20
+_PATIENCE = 300.0  # seconds until the server has built all
+
+
+def serve() -> list[str]:
+    """Measure in-process, one client and all of them; returns lines of a table."""
+    seconds, clients = float(os.environ.get("SERVE_SECONDS", "60")), int(os.environ.get("SERVE_CLIENTS", "32"))
+    asked = [question.text for question in read_file(korquad()).question_set.questions]
+    lines = [
+        "| | questions a second | p50 | p99 | errors | memory before | after |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        specs = (
+            BM25Spec(name="BM25"),
+            DenseSpec(name="Dense", model=DEFAULT.reference),
+            HybridSpec(name=_NAME, of=("BM25", "Dense")),
+        )
+        file = Path(folder, "experiment.toml")
+        write_text(file, write_experiment(Experiment(data=str(korquad()), retriever=specs)))
+        search = partial(open_searcher(file, _NAME).search, k=_K)
+        for size, name in ((1, "in-process, one at a time"), (_TOGETHER, f"in-process, {_TOGETHER} together")):
+            took = _in_process(search, asked, size, seconds / 3)
+            lines.append(_line(name, size * len(took) / sum(took), took))
+        del search
+        with _served(file) as (address, process):
+            asyncio.run(_load(address, asked, 1, seconds / 10))  # not counted: memory grows with the first questions
+            for count in (1, clients):
+                asyncio.run(_load(address, asked, count, seconds / 10))
+                before = _memory(process)
+                took, errors, passed = asyncio.run(_load(address, asked, count, seconds))
+                memory = f"{before:,.0f} MiB | {_memory(process):,.0f} MiB"
+                lines.append(
+                    _line(
+                        f"`mrc serve`, {count} client{'s'[: count - 1]}", len(took) / passed, took, str(errors), memory
+                    )
+                )
+    return lines
+
+
+def _line(name: str, rate: float, took: Sequence[float], errors: str = "–", memory: str = "– | –") -> str:
+    middle, late = (1000 * float(one) for one in np.percentile(took, (50, 99)))
+    return f"| {name} | {rate:,.1f} | {middle:,.1f} ms | {late:,.1f} ms | {errors} | {memory} |"
+
+
+def _in_process(search: Callable[[list[str]], object], asked: Sequence[str], size: int, seconds: float) -> list[float]:
+    """Search so many questions at a time; returns the seconds of each time."""
+    questions, took, end = cycle(asked), list[float](), perf_counter() + seconds
+    while perf_counter() < end:
+        some = [next(questions) for _ in range(size)]
+        began = perf_counter()
+        search(some)
+        took.append(perf_counter() - began)
+    return took
+
+
+@contextmanager
+def _served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """Serve the experiment until the block ends; yields the address once somebody answers there, and the process."""
+    command = [sys.executable, "-m", "serving", str(file), "--retriever", _NAME, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = next(line for line in process.stdout or () if line.startswith("serving ")).split()[-1]
+            until = perf_counter() + _PATIENCE
+            while True:
+                try:
+                    httpx.get(f"{address}/healthz").raise_for_status()
+                    break
+                except httpx.TransportError:
+                    if perf_counter() > until:
+                        raise
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+def _memory(process: psutil.Process) -> float:
+    """MiB of the process that no other has, so without files that are mapped."""
+    return float(process.memory_full_info().uss / _MIB)
+
+
+async def _load(address: str, asked: Sequence[str], clients: int, seconds: float) -> tuple[list[float], int, float]:
+    """Ask by so many clients; returns the seconds of each answer, how many were none, and the seconds of all."""
+    questions, took, errors = cycle(asked), list[float](), 0
+    began = perf_counter()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        nonlocal errors
+        while perf_counter() < began + seconds:
+            start = perf_counter()
+            try:
+                answer = await client.post("/search", json={"question": next(questions), "k": _K})
+                answer.raise_for_status()
+                took.append(perf_counter() - start)
+            except httpx.HTTPError:
+                errors += 1
+
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits, trust_env=False) as client:
+        await asyncio.gather(*(ask(client) for _ in range(clients)))
+    return took, errors, perf_counter() - began
+
+
+_GIB = 2**30
+_SIZES = (1_000_000, 10_000_000, 100_000_000)
+_MEASURED_AT = 1_000_000  # passages, of the lines of results.json
+_ENCODED = 128
+_HOURS = 730  # of a month
+_DIMENSIONS = 384  # of the packaged base
+
+
+def at_scale() -> list[str]:
+    """Compute what passages take from what was measured of a million, and of KorQuAD here; returns two tables.
+
+    `SCALE_MEMORY` is a machine's GiB that may be filled (48), `SCALE_PRICE` what a GiB of it costs an hour: an
+    assumption of whoever gives it; without, there are GiB hours and no costs.
+    """
+    memory, price = float(os.environ.get("SCALE_MEMORY", "48")), os.environ.get("SCALE_PRICE")
+    texts = read_file(korquad()).question_set.passages.indexed_texts(title=True)
+    kiwi = _of("Kiwi's morphemes", "961 passages")
+    measured = {
+        "text, bytes a passage": float(np.mean([len(text.encode()) for text in texts])),
+        "BM25's index, bytes a passage": _of("BM25 index on disk", "1,000,000 passages").ours * _MIB / _MEASURED_AT,
+        "vector of the packaged base, bytes": 4.0 * _DIMENSIONS,
+        "the same in 8 bits": 1.0 * _DIMENSIONS,
+        "BM25, ns a passage and question": 1e9
+        * _of("BM25 search, one thread", "200 questions one at a time, top 100, 1,000,000 passages").ours
+        / (200 * _MEASURED_AT),
+        "8 bits, ns a passage and question": 1e9
+        * _of("int8 search, one question", f"1,000,000 vectors of {_DIMENSIONS}").ours
+        / _MEASURED_AT,
+        "analyzed, passages a second": len(texts) / kiwi.ours,
+        "encoded, passages a second": _encoded_a_second([*texts]),
+    }
+    text, index, _, small, lexical, vectors, analyzed, encoded = measured.values()
+    full = measured["vector of the packaged base, bytes"]
+    rows: list[tuple[str, Callable[[int], float], str]] = [
+        ("texts, GiB on the disk", lambda n: n * text / _GIB, "bytes a passage"),
+        ("BM25, GiB", lambda n: n * index / _GIB, "bytes a passage"),
+        ("vectors, GiB", lambda n: n * full / _GIB, "bytes a vector"),
+        ("vectors of 8 bits, GiB", lambda n: n * small / _GIB, "bytes a vector"),
+        ("memory of BM25 and vectors, GiB", lambda n: n * (index + full) / _GIB, "the sum"),
+        ("memory of BM25 and 8 bits, GiB", lambda n: n * (index + small) / _GIB, "the sum"),
+        (
+            "machines of one copy, 8 bits",
+            lambda n: np.ceil(n * (index + small) / _GIB / memory),
+            "that / `SCALE_MEMORY`",
+        ),
+        ("a question of one at a time, ms on one machine", lambda n: n * (lexical + vectors) / 1e6, "BM25 and 8 bits"),
+        ("analyzed once, hours of a machine", lambda n: n / analyzed / 3600, "passages / rate"),
+        ("encoded once, hours of a machine", lambda n: n / encoded / 3600, "passages / rate"),
+        ("GiB hours a month, a copy", lambda n: n * (index + small) / _GIB * _HOURS, "memory × 730"),
+    ]
+    if price:
+        cost = float(price) * _HOURS / _GIB
+        rows.append((f"a month at {price} a GiB and hour", lambda n: n * (index + small) * cost, "× `SCALE_PRICE`"))
+    lines = [
+        "| measured, or told by the format | |",
+        "|---|---:|",
+        *(f"| {name} | {peers.short(one)} |" for name, one in measured.items()),
+    ]
+    lines += [
+        "",
+        f"| passages | {' | '.join(f'{size:,}' for size in _SIZES)} | computed as |",
+        "|---|---:|---:|---:|---|",
+    ]
+    return lines + [
+        f"| {name} | {' | '.join(peers.short(of(size)) for size in _SIZES)} | {how} |" for name, of, how in rows
+    ]
+
+
+def _of(name: str, size: str) -> peers.Measured:
+    """Return a line of results.json, whoever it is held against: ours is the same in all of them."""
+    return next(one for one in peers.kept() if one.name == name and one.size == size)
+
+
+def _encoded_a_second(texts: list[str]) -> float:
+    DEFAULT.write()
+    encoder = BiEncoder(find_model(DEFAULT.reference), texts)
+    some = texts[:: len(texts) // _ENCODED][:_ENCODED]
+    encoder.encode("passage", some[:8])  # loads
+    began = perf_counter()
+    encoder.encode("passage", some)
+    return len(some) / (perf_counter() - began)

@@ -1,0 +1,127 @@
+"""`python -m serving REFERENCE`, or `mrc serve`: retrievers over HTTP, until somebody ends it."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from data.commands import commands_of, run, takes
+from data.terminal import tell, tell_progress
+from serving.app import Limits, app_of
+from serving.searcher import open_searchers
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+commands = commands_of("serving", "Serve retrievers over HTTP: POST /search, GET /healthz and /openapi.json.")
+KEY = "MRC_SERVE_KEY"
+_SHORTEST_KEY = 16
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+_GRACE = 0.5  # seconds
+
+
+@commands.default
+@takes(Limits)
+def serve(
+    reference: Annotated[str, Parameter(help="a kept comparison, by its key, or an experiment file (TOML)")],
+    /,
+    *,
+    retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
+    host: Annotated[str, Parameter(help="the address to listen at; any but this machine's own needs a key")] = _LOCAL[
+        0
+    ],
+    port: Annotated[int, Parameter(help="the port to listen at; 0: one that is free")] = 8700,
+    fd: Annotated[int | None, Parameter(help="a socket that listens already, in place of host and port")] = None,
+    key_file: Annotated[Path | None, Parameter(help=f"a file with the key, in place of {KEY}")] = None,
+    **chosen: Any,
+) -> int:
+    """Serve retrievers until SIGTERM or SIGINT: then nobody is let in any more, and whoever was is answered."""
+    limits, key = Limits(**chosen), read_key(key_file)
+    listening = _listening(host, port, fd, has_key=bool(key))
+    with listening:
+        searchers = open_searchers(reference, retriever, tell_progress)
+        tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
+        until_told(app_of(searchers, limits, key), listening)
+    return 0
+
+
+def read_key(file: Path | None) -> str:
+    """Return the key of a file, or of the environment; empty where there is none. Raises `ValueError`, `OSError`."""
+    key = (file.read_text(encoding="utf-8") if file else os.environ.get(KEY, "")).strip()
+    if (key or file) and len(key) < _SHORTEST_KEY:
+        raise ValueError(f"a key has {_SHORTEST_KEY} letters or more; this makes one: openssl rand -hex 32")
+    if not key.isascii():
+        raise ValueError("a key is of ASCII letters alone: it is sent in a header")
+    return key
+
+
+def until_told(app: "FastAPI", listening: socket.socket) -> None:
+    """Answer at a socket until SIGTERM or SIGINT, and then whoever was let in before."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.service.is_ending = True
+            loop = asyncio.get_running_loop()
+            for one in (one for server in self.servers for one in server.sockets):
+                loop.remove_reader(one.fileno())  # who comes now waits for whoever has the socket, too
+            await asyncio.sleep(_GRACE)  # who was let in a moment ago has not said yet what is asked
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=None,  # each request has its own limit
+    )
+    try:
+        Server(config).run([listening])
+    except KeyboardInterrupt:
+        tell("ended")
+
+
+def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
+    """Return the socket, bound and not listening yet: a port that is taken is told before anything is built."""
+    if fd is not None:
+        given = socket.socket(fileno=fd)
+        address = given.getsockname()
+        host = address[0] if isinstance(address, tuple) else _LOCAL[0]  # of a file system: who may write to it
+    if host not in _LOCAL and not has_key:
+        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_LOCAL[0]}")
+    if fd is not None:
+        return given
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ValueError(f"nobody can listen at {host}, port {port}: {error.strerror}") from error
+    return bound
+
+
+def _shown(listening: socket.socket) -> str:
+    address = listening.getsockname()
+    if not isinstance(address, tuple):
+        return str(address)
+    return f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status: 0, or 2 where nothing could be served."""
+    return run(commands, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""A retriever of a kept comparison or of an experiment file, opened and asked: from Python, and many at a time.
+
+    searcher = open_searcher("experiment.toml", "Hybrid")
+    for hit in searcher.search(["자격루는 누가 만들었는가?"], k=10)[0]:
+        print(hit.score, hit.id, hit.text)
+
+What is found, and in which order, is what Compare shows of the same retriever. Nothing that is asked is written to the
+disk.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from data.cache import keeping_nothing
+from data.passages import Passages
+from data.records import QuestionSet
+from data.split import split
+from data.store import find
+from retrieval.comparison.compare import retrievers_of
+from retrieval.comparison.experiment import Experiment, read_experiment
+from retrieval.comparison.spec import CachedRetriever
+from retrieval.comparison.store import kept_comparisons, origin_of
+from retrieval.rankings import Findings, Rankings, Retriever
+
+_WARMING = 100  # letters
+
+
+class Hit(NamedTuple):
+    """A passage found: higher scores are better."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A retriever, built, and the passages it finds."""
+
+    retriever: Retriever
+    passages: Passages
+
+    @property
+    def name(self) -> str:
+        return self.retriever.name
+
+    def search(self, questions: Sequence[str], k: int = 10) -> list[list[Hit]]:
+        """Return the best k passages of each question, best first, fewer where no more are found.
+
+        Not for several threads at once.
+        """
+        with keeping_nothing():
+            rankings = self.retriever.search(list(questions), k)
+        rows = (Rankings(rankings.indices[[row]], rankings.scores[[row]]) for row in range(len(questions)))
+        return [self._hits(Findings.of(one)) for one in rows]
+
+    def _hits(self, found: Findings) -> list[Hit]:
+        passages = (self.passages[row] for row in found.rows)
+        return [Hit(one.id, one.title, one.text, score) for one, score in zip(passages, found.scores, strict=True)]
+
+
+def open_searcher(
+    reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
+) -> Searcher:
+    """Open one retriever, by its name where there are several. As `open_searchers` otherwise."""
+    if not name and len(names := searchable(experiment_of(reference)[0])) > 1:
+        raise ValueError(f"{reference} holds several retrievers, so name one: {', '.join(names)}")
+    (searcher,) = open_searchers(reference, [name] if name else [], on_progress).values()
+    return searcher
+
+
+def open_searchers(
+    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
+) -> dict[str, Searcher]:
+    """Open retrievers of a kept comparison (its key) or of an experiment file, by name; all where none is named.
+
+    They are built, or what was built before is opened, models are loaded and shared. `on_progress` is told the name of
+    the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
+    the questions it was made for, and what building it raises.
+    """
+    _yield_cores()
+    experiment, question_set, base = _opened(reference)
+    known = searchable(experiment)
+    if missing := [name for name in names if name not in known]:
+        raise ValueError(
+            f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}"
+        )
+    wanted, at_work = list(dict.fromkeys(names or known)), ""
+    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
+
+    def tell(share: float) -> None:
+        if on_progress:
+            on_progress(at_work, share)
+
+    made = retrievers_of(alone, asked, base, tell, whole=question_set)
+    opened = {}
+    for at_work in wanted:
+        tell(0.0)
+        opened[at_work] = Searcher(_ready(made[at_work]), question_set.passages)
+        some = [passage.text[:_WARMING] for passage in question_set.passages[:2]]
+        opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
+    return opened
+
+
+def experiment_of(reference: str | Path) -> tuple[Experiment, Path]:
+    """Return the experiment of a kept comparison or a file, and the folder that its paths begin at."""
+    if kept := next((one for one in kept_comparisons() if one.key == str(reference)), None):
+        return Experiment.model_validate(origin_of(kept.folder)["experiment"]), kept.folder
+    return read_experiment(Path(reference)), Path(reference).parent
+
+
+def searchable(experiment: Experiment) -> list[str]:
+    """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
+    names = [spec.name for spec in experiment.retriever]
+    return [name for name in names if all(spec.searchable for spec in experiment.needed([name]))]
+
+
+def _yield_cores() -> None:
+    """Have threads that wait sleep, where their libraries are not read yet and nobody has said otherwise.
+
+    BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that are
+    not theirs alone the next one then waits for those: a question takes many times as long.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def _opened(reference: str | Path) -> tuple[Experiment, QuestionSet, Path]:
+    experiment, base = experiment_of(reference)
+    question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
+    if compared and compared != question_set.corpus_fingerprint:
+        raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
+    return experiment, question_set, base
+
+
+def _ready(made: CachedRetriever | Exception) -> CachedRetriever:
+    if isinstance(made, Exception):
+        raise made
+    made.prepare()
+    return made
+
+
+@dataclass(frozen=True)
+class _Asked:
+    questions: Sequence[str]
+    k: int
+    answer: "asyncio.Future[list[list[Hit]]]"
+
+
+class Batches:
+    """Questions that arrive together are searched together, in a thread: whoever waits for more is not kept waiting.
+
+    A batch is closed once it has `most` questions, or `seconds` after the one before was answered and somebody asked.
+    A request is never divided: one of more questions than that is a batch of its own. What each is answered does not
+    depend on what is asked beside it, and neither does an error.
+    """
+
+    def __init__(self, searcher: Searcher, thread: Executor, *, most: int, seconds: float) -> None:
+        self._searcher, self._thread, self._most, self._seconds = searcher, thread, most, seconds
+        self._waiting: deque[_Asked] = deque()
+        self._somebody, self._enough = asyncio.Event(), asyncio.Event()
+
+    async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
+        """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
+        asked = _Asked(questions, k, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        self._note()
+        return await asked.answer
+
+    async def work(self) -> None:
+        """Answer until cancelled."""
+        while True:
+            await self._somebody.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await self._enough.wait()
+            if batch := self._taken():
+                loop = asyncio.get_running_loop()
+                for asked, found in zip(
+                    batch, await loop.run_in_executor(self._thread, self._found, batch), strict=True
+                ):
+                    if asked.answer.done():  # whoever asked has given up
+                        continue
+                    if isinstance(found, Exception):
+                        asked.answer.set_exception(found)
+                    else:
+                        asked.answer.set_result(found)
+
+    def _taken(self) -> list[_Asked]:
+        batch: list[_Asked] = []
+        held = 0
+        while self._waiting and (not batch or held + len(self._waiting[0].questions) <= self._most):
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                batch.append(asked)
+                held += len(asked.questions)
+        self._note()
+        return batch
+
+    def _note(self) -> None:
+        held = sum(len(asked.questions) for asked in self._waiting)
+        for event, is_set in ((self._somebody, held > 0), (self._enough, held >= self._most)):
+            (event.set if is_set else event.clear)()
+
+    def _found(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
+        try:
+            questions = [text for asked in batch for text in asked.questions]
+            hits = iter(self._searcher.search(questions, max(asked.k for asked in batch)))
+        except Exception as error:
+            return [error] if len(batch) == 1 else [self._found([asked])[0] for asked in batch]
+        return [[next(hits)[: asked.k] for _ in asked.questions] for asked in batch]

@@ -1,0 +1,147 @@
+"""`mrc serve` as a process: what it refuses to do, and that ending it under load loses nothing that was asked."""
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from data.workspace import PROJECT
+from serving.__main__ import KEY, main, read_key
+from tests.milvus_server import serving
+from tests.programs import free_port, wait_for
+
+EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+ASKED = json.dumps({"question": "자격루는 누가 만들었는가?", "k": 3})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(EXPERIMENT, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def served(*words: object, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "serving", *map(str, words)]
+    process = subprocess.Popen(command, cwd=PROJECT, pass_fds=fds, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ask(port: int) -> int:
+    """Ask over a connection of its own; returns the status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("POST", "/search", ASKED, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert json.loads(answer.read())["results"][0]["hits"][0]["id"] == "p1"
+        return answer.status
+    finally:
+        connection.close()
+
+
+class Load:
+    """Eight who ask one question after the other, and what became of each."""
+
+    def __init__(self, port: int) -> None:
+        self.answered, self.failed, self._ends = 0, list[Exception](), threading.Event()
+        self._port, self._lock = port, threading.Lock()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(8)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self._ends.is_set():
+            try:
+                assert ask(self._port) == 200
+                with self._lock:
+                    self.answered += 1
+            except Exception as error:
+                self.failed.append(error)
+                time.sleep(0.02)
+
+    def wait_for(self, more: int) -> None:
+        until, wanted = time.monotonic() + 60, self.answered + more
+        while self.answered < wanted:
+            assert time.monotonic() < until, self.failed[-3:]
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("handed_over", [True, False], ids=["socket", "port"])
+def test_a_restart_under_load_loses_no_request(file: Path, handed_over: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+        port, fds = (listening.getsockname()[1], (listening.fileno(),)) if handed_over else (free_port(), ())
+        words = (file, "--fd", listening.fileno()) if handed_over else (file, "--port", port)
+        with served(*words, fds=fds) as first:
+            wait_for(f"http://127.0.0.1:{port}/healthz")
+            load = Load(port)
+            try:
+                load.wait_for(200)
+                first.send_signal(signal.SIGTERM)
+                assert first.wait(30) in (0, -signal.SIGTERM)
+                with served(*words, fds=fds):
+                    load.wait_for(200)
+                    load.end()
+            finally:
+                load.end()
+    if handed_over:  # the system keeps who comes meanwhile: they wait for the next process
+        assert load.failed == []
+    # by port nobody listens for a while: whoever is not let in is told so at once, and comes again
+    assert all(isinstance(error, ConnectionRefusedError | ConnectionResetError) for error in load.failed)
+    assert not any(isinstance(error, http.client.RemoteDisconnected) for error in load.failed)
+
+
+@pytest.mark.slow
+def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(EXPERIMENT.replace('"bm25"', '"milvus"'), encoding="utf-8")
+    with ExitStack() as stack:
+        monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
+        ports = [free_port(), free_port()]
+        for port in ports:  # both begin at once, and one finds what the other has loaded
+            stack.enter_context(served(file, "--port", port))
+        for port in ports:
+            wait_for(f"http://127.0.0.1:{port}/healthz")
+        assert [ask(port) for port in ports] == [200, 200]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([*map(str, words)]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_served_is_said_before_anything_is_built(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert KEY in refusal(capsys, file, "--host", "0.0.0.0")  # noqa: S104
+    assert "16" in refusal(capsys, file, "--key-file", _written(tmp_path / "key", "short"))
+    assert "positive" in refusal(capsys, file, "--most-k", "0")
+    assert "'nobody'" in refusal(capsys, file, "--port", "0", "--retriever", "nobody")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "nobody can listen" in refusal(capsys, file, "--port", taken.getsockname()[1])
+    monkeypatch.setenv(KEY, " from-the-environment\n")
+    assert read_key(None) == "from-the-environment"
+    assert read_key(_written(tmp_path / "key", "out-of-the-file-it-is\n")) == "out-of-the-file-it-is"
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
