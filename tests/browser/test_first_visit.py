@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from data.store import CATALOG, read_entry
 from tests.browser.conftest import new_page, running_app
-from tests.browser.driving import MINUTES, compared, download
+from tests.browser.driving import MINUTES, compared, download, settled
 from tests.programs import free_port, run_module
 from views.ui.words import catalog
 
@@ -111,9 +111,10 @@ def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(app: str, vis
     expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
 
     visited.goto(f"{app}/search?lang={language}&q={quote(question)}&columns=Late%7CBest%20mix")
-    if (ask := main.get_by_role("button", name=words["search.pieces_ask"])).count():
-        ask.click()
     expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
+    settled(visited)
+    if (ask := main.get_by_role("button", name=words["search.pieces_ask"])).count():  # told only to who wants it
+        ask.click()
     pairs = visited.locator(".found.pairs")
     expect(pairs.locator("p.asked sup").first).to_be_visible(timeout=3 * MINUTES)
     asked, answered = ({*pairs.locator(f"{place} sup").all_text_contents()} for place in ("p.asked", "div"))
