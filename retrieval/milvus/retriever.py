@@ -201,11 +201,14 @@ class TermField:
         return known, _by_term(counts_by_term(ids, np.append(offsets[known], len(ids)), len(self._number)))
 
 
-def term_weights(tokens: Tokens, k1: float, b: float) -> csr_array:
-    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0."""
+def term_weights(tokens: Tokens, k1: float, b: float, lengths: np.ndarray | None = None) -> csr_array:
+    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0.
+
+    `lengths` are those of the passages as an engine keeps them, where they are not the numbers of their tokens.
+    """
     weights = counts_by_term(tokens.ids, tokens.offsets, len(tokens.vocabulary))
     holders = np.bincount(weights.indices, minlength=weights.shape[1])
-    lengths = np.diff(tokens.offsets)
+    lengths = np.diff(tokens.offsets) if lengths is None else lengths
     mean_length = len(tokens.ids) / max(1, len(lengths))
     held_back = k1 * (1 - b + b * lengths / (mean_length or 1))
     idf = idf_of(holders, len(lengths))[weights.indices]

@@ -1,0 +1,278 @@
+"""What a retriever comes to for an engine: the signals that it searches by, and what each of them counts.
+
+An engine knows terms weighed by BM25 and vectors of texts. A retriever that is one of them, or fuses some of them, is
+taken away as these signals; of all others, what they wrap is taken away, and what is lost is told.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from data.problems import Failure
+from models.encoders.bi_encoder import BiEncoder
+from models.precision import Precision
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from retrieval.comparison.spec import Materials, Spec
+from retrieval.dense import IndexKind
+from retrieval.hybrid import Fusion
+from retrieval.lexical.engines import Engine as BM25Engine
+from retrieval.lexical.weights import counts_by_term
+from retrieval.milvus.retriever import Ranker, Search, term_weights
+from retrieval.mix import FOLDS, LearnedMix
+from retrieval.rankings import Rankings, joined, top_k
+from text.tokens import Tokens, tokens_of
+
+SPACE = "␣"  # stands in a token for a space, at which engines cut
+_QUESTIONS = 64  # scored at a time with all passages
+
+
+class TakeAwayError(Failure):
+    """A retriever that cannot be taken away: `nothing_to_take`, or `retriever_failed`; or what a folder lacks."""
+
+
+class Terms:
+    """BM25 over the tokens of a field: `texts` are tokens parted by spaces, of passages and of questions alike."""
+
+    kind = "terms"
+
+    def __init__(self, field: str, spec: BM25Spec, materials: Materials) -> None:
+        self.field, self.name, self.k1, self.b = field, spec.name, spec.k1, spec.b
+        texts = materials.texts(spec.title)
+        self.analysis = spec.analysis(spec.dictionary_of(materials)).chosen(texts)
+        self.tokens = tokens_of(self.analysis, texts)
+        self._number = {term: number for number, term in enumerate(self.tokens.vocabulary)}
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.tokens.offsets)
+
+    @property
+    def mean_length(self) -> float:
+        return float(self.lengths.mean()) if len(self.lengths) else 0.0
+
+    @cached_property
+    def weights(self) -> csr_array:
+        """Weights by passage and term, `(n_passages, n_terms)` float32."""
+        return term_weights(self.tokens, self.k1, self.b)
+
+    def of_passages(self, start: int, stop: int) -> list[str]:
+        offsets = self.tokens.offsets
+        part = Tokens(
+            self.tokens.vocabulary, self.tokens.ids[offsets[start] : offsets[stop]], offsets[start : stop + 1]
+        )
+        return written(replace(part, offsets=part.offsets - part.offsets[0]).texts())
+
+    def of_questions(self, questions: Sequence[str]) -> list[str]:
+        return written(tokens_of(self.analysis, questions).texts())
+
+    def counts_of(self, questions: Sequence[str]) -> csr_array:
+        """Term counts of questions, `(n_questions, n_terms)`; a term that no passage holds is left out."""
+        ids, offsets = tokens_of(self.analysis, questions).flat_ids_in(self._number)
+        return counts_by_term(ids, offsets, len(self._number))
+
+    def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
+        """Yield scores `(some questions, n_passages)` float64, -inf where no term is shared.
+
+        With lengths `rounded`, they are those of Lucene, which keeps a passage's length in a byte.
+        """
+        weights = self.weights
+        if rounded:
+            weights = term_weights(self.tokens, self.k1, self.b, in_a_byte(self.lengths))
+        counts, columns = self.counts_of(questions), weights.T.tocsr()
+        for start in range(0, len(questions), _QUESTIONS):
+            scores = (counts[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
+            yield np.where(scores > 0, scores, -np.inf)
+
+
+class Vectors:
+    """A bi-encoder's vectors: the score of a passage is the cosine; see `Dense`."""
+
+    kind = "vectors"
+
+    def __init__(self, field: str, spec: DenseSpec, materials: Materials) -> None:
+        self.field, self.name, self.model, self.index = field, spec.name, spec.model, spec.index
+        self.encoder: BiEncoder = materials.encoder(spec.model, spec.title, spec.precision)
+        self._texts = materials.texts(spec.title)
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        return self.encoder.encode_passages(self._texts)
+
+    def of_passages(self, start: int, stop: int) -> list[list[float]]:
+        return self.vectors[start:stop].tolist()
+
+    def of_questions(self, questions: Sequence[str]) -> list[list[float]]:
+        return self.encoder.encode_questions(questions).tolist()
+
+    def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
+        """Yield scores `(some questions, n_passages)` float64, -inf where nothing is known of the question."""
+        del rounded
+        asked = self.encoder.encode_questions(questions)
+        for start in range(0, len(questions), _QUESTIONS):
+            block = asked[start : start + _QUESTIONS]
+            known = np.any(block != 0, axis=1, keepdims=True)
+            yield np.where(known, (block @ self.vectors.T).astype(np.float64), -np.inf)
+
+
+Signal = Terms | Vectors
+
+
+def found(signal: Signal, questions: Sequence[str], depth: int, *, rounded: bool = False) -> Rankings:
+    """Return the first `depth` passages of each question by one signal."""
+    blocks = [top_k(scores, depth) for scores in signal.score_blocks(questions, rounded=rounded)]
+    return joined(blocks or [Rankings.of_nothing(0, depth)])
+
+
+def written(documents: Sequence[Sequence[str]]) -> list[str]:
+    """Return tokens as one text each, at whose spaces an engine cuts."""
+    return [" ".join(token.replace(" ", SPACE) for token in tokens) for tokens in documents]
+
+
+def in_a_byte(lengths: np.ndarray) -> np.ndarray:
+    """Return lengths as Lucene keeps them, in a byte: exact up to 40, then with 4 significant bits, rounded down."""
+    free = 24  # lengths that have a byte of their own, and are added to all others
+    over = np.maximum(lengths - free, 0)
+    bits = np.frexp(over.astype(np.float64))[1]
+    shift = np.maximum(bits - 4, 0)
+    return np.where(lengths < free, lengths, free + ((over >> shift) << shift))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A signal of a mix, whose slope tells by how much the mix rises with its score.
+
+    It is `of_deviation` / (the standard deviation of the question's list) + `of_range` / (its range) + `constant`.
+    """
+
+    signal: Signal
+    of_deviation: float = 0.0
+    of_range: float = 0.0
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a retriever is taken away: its parts, the `depth` of their lists, and whether ranks are fused.
+
+    `left_out` names the retrievers that no engine is given, `differs` the codes of what is otherwise in any engine.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    depth: int = 100
+    by_rank: bool = False
+    left_out: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+
+
+def plan_of(name: str, materials: Materials) -> Plan:
+    """Return what of a retriever made of the materials is taken away; see the module.
+
+    Raises `TakeAwayError` where nothing of it is known to an engine, and what a model or a dictionary raises.
+    """
+    plan = _Planning(materials).of(materials.specs[name])
+    if not plan.parts:
+        message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or a bi-encoder"
+        raise TakeAwayError("nothing_to_take", message, name=name)
+    differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
+    return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
+
+
+class _Planning:
+    """Goes down from a retriever to the signals, and numbers their fields."""
+
+    def __init__(self, materials: Materials) -> None:
+        self._materials, self._fields = materials, {"terms": 0, "vector": 0}
+
+    def of(self, spec: Spec) -> Plan:
+        spec = spec.local
+        if isinstance(spec, BM25Spec):
+            return Plan(spec.name, (Part(self._terms(spec), constant=1.0),), differs=tuple(_of_bm25(spec)))
+        if isinstance(spec, DenseSpec):
+            return Plan(spec.name, (Part(self._vectors(spec), constant=1.0),), differs=tuple(_of_dense(spec)))
+        if isinstance(spec, HybridSpec):
+            weights = spec.weights or (1.0,) * len(spec.of)
+            parts = [
+                (self._materials.specs[one], weight) for one, weight in zip(spec.of, weights, strict=True) if weight
+            ]
+            return self._fused(spec, parts)
+        if isinstance(spec, LearnedSpec):
+            return self._learned(spec)
+        if isinstance(spec, MilvusSpec) and spec.fusion is Ranker.RRF:
+            return self._milvus(spec)
+        if isinstance(spec, RerankSpec | LateSpec) and spec.first:
+            first = self.of(self._materials.specs[spec.first])
+            return replace(first, left_out=(*first.left_out, spec.name))
+        return Plan(spec.name, (), left_out=(spec.name,))
+
+    def _fused(self, spec: HybridSpec, parts: Sequence[tuple[Spec, float]]) -> Plan:
+        by_range = spec.fusion is not Fusion.Z_SCORE  # by rank, the weights stay as they are
+        told = [(self.of(one), {"of_range" if by_range else "of_deviation": weight}) for one, weight in parts]
+        return _joined(spec, told, by_rank=spec.fusion is Fusion.RRF)
+
+    def _learned(self, spec: LearnedSpec) -> Plan:
+        """Take the two values that each signal has in the mix as the slope that they come to."""
+        mix = self._materials.part(spec.name).retriever
+        if not isinstance(mix, LearnedMix):
+            raise TypeError(f"{spec.name!r} is no learned mix")
+        of, own = [self._materials.specs[one] for one in spec.of], list(spec.signals(self._materials))
+        pairs = mix.learned.weights[FOLDS].reshape(-1, 2)
+        told = [
+            (self.of(one), {"of_deviation": float(z), "constant": float(gap / deviation)})
+            for one, (z, gap), deviation in zip([*of, *own], pairs, mix.learned.deviations, strict=True)
+        ]
+        plan = _joined(spec, told)
+        return replace(plan, differs=(*plan.differs, "learned"))
+
+    def _milvus(self, spec: MilvusSpec) -> Plan:
+        lexical = MilvusSpec.model_validate(spec.model_dump() | {"search": Search.BM25, "name": f"{spec.name} BM25"})
+        dense = MilvusSpec.model_validate(spec.model_dump() | {"search": Search.DENSE, "name": f"{spec.name} vectors"})
+        told = [(self.of(one), {"of_range": 1.0}) for one in (lexical, dense)]
+        return _joined(spec, told, by_rank=True)
+
+    def _terms(self, spec: BM25Spec) -> Terms:
+        return Terms(self._field("terms"), spec, self._materials)
+
+    def _vectors(self, spec: DenseSpec) -> Vectors:
+        return Vectors(self._field("vector"), spec, self._materials)
+
+    def _field(self, kind: str) -> str:
+        self._fields[kind] += 1
+        return kind if self._fields[kind] == 1 else f"{kind}_{self._fields[kind]}"
+
+
+def _joined(
+    spec: HybridSpec | LearnedSpec | MilvusSpec, told: Sequence[tuple[Plan, dict[str, float]]], *, by_rank: bool = False
+) -> Plan:
+    """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
+    parts, left_out, differs = list[Part](), list[str](), list[str]()
+    for plan, slope in told:
+        if len(plan.parts) != 1 or "title_weight" in plan.differs:
+            left_out.append(plan.name)
+            continue
+        parts.append(Part(plan.parts[0].signal, **slope))
+        left_out += plan.left_out
+        differs += plan.differs
+    return Plan(spec.name, tuple(parts), spec.depth, by_rank, tuple(left_out), tuple(differs))
+
+
+def _of_bm25(spec: BM25Spec) -> Iterator[str]:
+    if spec.feedback_passages:
+        yield "feedback"
+    if spec.title_weight:
+        yield "title_weight"
+    if spec.engine is not BM25Engine.POSTINGS:
+        yield "formula"
+
+
+def _of_dense(spec: DenseSpec) -> Iterator[str]:
+    if spec.windows:
+        yield "windows"
+    if spec.index is not IndexKind.EXACT:
+        yield "approximate"
+    if spec.precision is not Precision.AUTO:
+        yield "precision"
