@@ -1,1 +1,1 @@
-"""Taking a retriever away: a folder with which an engine searches the same, and the figure of what it does otherwise."""
+"""Taking a retriever away: a folder with which an engine searches the same, and what it does otherwise as a figure."""

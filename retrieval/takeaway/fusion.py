@@ -12,9 +12,9 @@ value, higher is better. The value of a score s in the list of its question, bes
 
 Each can fuse by rank instead: the sum of weight / (60 + rank).
 
-A mix rises with a signal's score by a slope that may be another for each question. There it is one weight: the mean over
-questions of slope * range of the list, divided by the mean range of its values there, so that the best and the last of a
-list are as far apart as here, on average. Weights are brought to the sum 1.
+A mix rises with a signal's score by a slope that may be another for each question. There it is one weight: the mean
+over questions of slope * range of the list, divided by the mean range of its values there, so that the best and the
+last of a list are as far apart as here, on average. Weights are brought to the sum 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,8 @@ Value = Callable[[Rankings], np.ndarray]  # of every score found, NaN where noth
 
 
 def _min_max(rankings: Rankings) -> np.ndarray:
-    return normalised(rankings, Fusion.MIN_MAX)[0]
+    values, _ = normalised(rankings, Fusion.MIN_MAX)
+    return values
 
 
 def _of_elasticsearch(rankings: Rankings) -> np.ndarray:
@@ -66,7 +67,8 @@ def _of_elasticsearch(rankings: Rankings) -> np.ndarray:
 
 
 def _of_opensearch(rankings: Rankings) -> np.ndarray:
-    return np.maximum(_min_max(rankings), _LEAST)
+    values: np.ndarray = np.maximum(_min_max(rankings), _LEAST)
+    return values
 
 
 def _z_of_opensearch(rankings: Rankings) -> np.ndarray:
@@ -79,11 +81,13 @@ def _z_of_opensearch(rankings: Rankings) -> np.ndarray:
 
 
 def _of_milvus(rankings: Rankings) -> np.ndarray:
-    return 0.5 + np.arctan(_scores(rankings)) / np.pi
+    values: np.ndarray = 0.5 + np.arctan(_scores(rankings)) / np.pi
+    return values
 
 
 def _by_rank(rankings: Rankings) -> np.ndarray:
-    return normalised(rankings, Fusion.RRF)[0]
+    values, _ = normalised(rankings, Fusion.RRF)
+    return values
 
 
 class Traits(NamedTuple):
@@ -165,7 +169,8 @@ def mix_of(engine: Engine, lists: Lists) -> Mix:
     signals = tuple(part.signal for part in taken)
     differs = [*plan.differs, *(["left_out"] if lost and "left_out" not in plan.differs else [])]
     differs += ["lengths"] if traits.rounds and any(isinstance(one, Terms) for one in signals) else []
-    differs += ["normalised"] if len(signals) > 1 and not plan.by_rank else []
+    same = all(part.of_range for part in taken) and traits.value is not _of_milvus  # min-max is fused by min-max
+    differs += ["normalised"] if len(signals) > 1 and not plan.by_rank and not same else []
     differs += ["candidates"] if len(signals) > 1 and engine is Engine.VESPA else []
     left_out = (*plan.left_out, *lost)
     technique = "rrf" if plan.by_rank else traits.technique
@@ -193,8 +198,8 @@ def figure_of(mix: Mix, here: Rankings, lists: Lists, question_set: QuestionSet)
     there = searched(mix, lists, CUT)
     values = [evaluate(one, question_set, (CUT,)).per_question[MEASURE] for one in (here, there)]
     ((low, high),) = difference_intervals((values[1] - values[0])[:, None], question_groups(question_set)).tolist()
-    means = [float(one.mean()) for one in values]
-    return Figure(mix.engine, *means, low, high, mix.left_out, mix.differs)
+    here_mean, there_mean = (float(one.mean()) for one in values)
+    return Figure(mix.engine, here_mean, there_mean, low, high, mix.left_out, mix.differs)
 
 
 def _traits(engine: Engine, plan: Plan) -> Traits:
@@ -238,8 +243,9 @@ def _of_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
     indices, values = [], []
     for scores in blocks:
         said = [np.where(np.isfinite(one), one, 0.0) for one in scores]  # of no shared term, BM25 says 0
-        first = sum(weight / unit * one for weight, unit, one in zip(mix.weights, mix.units, said, strict=True))
-        among = np.zeros(first.shape, dtype=bool)
+        first, among = np.zeros(said[0].shape), np.zeros(said[0].shape, dtype=bool)
+        for weight, unit, one in zip(mix.weights, mix.units, said, strict=True):
+            first += weight / unit * one
         for signal, one in zip(mix.signals, scores, strict=True):
             among |= np.isfinite(one) if isinstance(signal, Terms) else _best(one, mix.depth)
         candidates = top_k(np.where(among, first, -np.inf), candidates_of(mix))
@@ -280,7 +286,8 @@ def _scores(rankings: Rankings) -> np.ndarray:
 def _range(scores: np.ndarray) -> np.ndarray:
     """How far apart the best and the last of each list are, `(n_questions,)`; 0 of an empty one."""
     ends = [at.reduce(scores, axis=1, initial=np.nan) for at in (np.fmax, np.fmin)]
-    return np.nan_to_num(ends[0] - ends[1])
+    apart: np.ndarray = np.nan_to_num(ends[0] - ends[1])
+    return apart
 
 
 def _n_passages(signal: Signal) -> int:

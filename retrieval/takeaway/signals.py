@@ -7,6 +7,7 @@ taken away as these signals; of all others, what they wrap is taken away, and wh
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -49,6 +50,10 @@ class Terms:
     @cached_property
     def lengths(self) -> np.ndarray:
         return np.diff(self.tokens.offsets)
+
+    @property
+    def n_terms(self) -> int:
+        return len(self._number)
 
     @property
     def mean_length(self) -> float:
@@ -94,7 +99,8 @@ class Vectors:
     kind = "vectors"
 
     def __init__(self, field: str, spec: DenseSpec, materials: Materials) -> None:
-        self.field, self.name, self.model, self.index = field, spec.name, spec.model, spec.index
+        self.field, self.name = field, spec.name
+        self.model, self.index, self.precision = spec.model, spec.index, spec.precision
         self.encoder: BiEncoder = materials.encoder(spec.model, spec.title, spec.precision)
         self._texts = materials.texts(spec.title)
 
@@ -103,10 +109,10 @@ class Vectors:
         return self.encoder.encode_passages(self._texts)
 
     def of_passages(self, start: int, stop: int) -> list[list[float]]:
-        return self.vectors[start:stop].tolist()
+        return cast(list[list[float]], self.vectors[start:stop].tolist())
 
     def of_questions(self, questions: Sequence[str]) -> list[list[float]]:
-        return self.encoder.encode_questions(questions).tolist()
+        return cast(list[list[float]], self.encoder.encode_questions(questions).tolist())
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         """Yield scores `(some questions, n_passages)` float64, -inf where nothing is known of the question."""
@@ -189,27 +195,29 @@ class _Planning:
         self._materials, self._fields = materials, {"terms": 0, "vector": 0}
 
     def of(self, spec: Spec) -> Plan:
-        spec = spec.local
-        if isinstance(spec, BM25Spec):
-            return Plan(spec.name, (Part(self._terms(spec), constant=1.0),), differs=tuple(_of_bm25(spec)))
-        if isinstance(spec, DenseSpec):
-            return Plan(spec.name, (Part(self._vectors(spec), constant=1.0),), differs=tuple(_of_dense(spec)))
-        if isinstance(spec, HybridSpec):
-            weights = spec.weights or (1.0,) * len(spec.of)
-            parts = [
-                (self._materials.specs[one], weight) for one, weight in zip(spec.of, weights, strict=True) if weight
-            ]
-            return self._fused(spec, parts)
-        if isinstance(spec, LearnedSpec):
-            return self._learned(spec)
-        if isinstance(spec, MilvusSpec) and spec.fusion is Ranker.RRF:
-            return self._milvus(spec)
-        if isinstance(spec, RerankSpec | LateSpec) and spec.first:
-            first = self.of(self._materials.specs[spec.first])
-            return replace(first, left_out=(*first.left_out, spec.name))
-        return Plan(spec.name, (), left_out=(spec.name,))
+        match spec.local:
+            case BM25Spec() as local:
+                signal = Terms(self._field("terms"), local, self._materials)
+                plan = Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_of_bm25(local)))
+            case DenseSpec() as local:
+                of_model = Vectors(self._field("vector"), local, self._materials)
+                plan = Plan(spec.name, (Part(of_model, constant=1.0),), differs=tuple(_of_dense(local)))
+            case HybridSpec() as local:
+                plan = self._fused(local)
+            case LearnedSpec() as local:
+                plan = self._learned(local)
+            case MilvusSpec(fusion=Ranker.RRF) as local:
+                plan = self._milvus(local)
+            case RerankSpec() | LateSpec() as local if local.first:
+                first = self.of(self._materials.specs[local.first])
+                plan = replace(first, left_out=(*first.left_out, spec.name))
+            case _:
+                plan = Plan(spec.name, (), left_out=(spec.name,))
+        return plan
 
-    def _fused(self, spec: HybridSpec, parts: Sequence[tuple[Spec, float]]) -> Plan:
+    def _fused(self, spec: HybridSpec) -> Plan:
+        weighed = zip(spec.of, spec.weights or (1.0,) * len(spec.of), strict=True)
+        parts = [(self._materials.specs[one], weight) for one, weight in weighed if weight]
         by_range = spec.fusion is not Fusion.Z_SCORE  # by rank, the weights stay as they are
         told = [(self.of(one), {"of_range" if by_range else "of_deviation": weight}) for one, weight in parts]
         return _joined(spec, told, by_rank=spec.fusion is Fusion.RRF)
@@ -233,12 +241,6 @@ class _Planning:
         dense = MilvusSpec.model_validate(spec.model_dump() | {"search": Search.DENSE, "name": f"{spec.name} vectors"})
         told = [(self.of(one), {"of_range": 1.0}) for one in (lexical, dense)]
         return _joined(spec, told, by_rank=True)
-
-    def _terms(self, spec: BM25Spec) -> Terms:
-        return Terms(self._field("terms"), spec, self._materials)
-
-    def _vectors(self, spec: DenseSpec) -> Vectors:
-        return Vectors(self._field("vector"), spec, self._materials)
 
     def _field(self, kind: str) -> str:
         self._fields[kind] += 1

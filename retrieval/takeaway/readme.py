@@ -1,0 +1,90 @@
+"""The page that lies in the folder: how it is loaded, what is the same there, what differs, and by how much."""
+
+from collections.abc import Sequence
+
+from retrieval.comparison.compare import Comparison
+from retrieval.report.exports import markdown_text
+from retrieval.takeaway.fusion import Engine, Figure
+
+# what is otherwise in an engine, by the code that pages tell it by
+DIFFERS = {
+    "left_out": "Not every part of the retriever is known to the engine; without it: {left_out}.",
+    "learned": "A learned mix reads two values of each signal. The engine is given one weight of each, the nearest.",
+    "normalised": "Scores are brought together by the engine's own way, which is not the one used here.",
+    "candidates": "The signals order candidates together, not each its own list.",
+    "lengths": "The engine keeps a passage's length in one byte, so BM25 takes long passages to be a little shorter.",
+    "windows": "A passage longer than the model reads has the vector of its beginning, not those of its windows.",
+    "approximate": "Vectors are searched by the engine's own index, which may miss some; figures compare all of them.",
+    "feedback": "Questions are asked once, not again with words of the passages found first.",
+    "title_weight": "The title counts as a part of the text, not as a field with a weight of its own.",
+    "formula": "BM25 is computed by Lucene's formula, not by that of the library chosen here.",
+    "precision": "Vectors of new questions may be computed in another precision.",
+}
+_LOADING = {
+    Engine.ELASTICSEARCH: (
+        "Elasticsearch 9 or newer; the retrievers `linear` and `rrf` are part of its trial and its paid licences.",
+        "python engine.py load",
+    ),
+    Engine.OPENSEARCH: (
+        "OpenSearch 3 or newer with its plugins for vectors and hybrid search, which its own image brings.",
+        "python engine.py load",
+    ),
+    Engine.VESPA: (
+        "Vespa 8. `application/` is deployed first, with Vespa's own command.",
+        "vespa deploy --wait 300 application\npython engine.py load",
+    ),
+    Engine.WEAVIATE: ("Weaviate 1.25 or newer; it needs no module, as vectors come along.", "python engine.py load"),
+    Engine.MILVUS: (
+        "Milvus 2.4 or newer, or no server: without `ENGINE_URL` all lies in the file `milvus.db` beside the script.",
+        "pip install pymilvus milvus-lite\npython engine.py load",
+    ),
+}
+_HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header `Authorization`, where one is needed.
+`engine.json` is all that it is told: settings, and the query with the marks of a question's values. `documents.jsonl`
+holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
+
+
+def readme(name: str, engine: Engine, figures: Sequence[Figure], comparison: Comparison) -> str:
+    """Return the page as Markdown; every figure in it is one of `figures`."""
+    asked = comparison.question_set
+    what = f"{len(asked.questions):,} questions, {len(asked.passages):,} passages of {markdown_text(asked.name)}"
+    parts = [f"# {markdown_text(name)} for {engine.value.capitalize()}", "## Use", *_use(engine)]
+    own = next(one for one in figures if one.engine is engine)
+    parts += ["## The same, and not", _same(engine, own), "## Figures", f"nDCG@10 in percent, {what}:", _table(figures)]
+    parts.append(
+        "*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, computed by "
+        "the workbench, every vector compared; the interval (95 %) is that of the difference."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _use(engine: Engine) -> list[str]:
+    if engine.is_library:
+        library = {"langchain": "langchain-core", "llamaindex": "llama-index-core"}[engine.value]
+        return [
+            "It asks the search of the workbench itself, so the workbench has to be installed, or its folder to be in "
+            "`PYTHONPATH`. `questions.zip` holds the passages (BEIR), `experiment.toml` the retriever; models that "
+            "were trained lie beside them, and others are found by their names.",
+            f'```bash\npip install {library}\npython {engine.value}_retriever.py "a question"\n```',
+        ]
+    needs, commands = _LOADING[engine]
+    check = "python engine.py check               # nDCG@10 of the questions compared, asked of the engine"
+    ask = 'python engine.py ask "a question"    # with the folder of the workbench in PYTHONPATH'
+    return [needs, f"```bash\n{commands}\n{check}\n{ask}\n```", _HTTP]
+
+
+def _same(engine: Engine, figure: Figure) -> str:
+    if engine.is_library:
+        return "It is the same search: the same passages in the same order."
+    lines = ["- The terms are those of the workbench's analyzer, and the vectors those of its model."]
+    left_out = ", ".join(map(markdown_text, figure.left_out))
+    return "\n".join([*lines, *(f"- {DIFFERS[code].format(left_out=left_out)}" for code in figure.differs)])
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    lines = ["| engine | here | there | difference | 95 % |", "|---|---:|---:|---:|---:|"]
+    for one in figures:
+        ends = f"{one.low * 100:+.2f} to {one.high * 100:+.2f}"
+        values = f"{one.here * 100:.2f} | {one.there * 100:.2f} | {(one.there - one.here) * 100:+.2f} | {ends}"
+        lines.append(f"| {one.engine.value} | {values} |")
+    return "\n".join(lines)
