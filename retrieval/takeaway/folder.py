@@ -11,37 +11,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from data.cache import key_of
 from data.layouts.reading import Layout
 from data.layouts.writing import written as written_set
 from data.records import QuestionSet
-from data.workspace import read_json, replacing, write_json, write_text
+from data.workspace import replacing, write_json, write_text
 from models.encoders.bi_encoder import BiEncoder
-from models.precision import Precision
 from models.sources import ModelSource, find_model
 from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.lexical.weights import counts_by_term
-from retrieval.milvus.retriever import by_term
-from retrieval.takeaway.documents import coded, documents, of_questions
+from retrieval.takeaway.asking import TOLD, terms_file
+from retrieval.takeaway.documents import documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
+from retrieval.takeaway.models import ModelFigure, write_models
 from retrieval.takeaway.readme import readme
-from retrieval.takeaway.signals import Signal, TakeAwayError, Vectors, plan_of, written
-from text.analysis import Analysis
-from text.analyzers import Analyzer, Compounds
+from retrieval.takeaway.signals import Signal, TakeAwayError, Vectors, plan_of
 from text.dictionary import written as written_dictionary
-from text.kept_dictionaries import find as find_dictionary
-from text.tokens import tokens_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _AT_ONCE = 256  # passages written at a time
 _MEASURED, _WRITTEN = 0.4, 0.95  # of the progress: the figures are known, the documents are written
-_TOLD, _SET, _EXPERIMENT = "takeaway.json", "questions.zip", "experiment.toml"
+_SET, _EXPERIMENT = "questions.zip", "experiment.toml"
 Telling = Callable[[str, float], None]
 
 
@@ -54,8 +47,9 @@ def take_away(
     *,
     base: Path | None = None,
     on_progress: Telling = lambda *_: None,
-) -> list[Figure]:
-    """Write a retriever of a comparison as a folder for an engine, and return what every engine would find.
+) -> tuple[list[Figure], list[ModelFigure]]:
+    """Write a retriever of a comparison as a folder for an engine; returns what every engine would find, and what its
+    models say as ONNX, where they are what is written.
 
     `whole` is the set that the questions compared are of; models named by a path are looked for from `base`. Raises
     `TakeAwayError` where nothing of it is known to the engine, or it failed in the comparison, and what a model raises.
@@ -64,18 +58,27 @@ def take_away(
         raise TakeAwayError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
     on_progress("figures", 0.0)
     materials = materials_of(comparison.experiment, comparison.question_set, base, whole=whole)
-    lists = _lists(name, materials, comparison, needed=not engine.is_library)
+    models = list[ModelFigure]()
+    lists = _lists(name, materials, comparison, needed=engine in TRAITS)
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
     with replacing(folder) as new:
         new.mkdir()
-        if lists and not engine.is_library:
+        if lists and engine in TRAITS:
             _write_engine(new, mix_of(engine, lists), comparison, figures, on_progress)
+        elif engine is Engine.ONNX:
+            models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
+            shutil.copyfile(SCRIPTS / "encode.py", new / "encode.py")
         else:
             _write_library(new, engine, name, comparison, materials)
-        write_text(new / "README.md", readme(name, engine, figures, comparison))
+        write_text(new / "README.md", readme(name, engine, comparison, figures, models))
         on_progress("files", _WRITTEN)
     on_progress("", 1.0)
-    return figures
+    return figures, models
+
+
+def _after(share: float) -> float:
+    """Return the share of all the work that is done when so much of what follows the figures is."""
+    return _MEASURED + (_WRITTEN - _MEASURED) * min(1.0, share)
 
 
 def zip_folder(folder: Path, archive: Path) -> None:
@@ -84,32 +87,6 @@ def zip_folder(folder: Path, archive: Path) -> None:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 file.write(path, Path("takeaway", path.relative_to(folder)))
-
-
-def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what stands in the place of the marks for new questions, by field, from what the folder holds.
-
-    Raises `TakeAwayError` (`no_folder`) where it is none for an engine, and what a model or a dictionary raises.
-    """
-    told = read_json(folder / _TOLD)
-    if not told.get("signals"):
-        raise TakeAwayError("no_folder", f"{folder} holds no {_TOLD} of an engine", folder=str(folder))
-    engine = Engine(told["engine"])
-    columns = {one["field"]: _values(engine, one, folder, questions) for one in told["signals"]}
-    return [{name: column[row] for name, column in columns.items()} for row in range(len(questions))]
-
-
-def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Sequence[str]) -> list[Any]:
-    if told["kind"] == Vectors.kind:
-        encoder = BiEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
-        return encoder.encode_questions(questions).tolist()  # type: ignore[no-any-return]
-    dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
-    tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
-    if engine is not Engine.MILVUS:
-        return [coded(engine, text) for text in written(tokens.texts())]
-    terms = json.loads((folder / _terms_file(told["field"])).read_text(encoding="utf-8"))
-    ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
-    return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
 
 
 def _lists(name: str, materials: Materials, comparison: Comparison, *, needed: bool) -> Lists | None:
@@ -143,7 +120,7 @@ def _write_engine(
     content = {"engine": mix.engine, "address": _ADDRESSES[mix.engine], "figure": figure} | _plain(asdict(told))
     write_json(folder / "engine.json", content)
     write_json(
-        folder / _TOLD, {"engine": mix.engine, "signals": [_write_signal(folder, one, mix) for one in mix.signals]}
+        folder / TOLD, {"engine": mix.engine, "signals": [_write_signal(folder, one, mix) for one in mix.signals]}
     )
     for path, text in told.files.items():
         write_text(folder / path, text)
@@ -152,7 +129,7 @@ def _write_engine(
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _AT_ONCE):
             yield from documents(mix, passages, start, min(start + _AT_ONCE, len(passages)))
-            on_progress("documents", _MEASURED + (_WRITTEN - _MEASURED) * min(1.0, (start + _AT_ONCE) / len(passages)))
+            on_progress("documents", _after((start + _AT_ONCE) / len(passages)))
 
     _write_lines(folder / "documents.jsonl", rows())
     texts = [question.text for question in asked.questions]
@@ -176,7 +153,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     if signal.analysis.dictionary:
         write_text(folder / dictionary, written_dictionary(signal.analysis.dictionary))
     if mix.engine is Engine.MILVUS:
-        write_json(folder / _terms_file(signal.field), signal.tokens.vocabulary)
+        write_json(folder / terms_file(signal.field), signal.tokens.vocabulary)
     told = {"analyzer": signal.analysis.analyzer, "compounds": signal.analysis.compounds, "dictionary": dictionary}
     return {"field": signal.field, "kind": signal.kind, **told}
 
@@ -199,7 +176,7 @@ def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparis
     experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
     write_text(folder / _EXPERIMENT, write_experiment(experiment))
     (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))
-    write_json(folder / _TOLD, {"engine": engine, "retriever": name})
+    write_json(folder / TOLD, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(SCRIPTS / script, folder / script)
 
@@ -224,10 +201,6 @@ def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 def _plain(told: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name != "files"}
-
-
-def _terms_file(field: str) -> str:
-    return f"{field}.json"
 
 
 _ADDRESSES = {

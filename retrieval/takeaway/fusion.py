@@ -46,6 +46,7 @@ class Engine(StrEnum):
     MILVUS = "milvus"
     LANGCHAIN = "langchain"
     LLAMAINDEX = "llamaindex"
+    ONNX = "onnx"  # its models, without the search
 
     @property
     def is_library(self) -> bool:

@@ -10,7 +10,7 @@ retriever found and those that answer it.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -35,7 +35,7 @@ from retrieval.rankings import NOT_FOUND, Rankings, ranked
 from retrieval.takeaway.fusion import MEASURE
 from retrieval.takeaway.signals import TakeAwayError
 
-_QUESTIONS, _CANDIDATES = 50, 20  # that the models are held against
+_QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
 FORMS = ("model.onnx", "model.int8.onnx")
 Tell = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
@@ -66,6 +66,9 @@ class ModelFigure:
     seconds_int8: float
     bytes_float: int
     bytes_int8: int
+
+
+_MEASURED = [field.name for field in fields(ModelFigure)][5:]
 
 
 def write_models(
@@ -146,9 +149,8 @@ def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", te
     agreements = [reader.agreement(said[0][1], other) for _, other in said[1:]]
     sizes = [(folder / place / form).stat().st_size for form in FORMS]
     ndcg = [asked.ndcg(scores) for scores, _ in said]
-    return ModelFigure(
-        spec.name, spec.model, reader.kind, place, len(asked.questions), *agreements, *ndcg, *seconds, *sizes
-    )
+    measured = dict(zip(_MEASURED, (*agreements, *ndcg, *seconds, *sizes), strict=True))
+    return ModelFigure(spec.name, spec.model, reader.kind, place, len(asked.questions), **measured)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The page that lies in the folder: how it is loaded, what is the same there, what differs, and by how much."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from data.workspace import MEGABYTE
 from retrieval.comparison.compare import Comparison
 from retrieval.report.exports import markdown_text
 from retrieval.takeaway.fusion import Engine, Figure
+from retrieval.takeaway.models import ModelFigure
 
 # what is otherwise in an engine, by the code that pages tell it by
 DIFFERS = {
@@ -44,21 +46,32 @@ _HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header 
 holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
 
 
-def readme(name: str, engine: Engine, figures: Sequence[Figure], comparison: Comparison) -> str:
-    """Return the page as Markdown; every figure in it is one of `figures`."""
+_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, `tokenizer.json`,
+and `model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
+
+
+def readme(
+    name: str, engine: Engine, comparison: Comparison, figures: Sequence[Figure], models: Sequence[ModelFigure] = ()
+) -> str:
+    """Return the page as Markdown; every figure in it is one of those given."""
     asked = comparison.question_set
-    what = f"{len(asked.questions):,} questions, {len(asked.passages):,} passages of {markdown_text(asked.name)}"
     parts = [f"# {markdown_text(name)} for {engine.value.capitalize()}", "## Use", *_use(engine)]
+    if models:
+        return "\n\n".join([*parts, "## Figures", *_of_models(models)]) + "\n"
+    what = f"{len(asked.questions):,} questions, {len(asked.passages):,} passages of {markdown_text(asked.name)}"
     own = next(one for one in figures if one.engine is engine)
-    parts += ["## The same, and not", _same(engine, own), "## Figures", f"nDCG@10 in percent, {what}:", _table(figures)]
-    parts.append(
-        "*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, computed by "
-        "the workbench, every vector compared; the interval (95 %) is that of the difference."
-    )
+    parts += ["## The same, and not", _same(engine, own), "## Figures", f"nDCG@10 in percent, {what}:"]
+    parts += [_table(figures), _TABLE_TOLD]
     return "\n\n".join(parts) + "\n"
 
 
+_TABLE_TOLD = """*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, computed
+by the workbench, every vector compared; the interval (95 %) is that of the difference."""
+
+
 def _use(engine: Engine) -> list[str]:
+    if engine is Engine.ONNX:
+        return ["```bash\npip install onnxruntime tokenizers numpy\n```", _ONNX]
     if engine.is_library:
         library = {"langchain": "langchain-core", "llamaindex": "llama-index-core"}[engine.value]
         return [
@@ -88,3 +101,28 @@ def _table(figures: Sequence[Figure]) -> str:
         values = f"{one.here * 100:.2f} | {one.there * 100:.2f} | {(one.there - one.here) * 100:+.2f} | {ends}"
         lines.append(f"| {one.engine.value} | {values} |")
     return "\n".join(lines)
+
+
+def _of_models(models: Sequence[ModelFigure]) -> list[str]:
+    lines = ["| | " + " | ".join(f"{markdown_text(one.retriever)} ({one.place})" for one in models) + " |"]
+    lines.append("|---" + "|---:" * len(models) + "|")
+    rows: list[tuple[str, Callable[[ModelFigure], str]]] = [
+        ("model", lambda one: markdown_text(one.model)),
+        ("lowest agreement, float", lambda one: f"{one.agreement:.6f}"),
+        ("lowest agreement, 8 bits", lambda one: f"{one.agreement_int8:.4f}"),
+        ("nDCG@10, torch", lambda one: f"{one.ndcg * 100:.2f}"),
+        ("nDCG@10, float", lambda one: f"{one.ndcg_float * 100:.2f}"),
+        ("nDCG@10, 8 bits", lambda one: f"{one.ndcg_int8 * 100:.2f}"),
+        ("seconds, torch", lambda one: f"{one.seconds:.2f}"),
+        ("seconds, float", lambda one: f"{one.seconds_float:.2f}"),
+        ("seconds, 8 bits", lambda one: f"{one.seconds_int8:.2f}"),
+        ("megabytes, float", lambda one: f"{one.bytes_float / MEGABYTE:,.0f}"),
+        ("megabytes, 8 bits", lambda one: f"{one.bytes_int8 / MEGABYTE:,.0f}"),
+    ]
+    lines += [f"| {label} | " + " | ".join(map(of, models)) + " |" for label, of in rows]
+    told = (
+        f"Agreement is the cosine of a text's or a token's two vectors, of a cross-encoder the correlation of scores. "
+        f"nDCG@10 in percent is of {models[0].questions} questions, each with its first passages alone; seconds are "
+        "those of their texts, in one run on one machine."
+    )
+    return ["\n".join(lines), told]

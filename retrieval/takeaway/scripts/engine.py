@@ -213,7 +213,7 @@ def is_known(value: Any) -> bool:
 
 def values_of(question: str) -> dict[str, Any]:
     """Return the terms and vectors of a new question, as the workbench computes them."""
-    from retrieval.takeaway.folder import values_of
+    from retrieval.takeaway.asking import values_of
 
     values: dict[str, Any] = values_of(HERE, [question])[0]
     return values
