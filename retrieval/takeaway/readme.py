@@ -1,27 +1,16 @@
 """The page that lies in the folder: how it is loaded, what is the same there, what differs, and by how much."""
 
+import tomllib
 from collections.abc import Callable, Sequence
 
 from data.workspace import MEGABYTE
 from retrieval.comparison.compare import Comparison
 from retrieval.report.exports import markdown_text
+from retrieval.takeaway import WORDS
 from retrieval.takeaway.fusion import Engine, Figure
 from retrieval.takeaway.models import ModelFigure
 
-# what is otherwise in an engine, by the code that pages tell it by
-DIFFERS = {
-    "left_out": "Not every part of the retriever is known to the engine; without it: {left_out}.",
-    "learned": "A learned mix reads two values of each signal. The engine is given one weight of each, the nearest.",
-    "normalised": "Scores are brought together by the engine's own way, which is not the one used here.",
-    "candidates": "The signals order candidates together, not each its own list.",
-    "lengths": "The engine keeps a passage's length in one byte, so BM25 takes long passages to be a little shorter.",
-    "windows": "A passage longer than the model reads has the vector of its beginning, not those of its windows.",
-    "approximate": "Vectors are searched by the engine's own index, which may miss some; figures compare all of them.",
-    "feedback": "Questions are asked once, not again with words of the passages found first.",
-    "title_weight": "The title counts as a part of the text, not as a field with a weight of its own.",
-    "formula": "BM25 is computed by Lucene's formula, not by that of the library chosen here.",
-    "precision": "Vectors of new questions may be computed in another precision.",
-}
+_TEXTS = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]
 _LOADING = {
     Engine.ELASTICSEARCH: (
         "Elasticsearch 9 or newer; the retrievers `linear` and `rrf` are part of its trial and its paid licences.",
@@ -46,8 +35,8 @@ _HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header 
 holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
 
 
-_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, `tokenizer.json`,
-and `model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
+_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, its tokenizer, and
+`model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
 
 
 def readme(
@@ -65,8 +54,8 @@ def readme(
     return "\n\n".join(parts) + "\n"
 
 
-_TABLE_TOLD = """*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, computed
-by the workbench, every vector compared; the interval (95 %) is that of the difference."""
+_TABLE_TOLD = """*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, which
+the workbench computed, every vector compared; the interval (95 %) is that of the difference."""
 
 
 def _use(engine: Engine) -> list[str]:
@@ -91,7 +80,7 @@ def _same(engine: Engine, figure: Figure) -> str:
         return "It is the same search: the same passages in the same order."
     lines = ["- The terms are those of the workbench's analyzer, and the vectors those of its model."]
     left_out = ", ".join(map(markdown_text, figure.left_out))
-    return "\n".join([*lines, *(f"- {DIFFERS[code].format(left_out=left_out)}" for code in figure.differs)])
+    return "\n".join([*lines, *(f"- {_TEXTS[f'differs_{code}'].format(left_out=left_out)}" for code in figure.differs)])
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -4,7 +4,7 @@ An engine knows terms weighed by BM25 and vectors of texts. A retriever that is 
 taken away as these signals; of all others, what they wrap is taken away, and what is lost is told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from data.problems import Failure
 from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
+from retrieval.comparison.experiment import needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Materials, Spec
@@ -186,6 +187,21 @@ def plan_of(name: str, materials: Materials) -> Plan:
         raise TakeAwayError("nothing_to_take", message, name=name)
     differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
+
+
+def foreseen(specs: Mapping[str, Spec], name: str) -> list[str]:
+    """Return the codes of what is surely otherwise in any engine, as `Plan.differs`, before anything is read."""
+    codes = list[str]()
+    for spec in (one.local for one in needed(specs, [name])):
+        if isinstance(spec, BM25Spec):
+            codes += _of_bm25(spec)
+        elif isinstance(spec, DenseSpec):
+            codes += _of_dense(spec)
+        elif isinstance(spec, LearnedSpec):
+            codes.append("learned")
+        elif not isinstance(spec, HybridSpec | MilvusSpec):
+            codes.append("left_out")
+    return [*dict.fromkeys(codes)]
 
 
 class _Planning:

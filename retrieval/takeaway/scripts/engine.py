@@ -153,6 +153,8 @@ class Milvus:
 
         self.told, uri = TOLD["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         self.client: Any = MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
+        if self.client.has_collection(self.told["collection"]):
+            self.client.load_collection(self.told["collection"])
 
     def load(self) -> int:
         """Make the collection and insert all documents; returns how many there are."""
