@@ -35,8 +35,8 @@ _HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header 
 holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
 
 
-_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, its tokenizer, and
-`model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
+_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, its tokenizer,
+and `model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
 
 
 def readme(

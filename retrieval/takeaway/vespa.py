@@ -22,7 +22,7 @@ def told_to_vespa(mix: Mix, index: str) -> Told:
         if isinstance(signal, Terms):
             fields.append(_TERMS.format(name=name))
             of = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
-            properties += [f"bm25({name}).{what}: {value}" for what, value in of.items()]
+            properties += [f'bm25({name}).{what}: "{value}"' for what, value in of.items()]
             scores.append(f"bm25({name})")
             first.append(f"{weight / unit / (signal.k1 + 1):.9g} * bm25({name})")  # it multiplies by k1 + 1
             matches.append(f'({{defaultIndex: "{name}", grammar: "any"}}userInput(@{name}))')
