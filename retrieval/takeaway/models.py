@@ -1,13 +1,9 @@
 """A retriever's models as ONNX, in float and in 8 bits, and what that changes: measured while they are written.
 
-Networks are traced by torch. In 8 bits, the matrices are kept by the range of each column and what they are multiplied
-with is brought to 8 bits as it comes (dynamic quantisation), but for those that bring many values to fewer: what comes
-out of a transformer's widest layer has outliers, which take the range from all others (Dettmers et al. 2022). Both are
-held against the model they are made of, on some of the questions compared, each with the first passages that the
-retriever found and those that answer it.
+Both are held against the model they are made of, on some of the questions compared, each with the first passages that
+the retriever found and those that answer it; see `retrieval.takeaway.networks` for how they are written.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -17,12 +13,10 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 
 from data.records import QuestionSet
-from data.workspace import write_json
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.protocols import TokenVectors
 from models.encoders.token_encoder import TokenEncoder
-from models.loading import most_tokens, prompts_of
 from models.precision import Precision
 from models.sources import is_starter
 from retrieval.comparison.compare import Comparison
@@ -33,10 +27,10 @@ from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.late import max_sim
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 from retrieval.takeaway.fusion import MEASURE
+from retrieval.takeaway.networks import FORMS, write_network
 from retrieval.takeaway.signals import TakeAwayError
 
 _QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
-FORMS = ("model.onnx", "model.int8.onnx")
 Tell = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
 Said = tuple[np.ndarray, np.ndarray]  # scores of candidates, `(n_questions, n)`; and numbers to compare, `(n, m)`
@@ -245,92 +239,3 @@ class _Reader:
             return wide
         narrow = [one @ self.projection for one in wide]
         return [one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-12) for one in narrow]
-
-
-def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | None = None) -> None:
-    """Write a model of sentence-transformers as the folder that `scripts/encode.py` reads.
-
-    Raises `TakeAwayError` (`no_tokenizer`) where its tokenizer is not one that a file tells.
-    """
-    import torch
-
-    tokenizer = model.tokenizer
-    if not tokenizer.is_fast:
-        raise TakeAwayError("no_tokenizer", "the model's tokenizer is not one that a file tells", name=kind)
-    place.mkdir(parents=True)
-    example = model.preprocess([("a b", "c"), ("d", "e f g")] if kind == "rerank" else ["a b c", "d"])
-    inputs = [name for name in tokenizer.model_input_names if isinstance(example.get(name), torch.Tensor)]
-    outputs = {"dense": ["vectors"], "late": ["vectors", "of_question", "of_passage"], "rerank": ["scores"]}[kind]
-    network, device = _traced(model, kind, inputs).eval(), model.device
-    axes = {name: {0: "texts", 1: "tokens"} for name in [*inputs, *(outputs if kind == "late" else [])]}
-    axes |= {} if kind == "late" else {outputs[0]: {0: "texts"}}
-    values = tuple(example[name].to("cpu") for name in inputs)
-    try:
-        with torch.no_grad():
-            torch.onnx.export(
-                network.to("cpu"),
-                values,
-                str(place / FORMS[0]),
-                input_names=inputs,
-                output_names=outputs,
-                dynamic_axes=axes,
-                opset_version=17,
-                dynamo=False,
-            )
-    finally:
-        model.to(device)
-    _quantise(place)
-    tokenizer.backend_tokenizer.save(str(place / "tokenizer.json"))
-    if projection is not None:
-        np.save(place / "projection.npy", projection, allow_pickle=False)
-    question, passage = ("", "") if kind == "rerank" else prompts_of(model)
-    limit = most_tokens(tokenizer, model[0].auto_model.config)
-    told = {
-        "kind": kind,
-        "inputs": inputs,
-        "prompts": {"question": question, "passage": passage},
-        "most_tokens": min(limit, int(getattr(model, "max_seq_length", None) or limit)),
-        "padding": tokenizer.pad_token_id or 0,
-        "padding_token": tokenizer.pad_token or "",
-    }
-    write_json(place / "model.json", told)
-
-
-def _traced(model: Any, kind: str, inputs: Sequence[str]) -> Any:
-    """Return a network that takes columns of tokens in order, and says what the kind of model is asked for."""
-    import torch
-
-    class Network(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, *columns: Any) -> Any:
-            features = dict(zip(inputs, columns, strict=True))
-            if kind == "rerank":
-                return self.model(features)["scores"]
-            if kind == "dense":
-                return torch.nn.functional.normalize(self.model(features)["sentence_embedding"], dim=-1)
-            mask = features["attention_mask"]
-            told = self.model(features, task="document")
-            return told["token_embeddings"], mask, told["attention_mask"].to(mask.dtype)
-
-    return Network()
-
-
-def _quantise(place: Path) -> None:
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    graph = onnx.load(place / FORMS[0]).graph
-    shapes = {one.name: one.dims for one in graph.initializer}
-    products = [node for node in graph.node if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2]
-    narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][1]]
-    logging.getLogger().addFilter(_without_advice)
-    chosen = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing}
-    quantize_dynamic(place / FORMS[0], place / FORMS[1], per_channel=True, weight_type=QuantType.QInt8, **chosen)
-
-
-def _without_advice(record: logging.LogRecord) -> bool:
-    """Leave out what the quantiser advises about networks of pictures."""
-    return "pre-processing before quantization" not in record.getMessage()

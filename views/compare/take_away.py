@@ -1,6 +1,7 @@
 """A retriever taken away: for which engine, what is the same there and what differs, by how much, and the folder."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -146,10 +147,11 @@ def _draw_models(models: Sequence[ModelFigure]) -> None:
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),
-        "agreement": tables.number("takeaway.agreement", "%.4f"),
-        "ndcg": tables.number("takeaway.ndcg", "%.2f"),
-        "seconds": tables.number("takeaway.seconds", "%.2f"),
-        "size": tables.number("takeaway.size", "%.0f"),
+        "agreement": tables.number("takeaway.agreement"),
+        "ndcg": tables.number("takeaway.ndcg"),
+        "seconds": tables.number("takeaway.seconds"),
+        "size": tables.number("takeaway.size"),
     }
-    tables.draw(table, columns)
+    digits: dict[Any, Any] = {"agreement": "{:.4f}", "ndcg": "{:.2f}", "seconds": "{:.2f}", "size": "{:,.0f}"}
+    tables.draw(table.style.format(digits, na_rep="–"), columns)
     st.caption(word("takeaway.models_about", questions=f"{models[0].questions:,}"))

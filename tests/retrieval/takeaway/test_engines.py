@@ -51,7 +51,7 @@ def mix_for(engine: Engine, *, by_rank: bool = False, index: IndexKind = IndexKi
 
 
 class ElasticNode(BaseNode):
-    def perform_request(self, method: str, target: str, body: bytes | None = None, **more: Any) -> Any:
+    def perform_request(self, method: str, target: str, body: bytes | None = None, **_: Any) -> Any:
         sent.append(Request(method, target, json.loads(body or b"{}")))
         headers = HttpHeaders({"content-type": "application/json", "x-elastic-product": "Elasticsearch"})
         meta = ApiResponseMeta(200, "1.1", headers, 0.0, self.config)

@@ -80,7 +80,8 @@ def engine_serving(
             self.end_headers()
             self.wfile.write(content)
 
-        do_PUT = do_POST
+        def do_PUT(self) -> None:
+            self.do_POST()
 
         def log_message(self, *_: object) -> None: ...
 
