@@ -16,8 +16,7 @@ from data.layouts.reading import Layout
 from data.layouts.writing import written as written_set
 from data.records import QuestionSet
 from data.workspace import replacing, write_json, write_text
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import ModelSource, find_model
+from models.sources import ModelSource
 from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
@@ -52,8 +51,12 @@ def take_away(
     models say as ONNX, where they are what is written.
 
     `whole` is the set that the questions compared are of; models named by a path are looked for from `base`. Raises
-    `TakeAwayError` where nothing of it is known to the engine, or it failed in the comparison, and what a model raises.
+    `TakeAwayError` where nothing of it is known to the engine, it failed in the comparison, or the folder holds something
+    else, and what a model raises.
     """
+    if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
+        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
+        raise TakeAwayError("folder_in_use", message, folder=str(folder))
     if name not in comparison.rankings:
         raise TakeAwayError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
     on_progress("figures", 0.0)
@@ -68,6 +71,7 @@ def take_away(
         elif engine is Engine.ONNX:
             models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
             shutil.copyfile(SCRIPTS / "encode.py", new / "encode.py")
+            write_json(new / TOLD, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, materials)
         write_text(new / "README.md", readme(name, engine, comparison, figures, models))
@@ -147,7 +151,7 @@ def _questions(asked: QuestionSet, columns: Mapping[str, Sequence[Any]]) -> Iter
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     """Write what a new question needs of a signal, and return what tells how it is read."""
     if isinstance(signal, Vectors):
-        model = _with_model(folder, signal.encoder, signal.model, f"model_{signal.field}")
+        model = _with_model(folder, signal, f"model_{signal.field}")
         return {"field": signal.field, "kind": signal.kind, "model": model, "precision": signal.precision}
     dictionary = f"{signal.field}_dictionary.txt" if signal.analysis.dictionary else ""
     if signal.analysis.dictionary:
@@ -158,11 +162,11 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     return {"field": signal.field, "kind": signal.kind, **told}
 
 
-def _with_model(folder: Path, encoder: BiEncoder, reference: str, place: str) -> str:
-    """Copy a model that only this workspace has, and return what names it in the folder."""
-    if _is_elsewhere(find_model(reference)):
-        return reference
-    encoder.model.save_pretrained(str(folder / place), create_model_card=False)
+def _with_model(folder: Path, signal: Vectors, place: str) -> str:
+    """Copy a model that is only here, and return what names it in the folder."""
+    if _is_elsewhere(signal.source):
+        return signal.model
+    signal.encoder.model.save_pretrained(str(folder / place), create_model_card=False)
     return place
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from data.store import find
-from data.workspace import require_room
+from data.workspace import remove_folder, require_room
 from jobs.folder import Progress, RequestJob, request_carried_out
 from retrieval.comparison.store import StoredComparison, kept_comparisons, load
 from retrieval.takeaway.folder import take_away, zip_folder
@@ -79,6 +79,7 @@ def carry_out_job(folder: Path) -> int:
         made = folder / "folder"
         taken = taken_from(kept(wanted.comparison), wanted, made, tell)
         zip_folder(made, job.archive)
+        remove_folder(made)
         require_room()
         content: dict[str, Any] = _TAKEN.dump_python(taken, mode="json")
         job.write(job.result.name, content)

@@ -77,7 +77,8 @@ def _use(engine: Engine) -> list[str]:
 
 def _same(engine: Engine, figure: Figure) -> str:
     if engine.is_library:
-        return "It is the same search: the same passages in the same order."
+        told = "It is the same search: the same passages in the same order, as far as a model gives one question alone"
+        return f"{told} the vector that it gives it among others; they may differ in the last digits."
     lines = ["- The terms are those of the workbench's analyzer, and the vectors those of its model."]
     left_out = ", ".join(map(markdown_text, figure.left_out))
     return "\n".join([*lines, *(f"- {_TEXTS[f'differs_{code}'].format(left_out=left_out)}" for code in figure.differs)])

@@ -33,7 +33,9 @@ _QUESTIONS = 64  # scored at a time with all passages
 
 
 class TakeAwayError(Failure):
-    """A retriever that cannot be taken away: `nothing_to_take`, or `retriever_failed`; or what a folder lacks."""
+    """What cannot be taken away (`nothing_to_take`, `retriever_failed`, of models `no_network`, `no_tokenizer`,
+    `no_onnx`), or a folder that is not one to write to or to ask (`folder_in_use`, `no_folder`).
+    """
 
 
 class Terms:
@@ -102,6 +104,7 @@ class Vectors:
     def __init__(self, field: str, spec: DenseSpec, materials: Materials) -> None:
         self.field, self.name = field, spec.name
         self.model, self.index, self.precision = spec.model, spec.index, spec.precision
+        self.source = materials.source(spec.model)
         self.encoder: BiEncoder = materials.encoder(spec.model, spec.title, spec.precision)
         self._texts = materials.texts(spec.title)
 

@@ -153,6 +153,17 @@ def test_a_name_is_never_a_path_nor_markup(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"place", "made.zip", "workspace"}
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(TakeAwayError) as caught:
+        written(Engine.VESPA, folder)
+    assert (caught.value.code, [one.name for one in folder.iterdir()]) == ("folder_in_use", ["thesis.txt"])
+    again = written(Engine.VESPA, written(Engine.MILVUS, tmp_path / "made"))  # one made before is made anew
+    assert not (again / "terms.json").exists()
+
+
 def test_links_are_not_archived(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
