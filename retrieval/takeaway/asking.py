@@ -9,13 +9,14 @@ import numpy as np
 
 from data.workspace import read_json
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
-from retrieval.takeaway.documents import coded
+from retrieval.takeaway.documents import blocks, coded
 from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.signals import TakeAwayError, Vectors, written
+from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, projected, written
 from text.analysis import Analysis
 from text.analyzers import Analyzer, Compounds
 from text.kept_dictionaries import find as find_dictionary
@@ -41,6 +42,11 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     if told["kind"] == Vectors.kind:
         encoder = BiEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
         return encoder.encode_questions(questions).tolist()  # type: ignore[no-any-return]
+    if told["kind"] == LateTokens.kind:
+        place, reader = folder / projection_file(told["field"]), find_model(told["model"], folder)
+        projection = np.load(place, allow_pickle=False) if place.is_file() else None
+        tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
+        return [blocks(projected(one, projection).astype(np.float16).tolist()) for one in tokens_read]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
     tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
     if engine is not Engine.MILVUS:
@@ -48,6 +54,11 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     terms = json.loads((folder / terms_file(told["field"])).read_text(encoding="utf-8"))
     ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
     return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
+
+
+def projection_file(field: str) -> str:
+    """Return the file of what brings a field's vectors of tokens to the dimensions that are kept."""
+    return f"{field}_projection.npy"
 
 
 def terms_file(field: str) -> str:

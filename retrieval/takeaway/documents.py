@@ -17,7 +17,7 @@ from data.passages import Passages
 from retrieval.dense import IndexKind
 from retrieval.milvus.retriever import by_term
 from retrieval.takeaway.fusion import Engine, Mix
-from retrieval.takeaway.signals import Signal, Vectors
+from retrieval.takeaway.signals import LateTokens, Signal, Vectors
 
 HITS = 10  # passages that a query returns, where nobody changes it
 SHOWN = ("row", "passage", "title")  # of a passage found
@@ -78,6 +78,8 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]
 
 def of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
     """Return what a field holds of each passage, None where it holds nothing."""
+    if isinstance(signal, LateTokens):
+        return [blocks(tokens) for tokens in signal.of_passages(start, stop)]
     if isinstance(signal, Vectors):
         vectors = signal.of_passages(start, stop)
         if engine is Engine.VESPA:
@@ -91,6 +93,8 @@ def of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[A
 
 def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
     """Return what stands in the place of the field's mark, for each question."""
+    if isinstance(signal, LateTokens):
+        return [blocks(tokens) for tokens in signal.of_questions(questions)]
     if isinstance(signal, Vectors):
         return signal.of_questions(questions)
     if engine is Engine.MILVUS:
@@ -104,6 +108,11 @@ def coded(engine: Engine, text: str) -> str:
         return text
     digests = (hashlib.blake2b(token.encode(), digest_size=8).hexdigest() for token in text.split())
     return " ".join(digest.translate(_LETTERS) for digest in digests)
+
+
+def blocks(tokens: Sequence[Sequence[float]]) -> Body:
+    """Return vectors of tokens as Vespa takes them: a tensor by the places of the tokens."""
+    return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
 
 
 def mark(signal: Signal) -> str:

@@ -66,7 +66,7 @@ def _opensearch(mix: Mix, index: str) -> Told:
     def asked(signal: Signal) -> Body:
         if isinstance(signal, Terms):
             return _match(signal)
-        if not is_exact(signal):
+        if isinstance(signal, Vectors) and not is_exact(signal):
             return {"knn": {signal.field: {"vector": mark(signal), "k": mix.depth}}}
         params = {"field": signal.field, "query_value": mark(signal), "space_type": "cosinesimil"}
         script = {"lang": "knn", "source": "knn_score", "params": params}
@@ -98,7 +98,7 @@ def _searched(
         if isinstance(signal, Terms):
             similarities[signal.field] = {"type": "BM25", "k1": signal.k1, "b": signal.b}
             fields[signal.field] = {"type": "text", "analyzer": "whitespace", "similarity": signal.field}
-        else:
+        elif isinstance(signal, Vectors):
             fields[signal.field] = vector(signal)
             if mix.engine is Engine.OPENSEARCH and not is_exact(signal):
                 settings |= {"knn": True}
@@ -175,7 +175,7 @@ def _milvus(mix: Mix, index: str) -> Told:
         if isinstance(signal, Terms):
             one = {"index_type": "SPARSE_INVERTED_INDEX", "build": {}, "search": {"metric_type": "IP", "params": {}}}
             fields.append({"name": signal.field, "dim": 0, **one})
-        else:
+        elif isinstance(signal, Vectors):
             kind, build, search = index_of(signal.index, len(signal.vectors))
             of = {"index_type": kind, "build": build, "search": search}
             fields.append({"name": signal.field, "dim": signal.vectors.shape[1], **of})

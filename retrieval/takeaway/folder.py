@@ -7,9 +7,12 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from data.cache import key_of
 from data.layouts.reading import Layout
@@ -21,13 +24,13 @@ from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.takeaway.asking import TOLD, terms_file
+from retrieval.takeaway.asking import TOLD, projection_file, terms_file
 from retrieval.takeaway.documents import documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from retrieval.takeaway.models import ModelFigure, write_models
 from retrieval.takeaway.readme import readme
-from retrieval.takeaway.signals import Signal, TakeAwayError, Vectors, plan_of
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors, plan_of
 from text.dictionary import written as written_dictionary
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -51,8 +54,8 @@ def take_away(
     models say as ONNX, where they are what is written.
 
     `whole` is the set that the questions compared are of; models named by a path are looked for from `base`. Raises
-    `TakeAwayError` where nothing of it is known to the engine, it failed in the comparison, or the folder holds something
-    else, and what a model raises.
+    `TakeAwayError` where nothing of it is known to the engine, it failed in the comparison, or the folder holds
+    something else, and what a model raises.
     """
     if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
@@ -64,10 +67,11 @@ def take_away(
     models = list[ModelFigure]()
     lists = _lists(name, materials, comparison, needed=engine in TRAITS)
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
+    mix = mix_of(engine, lists) if lists and engine in TRAITS else None
     with replacing(folder) as new:
         new.mkdir()
-        if lists and engine in TRAITS:
-            _write_engine(new, mix_of(engine, lists), comparison, figures, on_progress)
+        if mix:
+            _write_engine(new, mix, comparison, figures, on_progress)
         elif engine is Engine.ONNX:
             models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
             shutil.copyfile(SCRIPTS / "encode.py", new / "encode.py")
@@ -107,9 +111,10 @@ def _figures(comparison: Comparison, lists: Lists | None, name: str, tell: Calla
     """Measure what every engine finds; a library asks this program's own search, which changes nothing."""
     found, asked = list[Figure](), comparison.question_set
     for place, engine in enumerate(TRAITS if lists else ()):
-        if lists:
-            found.append(figure_of(mix_of(engine, lists), comparison.rankings[name], lists, asked))
-            tell((place + 1) / len(TRAITS))
+        with suppress(TakeAwayError):  # another engine may know what this one does not
+            if lists:
+                found.append(figure_of(mix_of(engine, lists), comparison.rankings[name], lists, asked))
+        tell((place + 1) / len(TRAITS))
     here = evaluate(comparison.rankings[name], asked, (CUT,)).means()[MEASURE]
     return found + [Figure(engine, here, here, 0.0, 0.0) for engine in Engine if engine.is_library]
 
@@ -150,8 +155,10 @@ def _questions(asked: QuestionSet, columns: Mapping[str, Sequence[Any]]) -> Iter
 
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     """Write what a new question needs of a signal, and return what tells how it is read."""
-    if isinstance(signal, Vectors):
+    if not isinstance(signal, Terms):
         model = _with_model(folder, signal, f"model_{signal.field}")
+        if isinstance(signal, LateTokens) and signal.encoder.projection is not None:
+            np.save(folder / projection_file(signal.field), signal.encoder.projection, allow_pickle=False)
         return {"field": signal.field, "kind": signal.kind, "model": model, "precision": signal.precision}
     dictionary = f"{signal.field}_dictionary.txt" if signal.analysis.dictionary else ""
     if signal.analysis.dictionary:
@@ -162,7 +169,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     return {"field": signal.field, "kind": signal.kind, **told}
 
 
-def _with_model(folder: Path, signal: Vectors, place: str) -> str:
+def _with_model(folder: Path, signal: Vectors | LateTokens, place: str) -> str:
     """Copy a model that is only here, and return what names it in the folder."""
     if _is_elsewhere(signal.source):
         return signal.model

@@ -29,7 +29,7 @@ from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.evaluation.significance import difference_intervals, question_groups
 from retrieval.hybrid import Fusion, normalised, summed
 from retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
-from retrieval.takeaway.signals import Part, Plan, Signal, Terms, Vectors, found
+from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, TakeAwayError, Terms, Vectors, found
 
 MEASURE = f"ndcg@{CUT}"
 _LEAST = 0.001  # that OpenSearch gives to what it found
@@ -99,13 +99,14 @@ class Traits(NamedTuple):
     terms: int = 100
     vectors: int = 100
     signals: int = 100
+    tokens: int = 0
     rounds: bool = False
 
 
 TRAITS = {
     Engine.ELASTICSEARCH: Traits(_of_elasticsearch, "minmax", rounds=True),
     Engine.OPENSEARCH: Traits(_of_opensearch, "min_max", signals=5, rounds=True),
-    Engine.VESPA: Traits(_min_max, "normalize_linear"),
+    Engine.VESPA: Traits(_min_max, "normalize_linear", tokens=100),
     Engine.WEAVIATE: Traits(_min_max, "relativeScoreFusion", terms=1, vectors=1),
     Engine.MILVUS: Traits(_of_milvus, "weighted"),
 }
@@ -159,9 +160,15 @@ class Lists:
 
 
 def mix_of(engine: Engine, lists: Lists) -> Mix:
-    """Return what the engine is given of a plan: the signals it takes, the weightiest first where it takes few."""
+    """Return what the engine is given of a plan: the signals it takes, the weightiest where it takes few.
+
+    Raises `TakeAwayError` (`nothing_to_take`) where it takes none.
+    """
     plan, traits = lists.plan, _traits(engine, lists.plan)
     taken, lost = _taken(plan.parts, lists, traits)
+    if not taken:
+        message = f"{engine.value} knows nothing of what {plan.name!r} searches by"
+        raise TakeAwayError("nothing_to_take", message, name=plan.name)
     value = _by_rank if plan.by_rank else traits.value
     weights = np.array([_weight(part, lists.of(part.signal), value, by_rank=plan.by_rank) for part in taken])
     rounded = np.round(weights / weights.sum(), _DIGITS)
@@ -210,7 +217,7 @@ def _traits(engine: Engine, plan: Plan) -> Traits:
 
 def _taken(parts: Sequence[Part], lists: Lists, traits: Traits) -> tuple[list[Part], list[str]]:
     """Return the parts that an engine takes, in their order, and the names of those that it does not."""
-    places = {Terms.kind: traits.terms, Vectors.kind: traits.vectors}
+    places = {Terms.kind: traits.terms, Vectors.kind: traits.vectors, LateTokens.kind: traits.tokens}
     weight = {part.signal.field: _weight(part, lists.of(part.signal), _min_max, by_rank=False) for part in parts}
     kept = set[str]()
     for part in sorted(parts, key=lambda part: -weight[part.signal.field]):
@@ -245,10 +252,10 @@ def _of_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
     for scores in blocks:
         said = [np.where(np.isfinite(one), one, 0.0) for one in scores]  # of no shared term, BM25 says 0
         first, among = np.zeros(said[0].shape), np.zeros(said[0].shape, dtype=bool)
-        for weight, unit, one in zip(mix.weights, mix.units, said, strict=True):
-            first += weight / unit * one
-        for signal, one in zip(mix.signals, scores, strict=True):
-            among |= np.isfinite(one) if isinstance(signal, Terms) else _best(one, mix.depth)
+        for place in first_look(mix):
+            first += mix.weights[place] / mix.units[place] * said[place]
+            known = np.isfinite(scores[place])
+            among |= _best(scores[place], mix.depth) if isinstance(mix.signals[place], Vectors) else known
         candidates = top_k(np.where(among, first, -np.inf), candidates_of(mix))
         total = np.zeros(candidates.indices.shape)
         for weight, one in zip(mix.weights, said, strict=True):
@@ -258,6 +265,12 @@ def _of_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
         indices.append(candidates.indices)
         values.append(np.where(candidates.indices != NOT_FOUND, total, -np.inf))
     return ranked(np.concatenate(indices), np.concatenate(values), k)
+
+
+def first_look(mix: Mix) -> list[int]:
+    """Return the places of the signals that find Vespa's candidates: all but tokens, which are compared after that."""
+    found = [place for place, signal in enumerate(mix.signals) if not isinstance(signal, LateTokens)]
+    return found or [*range(len(mix.signals))]
 
 
 def candidates_of(mix: Mix) -> int:

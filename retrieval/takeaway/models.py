@@ -28,7 +28,7 @@ from retrieval.late import max_sim
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 from retrieval.takeaway.fusion import MEASURE
 from retrieval.takeaway.networks import FORMS, write_network
-from retrieval.takeaway.signals import TakeAwayError
+from retrieval.takeaway.signals import TakeAwayError, projected
 
 _QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
 Tell = Callable[[float], None]
@@ -234,8 +234,4 @@ class _Reader:
         return np.where(self.asked.candidates != NOT_FOUND, found, -np.inf)
 
     def _projected(self, tokens: list[np.ndarray]) -> list[np.ndarray]:
-        wide = [one.astype(np.float32) for one in tokens]
-        if self.projection is None:
-            return wide
-        narrow = [one @ self.projection for one in wide]
-        return [one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-12) for one in narrow]
+        return [projected(one, self.projection) for one in tokens]

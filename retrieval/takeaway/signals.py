@@ -1,7 +1,8 @@
 """What a retriever comes to for an engine: the signals that it searches by, and what each of them counts.
 
-An engine knows terms weighed by BM25 and vectors of texts. A retriever that is one of them, or fuses some of them, is
-taken away as these signals; of all others, what they wrap is taken away, and what is lost is told.
+An engine knows terms weighed by BM25 and vectors of texts, one of them vectors of tokens too. A retriever that is one
+of them, or fuses some of them, is taken away as these signals; of all others, what they wrap is taken away, and what is
+lost is told.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from scipy.sparse import csr_array
 
 from data.problems import Failure
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.protocols import TokenVectors
+from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from retrieval.comparison.experiment import needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
@@ -21,6 +24,7 @@ from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.dense import IndexKind
 from retrieval.hybrid import Fusion
+from retrieval.late import max_sim
 from retrieval.lexical.engines import Engine as BM25Engine
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import Ranker, Search, term_weights
@@ -128,7 +132,54 @@ class Vectors:
             yield np.where(known, (block @ self.vectors.T).astype(np.float64), -np.inf)
 
 
-Signal = Terms | Vectors
+class LateTokens:
+    """The vectors of tokens of late interaction: the score of a passage is that of `Late`, of every passage."""
+
+    kind = "tokens"
+
+    def __init__(self, field: str, spec: LateSpec, materials: Materials) -> None:
+        self.field, self.name = field, spec.name
+        self.model, self.precision = spec.model, spec.precision
+        self.source = materials.source(spec.model)
+        self.encoder: TokenEncoder = materials.token_encoder(
+            spec.model, spec.title, spec.precision, spec.dimensions, spec.window_options
+        )
+        self._texts, self._heads = materials.texts(spec.title), materials.passages.heads(title=spec.title)
+
+    @cached_property
+    def vectors(self) -> TokenVectors:
+        return self.encoder.encode_passages(self._texts, self._heads)
+
+    def of_passages(self, start: int, stop: int) -> list[list[list[float]]]:
+        return _by_text(self.vectors.between(start, stop))
+
+    def of_questions(self, questions: Sequence[str]) -> list[list[list[float]]]:
+        _ = self.vectors  # the projection is fitted on passages
+        return _by_text(self.encoder.encode_questions(questions))
+
+    def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
+        """Yield scores `(some questions, n_passages)` float64, -inf of what has no tokens."""
+        del rounded
+        passages = self.vectors
+        asked = self.encoder.encode_questions(questions)
+        for start in range(0, len(questions), _QUESTIONS):
+            yield max_sim(asked.between(start, start + _QUESTIONS), passages).astype(np.float64)
+
+
+def _by_text(vectors: TokenVectors) -> list[list[list[float]]]:
+    return [vectors.between(row, row + 1).vectors.astype(np.float32).tolist() for row in range(len(vectors))]
+
+
+def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
+    """Return vectors of tokens, `(n, all dimensions)`, with the dimensions that are kept, float32 of length 1."""
+    if projection is None:
+        return vectors.astype(np.float32)
+    narrow: np.ndarray = vectors.astype(np.float32) @ projection
+    narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
+    return narrow
+
+
+Signal = Terms | Vectors | LateTokens
 
 
 def found(signal: Signal, questions: Sequence[str], depth: int, *, rounded: bool = False) -> Rankings:
@@ -192,8 +243,11 @@ def plan_of(name: str, materials: Materials) -> Plan:
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
 
 
-def foreseen(specs: Mapping[str, Spec], name: str) -> list[str]:
-    """Return the codes of what is surely otherwise in any engine, as `Plan.differs`, before anything is read."""
+def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool) -> list[str]:
+    """Return the codes of what is surely otherwise in an engine, as `Plan.differs`, before anything is read.
+
+    `tokens` tells whether the engine knows late interaction.
+    """
     codes = list[str]()
     for spec in (one.local for one in needed(specs, [name])):
         if isinstance(spec, BM25Spec):
@@ -202,7 +256,7 @@ def foreseen(specs: Mapping[str, Spec], name: str) -> list[str]:
             codes += _of_dense(spec)
         elif isinstance(spec, LearnedSpec):
             codes.append("learned")
-        elif not isinstance(spec, HybridSpec | MilvusSpec):
+        elif not isinstance(spec, HybridSpec | MilvusSpec) and not (isinstance(spec, LateSpec) and tokens):
             codes.append("left_out")
     return [*dict.fromkeys(codes)]
 
@@ -211,7 +265,7 @@ class _Planning:
     """Goes down from a retriever to the signals, and numbers their fields."""
 
     def __init__(self, materials: Materials) -> None:
-        self._materials, self._fields = materials, {"terms": 0, "vector": 0}
+        self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0}
 
     def of(self, spec: Spec) -> Plan:
         match spec.local:
@@ -227,7 +281,10 @@ class _Planning:
                 plan = self._learned(local)
             case MilvusSpec(fusion=Ranker.RRF) as local:
                 plan = self._milvus(local)
-            case RerankSpec() | LateSpec() as local if local.first:
+            case LateSpec(first="") as local:
+                of_tokens = LateTokens(self._field("tokens"), local, self._materials)
+                plan = Plan(spec.name, (Part(of_tokens, constant=1.0),))
+            case RerankSpec() | LateSpec() as local:
                 first = self.of(self._materials.specs[local.first])
                 plan = replace(first, left_out=(*first.left_out, spec.name))
             case _:

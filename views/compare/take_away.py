@@ -36,7 +36,7 @@ def draw(view: ComparisonView) -> None:
     wanted = Wanted(view.opened.folder.name, name, engine)
     job = TakeAwayJob.of(wanted, str(origin_of(view.opened.folder).get("made")))
     if not job.done:
-        about = _foreseen(foreseen(view.comparison.experiment.specs, name), engine)
+        about = _foreseen(foreseen(view.comparison.experiment.specs, name, tokens=engine is Engine.VESPA), engine)
         draw_job(
             job,
             lambda: job.start(wanted),
