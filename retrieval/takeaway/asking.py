@@ -16,7 +16,7 @@ from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
 from retrieval.takeaway.documents import blocks, coded
 from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, projected, written
+from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, numbers, projected, written
 from text.analysis import Analysis
 from text.analyzers import Analyzer, Compounds
 from text.kept_dictionaries import find as find_dictionary
@@ -41,12 +41,12 @@ def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
 def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Sequence[str]) -> list[Any]:
     if told["kind"] == Vectors.kind:
         encoder = BiEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
-        return encoder.encode_questions(questions).tolist()  # type: ignore[no-any-return]
+        return numbers(encoder.encode_questions(questions))
     if told["kind"] == LateTokens.kind:
         place, reader = folder / projection_file(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
         tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
-        return [blocks(projected(one, projection).astype(np.float16).tolist()) for one in tokens_read]
+        return [blocks(numbers(projected(one, projection).astype(np.float16))) for one in tokens_read]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
     tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
     if engine is not Engine.MILVUS:

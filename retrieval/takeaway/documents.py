@@ -1,12 +1,10 @@
 """What is put into an engine, and what it is asked with: documents, the values of questions, and where these stand.
 
 All that an engine is told is data, sent by the script of the folder: requests of its HTTP interface, or arguments of
-Milvus's client. A question's values stand in it as marks, `{{terms}}` and `{{vector}}`: see `filled`.
+Milvus's client. A question's values stand in it as marks, `{{terms}}` and `{{vector}}`, which the script fills.
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +19,6 @@ from retrieval.takeaway.signals import LateTokens, Signal, Vectors
 
 HITS = 10  # passages that a query returns, where nobody changes it
 SHOWN = ("row", "passage", "title")  # of a passage found
-_MARK = re.compile(r"\{\{(\w+)\}\}")
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
 Body = dict[str, Any]
 
@@ -50,19 +47,6 @@ class Told:
     found: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     client: Body = field(default_factory=dict)
-
-
-def filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """Return a template with values in place of their marks: a mark alone is the value, in a text it is JSON."""
-    if isinstance(template, dict):
-        return {name: filled(value, values) for name, value in template.items()}
-    if isinstance(template, list | tuple):
-        return [filled(value, values) for value in template]
-    if not isinstance(template, str):
-        return template
-    if alone := _MARK.fullmatch(template):
-        return values[alone[1]]
-    return _MARK.sub(lambda mark: json.dumps(values[mark[1]], ensure_ascii=False), template)
 
 
 def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:

@@ -117,10 +117,10 @@ class Vectors:
         return self.encoder.encode_passages(self._texts)
 
     def of_passages(self, start: int, stop: int) -> list[list[float]]:
-        return cast(list[list[float]], self.vectors[start:stop].tolist())
+        return numbers(self.vectors[start:stop])
 
     def of_questions(self, questions: Sequence[str]) -> list[list[float]]:
-        return cast(list[list[float]], self.encoder.encode_questions(questions).tolist())
+        return numbers(self.encoder.encode_questions(questions))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         """Yield scores `(some questions, n_passages)` float64, -inf where nothing is known of the question."""
@@ -167,7 +167,12 @@ class LateTokens:
 
 
 def _by_text(vectors: TokenVectors) -> list[list[list[float]]]:
-    return [vectors.between(row, row + 1).vectors.astype(np.float32).tolist() for row in range(len(vectors))]
+    return [numbers(vectors.between(row, row + 1).vectors) for row in range(len(vectors))]
+
+
+def numbers(vectors: np.ndarray) -> list[list[float]]:
+    """Return vectors of length 1 as JSON has them: seven digits are all that float32 tells apart."""
+    return cast(list[list[float]], np.round(vectors.astype(np.float64), 7).tolist())
 
 
 def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:

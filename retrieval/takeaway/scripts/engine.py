@@ -17,25 +17,25 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TOLD: dict[str, Any] = json.loads((HERE / "engine.json").read_text(encoding="utf-8"))
 CUT = 10
 AT_ONCE = 200  # documents in a request
 
 
 def main(words: list[str]) -> int:
     """Do what the words say; returns the exit status."""
-    engine = Milvus() if TOLD["client"] else Http()
+    engine = Milvus() if told()["client"] else Http()
     match words:
         case ["load"]:
-            say(f"{engine.load()} passages are in {TOLD['engine']}")
+            say(f"{engine.load()} passages are in {told()['engine']}")
         case ["check"]:
-            say(f"nDCG@{CUT}: {check(engine):.4f} there, {TOLD['figure']['there']:.4f} expected there, ", end="")
-            say(f"{TOLD['figure']['here']:.4f} here")
+            say(f"nDCG@{CUT}: {check(engine):.4f} there, {told()['figure']['there']:.4f} expected there, ", end="")
+            say(f"{told()['figure']['here']:.4f} here")
         case ["ask", question]:
             for found in engine.ask(values_of(question)):
                 say(json.dumps(found, ensure_ascii=False))
@@ -63,14 +63,21 @@ def ndcg(rows: list[int], grades: dict[str, int]) -> float:
     return gained / ideal if ideal else 0.0
 
 
+@cache
+def told() -> dict[str, Any]:
+    """Return what the engine is told."""
+    read: dict[str, Any] = json.loads((HERE / "engine.json").read_text(encoding="utf-8"))
+    return read
+
+
 class Http:
     """An engine that is spoken to by HTTP and JSON."""
 
     def load(self) -> int:
         """Make the index and send all documents; returns how many there are."""
-        for request in TOLD["setup"]:
+        for request in told()["setup"]:
             self.send(request["method"], request["path"], json.dumps(request["body"]))
-        bulk, count, documents = TOLD["bulk"], 0, lines("documents")
+        bulk, count, documents = told()["bulk"], 0, lines("documents")
         while some := list(islice(documents, AT_ONCE)):
             if bulk["form"] == "lines":
                 actions = ({"index": {"_id": str(one["row"])}} for one in some)
@@ -83,17 +90,17 @@ class Http:
                 for one in some:
                     self.send("POST", f"{bulk['path']}{one['row']}", json.dumps({"fields": one}))
             count += len(some)
-        for request in TOLD["finish"]:
+        for request in told()["finish"]:
             self.send(request["method"], request["path"], json.dumps(request["body"]))
         return count
 
     def ask(self, values: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what is found for the values of a question, best first."""
-        query = TOLD["query"]
+        query = told()["query"]
         answer = self.send(query["method"], query["path"], json.dumps(filled(query["body"], values)))
         if errors := answer.get("errors"):
-            raise SystemExit(f"{TOLD['engine']} could not answer: {errors}")
-        *way, last = TOLD["found"]
+            raise SystemExit(f"{told()['engine']} could not answer: {errors}")
+        *way, last = told()["found"]
         for name in way:
             answer = answer.get(name) or {}
         if isinstance(answer, list):  # of hits, each with what it shows
@@ -112,7 +119,7 @@ class Http:
         headers = {"Content-Type": form}
         if authorization := os.environ.get("ENGINE_AUTHORIZATION"):
             headers["Authorization"] = authorization
-        address = os.environ.get("ENGINE_URL", TOLD["address"]).rstrip("/")
+        address = os.environ.get("ENGINE_URL", told()["address"]).rstrip("/")
         if not address.startswith(("http://", "https://")):
             raise SystemExit(f"ENGINE_URL is an http:// or https:// address, not {address!r}")
         request = urllib.request.Request(address + path, body.encode(), headers, method=method)  # noqa: S310
@@ -151,10 +158,10 @@ class Milvus:
     def __init__(self) -> None:
         from pymilvus import MilvusClient
 
-        self.told, uri = TOLD["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
+        self.asked, uri = told()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         self.client: Any = MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
-        if self.client.has_collection(self.told["collection"]):
-            self.client.load_collection(self.told["collection"])
+        if self.client.has_collection(self.asked["collection"]):
+            self.client.load_collection(self.asked["collection"])
 
     def load(self) -> int:
         """Make the collection and insert all documents; returns how many there are."""
@@ -164,12 +171,12 @@ class Milvus:
         schema.add_field("row", DataType.INT64, is_primary=True)
         for name in ("passage", "title", "text"):
             schema.add_field(name, DataType.VARCHAR, max_length=65535)
-        for field in self.told["fields"]:
+        for field in self.asked["fields"]:
             kind = DataType.FLOAT_VECTOR if field["dim"] else DataType.SPARSE_FLOAT_VECTOR
             schema.add_field(field["name"], kind, **({"dim": field["dim"]} if field["dim"] else {}))
             build = {"params": field["build"]}
             index.add_index(field["name"], index_type=field["index_type"], metric_type="IP", params=build)
-        name, count, documents = self.told["collection"], 0, lines("documents")
+        name, count, documents = self.asked["collection"], 0, lines("documents")
         if self.client.has_collection(name):
             self.client.drop_collection(name)
         self.client.create_collection(name, schema=schema, index_params=index)
@@ -183,8 +190,8 @@ class Milvus:
         """Return what is found for the values of a question, best first."""
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
 
-        values, depth, name = self.typed(values), self.told["depth"], self.told["collection"]
-        known = [(place, one) for place, one in enumerate(self.told["fields"]) if is_known(values[one["name"]])]
+        values, depth, name = self.typed(values), self.asked["depth"], self.asked["collection"]
+        known = [(place, one) for place, one in enumerate(self.asked["fields"]) if is_known(values[one["name"]])]
         shown: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if not known:
             return []
@@ -196,8 +203,8 @@ class Milvus:
             asked = [
                 AnnSearchRequest([values[one["name"]]], one["name"], one["search"], limit=depth) for _, one in known
             ]
-            weights = self.told["ranker"]["weights"]
-            by_rank = RRFRanker(self.told["ranker"]["constant"])
+            weights = self.asked["ranker"]["weights"]
+            by_rank = RRFRanker(self.asked["ranker"]["constant"])
             ranker = WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
             (hits,) = self.client.hybrid_search(name, asked, ranker, **shown)
         return [hit["entity"] for hit in hits]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison, compare, materials_of
 from retrieval.hybrid import Fusion
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
-from retrieval.takeaway.signals import Part, Plan, TakeAwayError, Vectors, foreseen, in_a_byte, plan_of
+from retrieval.takeaway.signals import LateTokens, Part, Plan, TakeAwayError, Vectors, foreseen, in_a_byte, plan_of
 from tests.doubles import small_set
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 
@@ -18,7 +19,7 @@ N, DEPTH, K = 30, 8, 10
 WEIGHTS = (0.7, 0.3)
 
 
-class Scored(Vectors):
+class Given:
     """A signal whose scores are given, `(n_questions, n_passages)`."""
 
     def __init__(self, field: str, scores: np.ndarray) -> None:
@@ -28,6 +29,12 @@ class Scored(Vectors):
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         del questions, rounded
         yield self.scores
+
+
+class Scored(Given, Vectors): ...
+
+
+class LateScored(Given, LateTokens): ...
 
 
 def signals(seed: int, few: bool = False) -> list[np.ndarray]:
@@ -122,18 +129,22 @@ def test_ranks_are_fused_the_same_everywhere(engine: Engine) -> None:
     assert rows_of(searched(mix, lists, K).indices) == mixed_by_loop("rrf", scores, WEIGHTS)
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("by_rank", [False, True])
-def test_vespa_mixes_candidates_that_a_first_look_orders(by_rank: bool) -> None:
+def test_vespa_mixes_candidates_that_a_first_look_orders(by_rank: bool, late: bool) -> None:
     scores = signals(1)
     lists = lists_of(scores, "of_range", by_rank=by_rank)
+    if late:  # of the candidates alone, it orders them too
+        tokens = Part(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), of_range=0.4)
+        lists = Lists(replace(lists.plan, parts=(*lists.plan.parts, tokens)), lists.questions)
     mix = mix_of(Engine.VESPA, lists)
+    assert [one.name for one in mix.signals] == [part.signal.name for part in lists.plan.parts]
     expected = []
     for question in range(6):
-        of = [one[question] for one in scores]
-        looked = {
-            row: sum(w / u * one[row] for w, u, one in zip(mix.weights, mix.units, of, strict=True)) for row in range(N)
-        }
-        among = [row for row in looked if any(row in first(one) for one in of)]
+        of = [one.scores[question] for one in mix.signals]  # type: ignore[union-attr]
+        looks = list(zip(mix.weights, mix.units, of, strict=True))[:2]
+        looked = {row: sum(weight / unit * one[row] for weight, unit, one in looks) for row in range(N)}
+        among = [row for row in looked if any(row in first(one) for one in of[:2])]
         candidates = sorted(among, key=lambda row: -looked[row])[: 2 * DEPTH]
         total = dict.fromkeys(candidates, 0.0)
         for weight, one in zip(mix.weights, of, strict=True):

@@ -1,9 +1,12 @@
 """Models as ONNX say what the models say, and what is measured of them is what they say."""
 
+import json
+from operator import mul
 from pathlib import Path
 
 import numpy as np
 import pytest
+from vespa import package as vespa
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
@@ -13,6 +16,7 @@ from models.precision import Precision
 from models.sources import find_model
 from retrieval.comparison.compare import Comparison, compare, materials_of
 from retrieval.takeaway import networks
+from retrieval.takeaway.asking import values_of
 from retrieval.takeaway.folder import take_away
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.models import ModelFigure, write_models
@@ -22,6 +26,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
 from tests.retrieval.compared import BIGRAMS, experiment_of
+from tests.retrieval.takeaway.test_engines import parts_of
 
 pytestmark = pytest.mark.slow
 EXACT = Precision.FLOAT32
@@ -99,6 +104,39 @@ def test_large_tables_take_half_the_room_and_say_the_same(
     vectors = [Model(one, FORMS[1]).encode(TEXTS, "passage") for one in (whole, half)]
     np.testing.assert_allclose(*vectors, atol=0.05)
     assert not np.array_equal(*vectors)
+
+
+def test_vespa_is_given_late_interaction(
+    tmp_path: Path, made: tuple[Path, Path, list[ModelFigure], Comparison]
+) -> None:
+    comparison, whole, folder = made[3], small_set(), tmp_path / "late"
+    figures, _ = take_away(comparison, whole, "late", Engine.VESPA, folder)
+    assert [one.engine for one in figures] == [Engine.VESPA, Engine.LANGCHAIN, Engine.LLAMAINDEX]
+    assert figures[0].there == figures[0].here
+    documents, questions = (
+        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        for name in ("documents", "questions")
+    )
+    held = [[*one["tokens"]["blocks"].values()] for one in documents]
+    for row, question in enumerate(questions):  # sum(reduce(sum(query * attribute, x), max, token), asked), by loops
+        asked = question["values"]["tokens"]["blocks"].values()
+        scores = [sum(max(sum(map(mul, one, token)) for token in tokens) for one in asked) for tokens in held]
+        expected = comparison.rankings["late"].indices[row].tolist()
+        assert sorted(range(5), key=lambda place: -scores[place]) == expected
+    values = values_of(folder, [one["text"] for one in questions])
+    for one, question in zip(values, questions, strict=True):
+        ours, theirs = (np.array([*of["tokens"]["blocks"].values()]) for of in (one, question["values"]))
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    schema = (folder / "application" / "schemas").glob("*.sd").__next__().read_text(encoding="utf-8")
+    field = vespa.Field("tokens", "tensor<float>(token{},x[16])", ["attribute"])
+    profile = vespa.RankProfile(
+        "taken_away", "late_tokens", inputs=[("query(asked_tokens)", "tensor<float>(asked{},x[16])")]
+    )
+    theirs = vespa.Schema("passages", vespa.Document([field]), rank_profiles=[profile]).schema_to_text
+    assert {*parts_of(theirs)} - {*parts_of(schema)} <= {"schema passages {", "document passages {"}
+    with pytest.raises(TakeAwayError, match="elasticsearch"):
+        take_away(comparison, whole, "late", Engine.ELASTICSEARCH, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_reads_with_no_transformer_has_nothing_to_write(
