@@ -15,7 +15,7 @@ from retrieval.takeaway.models import ModelFigure
 from retrieval.takeaway.signals import foreseen
 from views.compare.scores import ComparisonView
 from views.ui import tables
-from views.ui.job import draw_job
+from views.ui.job import begin, draw_job
 from views.ui.state import choose_named
 from views.ui.words import known, plain, word
 
@@ -48,12 +48,13 @@ def draw(view: ComparisonView) -> None:
         )
         return
     try:
-        taken = job.taken()
-    except ValueError:
+        taken, size = job.taken(), job.archive.stat().st_size
+    except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
-        st.button(word("takeaway.make"), on_click=job.start, args=(wanted,), icon=":material/play_arrow:")
+        if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
+            begin(lambda: job.start(wanted))
         return
-    _draw_taken(job, taken, engine)
+    _draw_taken(job, taken, engine, size)
 
 
 def _foreseen(codes: Sequence[str], engine: Engine) -> str:
@@ -74,7 +75,7 @@ def _reason(status: Status, name: str) -> str:
     return word(key, name=name) if known(key) else status.message
 
 
-def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine) -> None:
+def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:
     own = next((one for one in taken.figures if one.engine is engine), None)
     if own:
         points = (own.there - own.here) * 100
@@ -84,7 +85,7 @@ def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine) -> None:
             lines = [word("takeaway.kept"), *(_differs(code, own.left_out) for code in own.differs)]
             st.markdown("\n".join(f"- {line}" for line in lines))
     st.download_button(
-        word("takeaway.download", size=f"{job.archive.stat().st_size / MEGABYTE:,.1f}"),
+        word("takeaway.download", size=f"{size / MEGABYTE:,.1f}"),
         job.archive.read_bytes,
         f"takeaway-{engine.value}.zip",
         "application/zip",
