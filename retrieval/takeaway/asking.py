@@ -46,7 +46,7 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
         place, reader = folder / projection_file(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
         tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
-        return [blocks(numbers(projected(one, projection).astype(np.float16))) for one in tokens_read]
+        return [blocks(numbers(projected(one, projection), 4)) for one in tokens_read]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
     tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
     if engine is not Engine.MILVUS:

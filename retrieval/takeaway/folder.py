@@ -91,7 +91,7 @@ def _after(share: float) -> float:
 
 def zip_folder(folder: Path, archive: Path) -> None:
     """Write a folder as a zip archive: relative names in one folder, and no links."""
-    with replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as file:
+    with replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 file.write(path, Path("takeaway", path.relative_to(folder)))

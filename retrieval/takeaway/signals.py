@@ -167,12 +167,12 @@ class LateTokens:
 
 
 def _by_text(vectors: TokenVectors) -> list[list[list[float]]]:
-    return [numbers(vectors.between(row, row + 1).vectors) for row in range(len(vectors))]
+    return [numbers(vectors.between(row, row + 1).vectors, 4) for row in range(len(vectors))]  # of half precision
 
 
-def numbers(vectors: np.ndarray) -> list[list[float]]:
+def numbers(vectors: np.ndarray, digits: int = 7) -> list[list[float]]:
     """Return vectors of length 1 as JSON has them: seven digits are all that float32 tells apart."""
-    return cast(list[list[float]], np.round(vectors.astype(np.float64), 7).tolist())
+    return cast(list[list[float]], np.round(vectors.astype(np.float64), digits).tolist())
 
 
 def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
