@@ -77,7 +77,7 @@ def carry_out_job(folder: Path) -> int:
 
     def work(wanted: Wanted, tell: Progress) -> None:
         made = folder / "folder"
-        taken = taken_from(kept(wanted.comparison), wanted, made, tell)
+        taken = taken_from(kept(wanted.comparison), wanted, made, lambda phase, share: tell(phase or "files", share))
         zip_folder(made, job.archive)
         remove_folder(made)
         require_room()
