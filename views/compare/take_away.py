@@ -1,7 +1,6 @@
 """A retriever taken away: for which engine, what is the same there and what differs, by how much, and the folder."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -132,10 +131,10 @@ def _draw_models(models: Sequence[ModelFigure]) -> None:
             {
                 "retriever": one.retriever,
                 "form": word(f"takeaway.form_{form}"),
-                "agreement": agreement,
+                "agreement": f"{agreement:.4f}" if agreement is not None else "–",
                 "ndcg": ndcg * 100,
                 "seconds": seconds,
-                "size": size / MEGABYTE if size else None,
+                "size": f"{size / MEGABYTE:,.0f}" if size else "–",
             }
             for one in models
             for form, agreement, ndcg, seconds, size in (
@@ -148,11 +147,10 @@ def _draw_models(models: Sequence[ModelFigure]) -> None:
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),
-        "agreement": tables.number("takeaway.agreement"),
-        "ndcg": tables.number("takeaway.ndcg"),
-        "seconds": tables.number("takeaway.seconds"),
-        "size": tables.number("takeaway.size"),
+        "agreement": tables.text("takeaway.agreement", alignment="right"),
+        "ndcg": tables.number("takeaway.ndcg", "%.2f"),
+        "seconds": tables.number("takeaway.seconds", "%.2f"),
+        "size": tables.text("takeaway.size", alignment="right"),
     }
-    digits: dict[Any, Any] = {"agreement": "{:.4f}", "ndcg": "{:.2f}", "seconds": "{:.2f}", "size": "{:,.0f}"}
-    tables.draw(table.style.format(digits, na_rep="–"), columns)
+    tables.draw(table, columns)
     st.caption(word("takeaway.models_about", questions=f"{models[0].questions:,}"))
