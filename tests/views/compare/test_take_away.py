@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from jobs.status import State, Status
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
+from retrieval.takeaway.models import ModelFigure
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.compare.test_page import FOUND, KS, page
@@ -103,3 +105,18 @@ def test_why_nothing_was_made_is_said(folder: Path, asked: list[Wanted]) -> None
     reason = EN["takeaway.no_network"].format(name="BM25")
     app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
     assert EN["takeaway.failed"].format(reason=plain(reason)) in said(app)
+
+
+@pytest.mark.slow
+def test_models_are_told_with_what_they_were_held_against(folder: Path) -> None:
+    job = asked_for(folder, "BM25", Engine.ONNX)
+    figures = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
+    model = asdict(ModelFigure("BM25", "m", "dense", "model_1", 100, *figures))  # type: ignore[arg-type]
+    job.write(job.result.name, {"figures": [], "models": [model]})
+    job.archive.write_bytes(b"")
+    app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
+    (table,) = [frame.value for frame in app.dataframe if "agreement" in frame.value]
+    assert table["agreement"].tolist() == ["–", "1.0000", "0.9800"]
+    assert table["ndcg"].tolist() == [90.0, 90.0, 87.5]
+    assert table["size"].tolist() == ["–", "470", "236"]
+    assert EN["takeaway.models_about"].format(questions="100") in said(app)
