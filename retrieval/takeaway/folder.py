@@ -29,8 +29,9 @@ from retrieval.takeaway.documents import documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from retrieval.takeaway.models import ModelFigure, write_models
+from retrieval.takeaway.plans import plan_of
 from retrieval.takeaway.readme import readme
-from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors, plan_of
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors
 from text.dictionary import written as written_dictionary
 
 SCRIPTS = Path(__file__).parent / "scripts"

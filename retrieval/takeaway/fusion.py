@@ -29,7 +29,8 @@ from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.evaluation.significance import difference_intervals, question_groups
 from retrieval.hybrid import Fusion, normalised, summed
 from retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
-from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, TakeAwayError, Terms, Vectors, found
+from retrieval.takeaway.plans import Part, Plan
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors, found
 
 MEASURE = f"ndcg@{CUT}"
 _LEAST = 0.001  # that OpenSearch gives to what it found
