@@ -61,8 +61,8 @@ chromium: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements/milvus.txt
 	@touch $@
 
-.venv/installed-dev: requirements/dev.txt .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+.venv/installed-dev: requirements/dev.txt requirements/onnx.txt .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/onnx.txt -r requirements/dev.txt
 	@touch $@
 
 .venv/installed-docs: requirements/docs.txt .venv/installed

@@ -33,6 +33,7 @@ from retrieval.comparison.store import (
     rename,
 )
 from retrieval.encode import encode_command
+from retrieval.takeaway.fusion import Engine
 
 commands = commands_of("retrieval", "Compare retrievers on a question set.")
 Key = Annotated[str, Parameter(help="its key, as list shows it")]
@@ -195,6 +196,41 @@ def export_command(key: Key, /, *, out: Out, language: ReportLanguage = "en") ->
     comparison = load(kept.folder, find(kept.reference, kept.folder))
     save(comparison, out, origin_of(kept.folder), language)
     return 0
+
+
+@commands.command(name="take-away")
+def take_away_command(
+    key: Key,
+    retriever: Annotated[str, Parameter(help="its name in the comparison")],
+    /,
+    *,
+    engine: Annotated[Engine, Parameter("--for", help="what searches there")],
+    out: Annotated[Path, Parameter(help="folder to make, or to make anew")],
+) -> int:
+    """Write a retriever of a kept comparison as a folder with which an engine searches, and say what differs."""
+    from retrieval.takeaway.job import Wanted, kept, taken_from
+
+    taken = taken_from(kept(key), Wanted(key, retriever, engine), out, tell_progress)
+    rows = [
+        (
+            one.engine.value,
+            [
+                f"{value:+.4f}" if place else f"{value:.4f}"
+                for place, value in enumerate((one.there, one.there - one.here, one.low, one.high))
+            ],
+        )
+        for one in taken.figures
+    ]
+    tell("\n".join(aligned(["ndcg@10", "difference", "low", "high"], rows, 10)))
+    return 0
+
+
+@commands.command(name="take-away-job", show=False)
+def take_away_job(folder: Path, /) -> int:
+    """Do what the page asked for in a job's folder."""
+    from retrieval.takeaway.job import carry_out_job
+
+    return carry_out_job(folder)
 
 
 @commands.command(name="rename")

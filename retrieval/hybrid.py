@@ -47,17 +47,25 @@ def fused(
     Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings nothing, not
     even candidates: the ends of a weight curve are the retrievers themselves. Ties go to the lower row of the corpus.
     """
+    given = zip(rankings, weights or [1.0] * len(rankings), strict=True)
+    return summed([(one, *normalised(one, fusion), weight) for one, weight in given if weight], n_passages, k)
+
+
+def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
+    """Add up what lists say of passages, and return the best k of each question; ties go to the lower row.
+
+    A list is its rankings, the values of what it found and of what it did not, as `normalised` returns them, and its
+    weight.
+    """
     rows, columns, values = [], [], []
-    n_questions = len(rankings[0].indices)
+    n_questions = len(lists[0][0].indices)
     of_none = np.zeros(n_questions)  # score of a passage that no list holds
-    for one, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
-        if weight:
-            found, absent = normalised(one, fusion)
-            row, place = np.nonzero(one.indices != NOT_FOUND)
-            rows.append(row)
-            columns.append(one.indices[row, place])
-            values.append(weight * (found[row, place] - absent[row]))
-            of_none += weight * absent
+    for one, found, absent, weight in lists:
+        row, place = np.nonzero(one.indices != NOT_FOUND)
+        rows.append(row)
+        columns.append(one.indices[row, place])
+        values.append(weight * (found[row, place] - absent[row]))
+        of_none += weight * absent
     entries = (np.concatenate(rows), np.concatenate(columns))
     # what several lists give a passage is summed here; adding matrices would drop those that come to 0
     scores = csr_array((np.concatenate(values), entries), shape=(n_questions, n_passages))

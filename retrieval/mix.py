@@ -98,14 +98,16 @@ class LearnedMix:
     def make_ready(self, questions: Sequence[str]) -> None:
         """Learn, the first time, whatever is to be asked."""
         del questions
-        self._mix()
+        _ = self.learned
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        learned, rankings = self._mix(), self._rankings(questions)
+        learned, rankings = self.learned, self._rankings(questions)
         folds = np.array([self._lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
         return mixed(rankings, learned, folds, self._n_passages, k)
 
-    def _mix(self) -> Learned:
+    @property
+    def learned(self) -> Learned:
+        """What the lessons teach, learned when it is first asked for."""
         if self._learned is None:
             rankings = self._rankings(self._lessons.texts)
             self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)

@@ -116,6 +116,11 @@ class TokenEncoder(SourcedModel):
             block = _Block([passages[row] for row in first.tolist()], heads[first] if heads is not None else None)
             self._projection = self._kept("passage", block, lambda _: None, keep=True)["projection"]
 
+    @property
+    def projection(self) -> np.ndarray | None:
+        """What brings vectors to the dimensions that are kept, `(all, kept)`; None where all are, or before `fit`."""
+        return self._projection
+
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read; of none where they are read by windows."""
         if self._windows:

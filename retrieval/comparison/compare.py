@@ -45,6 +45,18 @@ def retrievers_of(
     which these are a part. Where a model cannot be found, or a part could not be made, the place holds the exception
     instead: the others go on. `on_progress` is told how much of its work, 0 to 1, the retriever at work has done.
     """
+    return materials_of(experiment, question_set, base, on_progress, whole=whole).made
+
+
+def materials_of(
+    experiment: Experiment,
+    question_set: QuestionSet,
+    base: Path | None = None,
+    on_progress: Callable[[float], None] | None = None,
+    *,
+    whole: QuestionSet | None = None,
+) -> Materials:
+    """Return what `retrievers_of` makes the retrievers from, and these as `made`."""
     asked = experiment.split_options, experiment.split
     materials = Materials(
         question_set, base, on_progress, experiment.depths, specs=experiment.specs, whole=whole, asked=asked
@@ -54,7 +66,7 @@ def retrievers_of(
             materials.made[spec.name] = spec.make(materials)
         except Exception as error:
             materials.made[spec.name] = error
-    return materials.made
+    return materials
 
 
 @dataclass(frozen=True)

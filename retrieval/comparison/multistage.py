@@ -159,7 +159,7 @@ class LearnedSpec(Spec):
 
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
-        own = [spec.make(materials) for spec in self._signals(materials)] if self.lexical else []
+        own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
         halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
 
         trained = [self._is_trained(name, materials) for name in self.of]
@@ -184,7 +184,7 @@ class LearnedSpec(Spec):
         )
         return materials.kept(self, build, *taught_by, own=own)
 
-    def _signals(self, materials: Materials) -> Iterator[TermSpec]:
+    def signals(self, materials: Materials) -> Iterator[TermSpec]:
         """What BM25 says otherwise: of the values of the first BM25 that is mixed, each with one thing changed."""
         specs = (materials.specs.get(name) for name in self.of)
         usual = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))

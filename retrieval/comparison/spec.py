@@ -74,6 +74,11 @@ class CachedRetriever:
         """Whether it is built, so that a new question is answered at once."""
         return self._retriever is not None
 
+    @property
+    def retriever(self) -> Retriever:
+        """The retriever itself, built where it was not, whose rankings are not kept."""
+        return self._make_ready([""])
+
     def remembers(self, questions: Sequence[str], k: int) -> bool:
         """Whether this search was done before and is on disk."""
         return are_kept("rankings", self._key_of(questions, k))

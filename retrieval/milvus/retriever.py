@@ -193,19 +193,22 @@ class TermField:
 
     def of_passages(self, start: int, stop: int) -> Vectors:
         """Return weights by term. A passage without any, which Milvus does not take, holds a term nobody asks for."""
-        return [vector or {len(self._number): 1.0} for vector in _by_term(self._weights()[start:stop])]
+        return [vector or {len(self._number): 1.0} for vector in by_term(self._weights()[start:stop])]
 
     def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
         ids, offsets = tokens_of(self._analysis, questions).flat_ids_in(self._number)
         known = np.flatnonzero(np.diff(offsets))
-        return known, _by_term(counts_by_term(ids, np.append(offsets[known], len(ids)), len(self._number)))
+        return known, by_term(counts_by_term(ids, np.append(offsets[known], len(ids)), len(self._number)))
 
 
-def term_weights(tokens: Tokens, k1: float, b: float) -> csr_array:
-    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0."""
+def term_weights(tokens: Tokens, k1: float, b: float, lengths: np.ndarray | None = None) -> csr_array:
+    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0.
+
+    `lengths` are those of the passages as an engine keeps them, where they are not the numbers of their tokens.
+    """
     weights = counts_by_term(tokens.ids, tokens.offsets, len(tokens.vocabulary))
     holders = np.bincount(weights.indices, minlength=weights.shape[1])
-    lengths = np.diff(tokens.offsets)
+    lengths = np.diff(tokens.offsets) if lengths is None else lengths
     mean_length = len(tokens.ids) / max(1, len(lengths))
     held_back = k1 * (1 - b + b * lengths / (mean_length or 1))
     idf = idf_of(holders, len(lengths))[weights.indices]
@@ -227,7 +230,7 @@ class VectorField:
         index: IndexKind = IndexKind.EXACT,
     ) -> None:
         self._texts, self._encoder = Passages.of(passages).indexed_texts(title=title), encoder
-        self._type, self._build, self.search = _index(index, len(passages))
+        self._type, self._build, self.search = index_of(index, len(passages))
         self.most = HNSW_CANDIDATES if index is IndexKind.HNSW else MOST
         self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)
 
@@ -258,12 +261,13 @@ class VectorField:
         return known, list(vectors[known])
 
 
-def _by_term(vectors: csr_array) -> list[dict[int, float]]:
+def by_term(vectors: csr_array) -> list[dict[int, float]]:
+    """Return each row of sparse vectors as Milvus takes it: values by column, none 0."""
     bounds = list(zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True))
     return [dict(zip(vectors.indices[a:z].tolist(), vectors.data[a:z].tolist(), strict=True)) for a, z in bounds]
 
 
-def _index(kind: IndexKind, n_passages: int) -> tuple[str, dict[str, int], dict[str, Any]]:
+def index_of(kind: IndexKind, n_passages: int) -> tuple[str, dict[str, int], dict[str, Any]]:
     """Return Milvus's name of the index, how it is built and how it is searched: as the local one of that kind."""
     count, looked_into = cells(n_passages)
     built: dict[IndexKind, tuple[str, dict[str, int], dict[str, int]]] = {

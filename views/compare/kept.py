@@ -31,6 +31,7 @@ from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import tables
 from views.ui.problems import draw_damaged
+from views.ui.state import remember
 from views.ui.words import language, moment, plain, word
 
 _HEADLINE = "ndcg@10"
@@ -184,6 +185,8 @@ def draw_export(view: ComparisonView | None) -> None:
         for name, (file_name, mime, content) in _files(view, language()).items():
             label, icon = word(f"export.{name}"), ":material/description:" if name == "report" else None
             st.download_button(label, content, file_name, mime, on_click="ignore", width="stretch", icon=icon)
+        icon = ":material/move_up:"
+        st.button(word("export.take_away"), icon=icon, width="stretch", on_click=remember, args=("view", "takeaway"))
         st.caption(word("compare.experiment_help"))
 
 

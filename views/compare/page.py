@@ -34,6 +34,7 @@ VIEWS = {
     "where": "views.compare.where",
     "why": "views.compare.why.view",
     "tune": "views.compare.tune.view",
+    "takeaway": "views.compare.take_away",
     "kept": "views.compare.kept",
 }
 

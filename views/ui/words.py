@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from data import problems
+from retrieval import takeaway
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # icons and emoji are looked for after what is escaped was read
@@ -22,7 +23,7 @@ def catalog(language: str) -> dict[str, str]:
     """Return the texts of a language by key, `section.name`."""
     paths = sorted((_FOLDER / language).glob("*.toml"))
     if language == "en":
-        paths.append(problems.WORDS)
+        paths += [problems.WORDS, takeaway.WORDS]
     return {
         f"{section}.{name}": text
         for sections in (tomllib.loads(path.read_text(encoding="utf-8")) for path in paths)

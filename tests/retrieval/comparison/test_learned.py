@@ -59,7 +59,7 @@ def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
     parts = mix_of(world(), BM25, MIX)._parts
     assert [part.name for part in parts] == ["BM25", "BM25 bigrams", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
     materials = Materials(world(), specs={"BM25": BM25})
-    bigrams, title, *windows = MIX._signals(materials)
+    bigrams, title, *windows = MIX.signals(materials)
     assert (bigrams.analyzer, bigrams.k1) == (Analyzer.BIGRAM, 1.5)
     assert (title.analyzer, title.title_weight) == (Analyzer.WORD, 0.3)
     assert [(one.kind, dict(one)["sentences"], one.k1) for one in windows] == [

@@ -1,0 +1,224 @@
+"""The folder that is taken away: what an engine is told, its documents, questions to hold it against, and what differs.
+
+A name that a person gave never becomes a path: files are called by us, and an index by a key of what lies in it.
+"""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.cache import key_of
+from data.layouts.reading import Layout
+from data.layouts.writing import written as written_set
+from data.records import QuestionSet
+from data.workspace import replacing, write_json, write_text
+from models.sources import ModelSource
+from retrieval.comparison.compare import Comparison, materials_of
+from retrieval.comparison.experiment import write_experiment
+from retrieval.comparison.spec import Materials, Spec
+from retrieval.evaluation.measures import CUT, evaluate
+from retrieval.takeaway.asking import TOLD, projection_file, terms_file
+from retrieval.takeaway.documents import documents, of_questions
+from retrieval.takeaway.engines import told_to
+from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
+from retrieval.takeaway.models import ModelFigure, write_models
+from retrieval.takeaway.plans import plan_of
+from retrieval.takeaway.readme import readme
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors
+from text.dictionary import written as written_dictionary
+
+SCRIPTS = Path(__file__).parent / "scripts"
+_AT_ONCE = 256  # passages written at a time
+_MEASURED, _WRITTEN = 0.4, 0.95  # of the progress: the figures are known, the documents are written
+_SET, _EXPERIMENT = "questions.zip", "experiment.toml"
+Telling = Callable[[str, float], None]
+
+
+def take_away(
+    comparison: Comparison,
+    whole: QuestionSet,
+    name: str,
+    engine: Engine,
+    folder: Path,
+    *,
+    base: Path | None = None,
+    on_progress: Telling = lambda *_: None,
+) -> tuple[list[Figure], list[ModelFigure]]:
+    """Write a retriever of a comparison as a folder for an engine; returns what every engine would find, and what its
+    models say as ONNX, where they are what is written.
+
+    `whole` is the set that the questions compared are of; models named by a path are looked for from `base`. Raises
+    `TakeAwayError` where nothing of it is known to the engine, it failed in the comparison, or the folder holds
+    something else, and what a model raises.
+    """
+    if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
+        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
+        raise TakeAwayError("folder_in_use", message, folder=str(folder))
+    if name not in comparison.rankings:
+        raise TakeAwayError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
+    on_progress("figures", 0.0)
+    materials = materials_of(comparison.experiment, comparison.question_set, base, whole=whole)
+    models = list[ModelFigure]()
+    lists = _lists(name, materials, comparison, needed=engine in TRAITS)
+    figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
+    mix = mix_of(engine, lists) if lists and engine in TRAITS else None
+    with replacing(folder) as new:
+        new.mkdir()
+        if mix:
+            _write_engine(new, mix, comparison, figures, on_progress)
+        elif engine is Engine.ONNX:
+            models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
+            shutil.copyfile(SCRIPTS / "encode.py", new / "encode.py")
+            write_json(new / TOLD, {"engine": engine, "retriever": name})
+        else:
+            _write_library(new, engine, name, comparison, materials)
+        write_text(new / "README.md", readme(name, engine, comparison, figures, models))
+        on_progress("files", _WRITTEN)
+    on_progress("", 1.0)
+    return figures, models
+
+
+def _after(share: float) -> float:
+    """Return the share of all the work that is done when so much of what follows the figures is."""
+    return _MEASURED + (_WRITTEN - _MEASURED) * min(1.0, share)
+
+
+def zip_folder(folder: Path, archive: Path) -> None:
+    """Write a folder as a zip archive: relative names in one folder, and no links."""
+    with replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                file.write(path, Path("takeaway", path.relative_to(folder)))
+
+
+def _lists(name: str, materials: Materials, comparison: Comparison, *, needed: bool) -> Lists | None:
+    """Return what the signals of the retriever find; None where no engine knows any, and none is `needed`."""
+    try:
+        return Lists(plan_of(name, materials), [question.text for question in comparison.question_set.questions])
+    except TakeAwayError:
+        if needed:
+            raise
+        return None
+
+
+def _figures(comparison: Comparison, lists: Lists | None, name: str, tell: Callable[[float], None]) -> list[Figure]:
+    """Measure what every engine finds; a library asks this program's own search, which changes nothing."""
+    found, asked = list[Figure](), comparison.question_set
+    for place, engine in enumerate(TRAITS if lists else ()):
+        with suppress(TakeAwayError):  # another engine may know what this one does not
+            if lists:
+                found.append(figure_of(mix_of(engine, lists), comparison.rankings[name], lists, asked))
+        tell((place + 1) / len(TRAITS))
+    here = evaluate(comparison.rankings[name], asked, (CUT,)).means()[MEASURE]
+    return found + [Figure(engine, here, here, 0.0, 0.0) for engine in Engine if engine.is_library]
+
+
+def _write_engine(
+    folder: Path, mix: Mix, comparison: Comparison, figures: Sequence[Figure], on_progress: Telling
+) -> None:
+    asked, passages = comparison.question_set, comparison.question_set.passages
+    index = f"passages_{key_of(passages.fingerprint, [one.field for one in mix.signals], mix.weights)[:12]}"
+    told = told_to(mix, index)
+    figure = next(asdict(one) for one in figures if one.engine is mix.engine)
+    content = {"engine": mix.engine, "address": _ADDRESSES[mix.engine], "figure": figure} | _plain(asdict(told))
+    write_json(folder / "engine.json", content)
+    write_json(
+        folder / TOLD, {"engine": mix.engine, "signals": [_write_signal(folder, one, mix) for one in mix.signals]}
+    )
+    for path, text in told.files.items():
+        write_text(folder / path, text)
+    shutil.copyfile(SCRIPTS / "engine.py", folder / "engine.py")
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for start in range(0, len(passages), _AT_ONCE):
+            yield from documents(mix, passages, start, min(start + _AT_ONCE, len(passages)))
+            on_progress("documents", _after((start + _AT_ONCE) / len(passages)))
+
+    _write_lines(folder / "documents.jsonl", rows())
+    texts = [question.text for question in asked.questions]
+    columns = {one.field: of_questions(mix.engine, one, texts) for one in mix.signals}
+    _write_lines(folder / "questions.jsonl", _questions(asked, columns))
+
+
+def _questions(asked: QuestionSet, columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for row, question in enumerate(asked.questions):
+        grades = {str(asked.row_of_passage[id_]): grade for id_, grade in question.grade_of.items()}
+        values = {name: column[row] for name, column in columns.items()}
+        yield {"id": question.id, "text": question.text, "relevant": grades, "values": values}
+
+
+def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
+    """Write what a new question needs of a signal, and return what tells how it is read."""
+    if not isinstance(signal, Terms):
+        model = _with_model(folder, signal, f"model_{signal.field}")
+        if isinstance(signal, LateTokens) and signal.encoder.projection is not None:
+            np.save(folder / projection_file(signal.field), signal.encoder.projection, allow_pickle=False)
+        return {"field": signal.field, "kind": signal.kind, "model": model, "precision": signal.precision}
+    dictionary = f"{signal.field}_dictionary.txt" if signal.analysis.dictionary else ""
+    if signal.analysis.dictionary:
+        write_text(folder / dictionary, written_dictionary(signal.analysis.dictionary))
+    if mix.engine is Engine.MILVUS:
+        write_json(folder / terms_file(signal.field), signal.tokens.vocabulary)
+    told = {"analyzer": signal.analysis.analyzer, "compounds": signal.analysis.compounds, "dictionary": dictionary}
+    return {"field": signal.field, "kind": signal.kind, **told}
+
+
+def _with_model(folder: Path, signal: Vectors | LateTokens, place: str) -> str:
+    """Copy a model that is only here, and return what names it in the folder."""
+    if _is_elsewhere(signal.source):
+        return signal.model
+    signal.encoder.model.save_pretrained(str(folder / place), create_model_card=False)
+    return place
+
+
+def _is_elsewhere(source: ModelSource) -> bool:
+    return bool(source.hub_id or source.packaged)
+
+
+def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparison, materials: Materials) -> None:
+    """Write the experiment, the set and the models that are only here: the program's own search finds the same."""
+    specs = [_taken_along(folder, spec, materials) for spec in comparison.experiment.needed([name])]
+    experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
+    write_text(folder / _EXPERIMENT, write_experiment(experiment))
+    (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))
+    write_json(folder / TOLD, {"engine": engine, "retriever": name})
+    for script in ("plain.py", f"{engine.value}_retriever.py"):
+        shutil.copyfile(SCRIPTS / script, folder / script)
+
+
+def _taken_along(folder: Path, spec: Spec, materials: Materials) -> Spec:
+    """Return a spec whose model, trained here, lies in the folder; a starter is made of the passages again."""
+    if not spec.needs_model:
+        return spec
+    source = materials.source(dict(spec.local)["model"])
+    if _is_elsewhere(source) or source.folder is None:
+        return spec
+    place = f"model_{key_of(str(source.folder))[:12]}"
+    if not (folder / place).exists():
+        shutil.copytree(source.folder, folder / place)
+    return spec.model_copy(update={"model": place})
+
+
+def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _plain(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name != "files"}
+
+
+_ADDRESSES = {
+    Engine.ELASTICSEARCH: "http://127.0.0.1:9200",
+    Engine.OPENSEARCH: "http://127.0.0.1:9200",
+    Engine.VESPA: "http://127.0.0.1:8080",
+    Engine.WEAVIATE: "http://127.0.0.1:8080",
+    Engine.MILVUS: "",
+}

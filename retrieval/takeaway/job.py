@@ -1,0 +1,87 @@
+"""The job that makes a folder for the page, and the archive that is downloaded: one for each thing that is asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from data.store import find
+from data.workspace import remove_folder, require_room
+from jobs.folder import Progress, RequestJob, request_carried_out
+from retrieval.comparison.store import StoredComparison, kept_comparisons, load
+from retrieval.takeaway.folder import take_away, zip_folder
+from retrieval.takeaway.fusion import Engine, Figure
+from retrieval.takeaway.models import ModelFigure
+
+_VERSION = 1  # raise it when the same request makes another folder
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A retriever of a kept comparison, by the comparison's key and its own name, and what it is taken away for."""
+
+    comparison: str
+    retriever: str
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was measured while a folder was made: what each engine finds, and what each model says as ONNX."""
+
+    figures: Sequence[Figure]
+    models: Sequence[ModelFigure] = ()
+
+
+class TakeAwayJob(RequestJob[Wanted]):
+    """The job of one folder; what it is done with stands in its archive."""
+
+    place, form, versions = "takeaways", TypeAdapter(Wanted), (_VERSION,)
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "takeaway.zip"
+
+    def begin(self) -> None:
+        self.launch("retrieval", "take-away-job", self.folder)
+
+    def taken(self) -> Taken:
+        """Read what was measured. Raises `ValueError` where that is no such thing."""
+        taken: Taken = _TAKEN.validate_python(self.read(self.result.name))
+        return taken
+
+
+_TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
+
+
+def kept(key: str) -> StoredComparison:
+    """Return the kept comparison with this key. Raises `KeyError`."""
+    return {one.key: one for one in kept_comparisons()}[key]
+
+
+def taken_from(of: StoredComparison, wanted: Wanted, folder: Path, on_progress: Progress) -> Taken:
+    """Make the folder of a kept comparison's retriever. Raises as `take_away` does."""
+    whole = find(of.reference, of.folder)
+    comparison = load(of.folder, whole)
+    figures, models = take_away(
+        comparison, whole, wanted.retriever, wanted.engine, folder, base=of.folder, on_progress=on_progress
+    )
+    return Taken(figures, models)
+
+
+def carry_out_job(folder: Path) -> int:
+    """Do what a job's folder asks for; returns a command's exit status."""
+    job = TakeAwayJob(folder)
+
+    def work(wanted: Wanted, tell: Progress) -> None:
+        made = folder / "folder"
+        taken = taken_from(kept(wanted.comparison), wanted, made, lambda phase, share: tell(phase or "files", share))
+        zip_folder(made, job.archive)
+        remove_folder(made)
+        require_room()
+        content: dict[str, Any] = _TAKEN.dump_python(taken, mode="json")
+        job.write(job.result.name, content)
+
+    return request_carried_out(job, work)

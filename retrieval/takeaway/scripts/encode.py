@@ -1,0 +1,77 @@
+"""The models of this folder, run without torch: `pip install onnxruntime tokenizers numpy`.
+
+model = Model(Path("model_1"))                    # or Model(place, "model.int8.onnx"): smaller and faster
+model.encode(["a question"], "question")          # of a bi-encoder, (n_texts, dimensions) of length 1
+model.encode_tokens(["a passage"], "passage")     # of late interaction, (n_tokens, dimensions) for each text
+model.score([("a question", "a passage")])        # of a cross-encoder, higher is more relevant
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+AT_ONCE = 16  # texts of like length in a pass
+
+
+class Model:
+    """A model of a folder with `model.json`, `tokenizer.json` and its network as ONNX."""
+
+    def __init__(self, place: Path, network: str = "model.onnx", threads: int = 0) -> None:
+        self.told: dict[str, Any] = json.loads((place / "model.json").read_text(encoding="utf-8"))
+        self.tokenizer: Any = Tokenizer.from_file(str(place / "tokenizer.json"))
+        self.tokenizer.enable_truncation(self.told["most_tokens"])
+        self.tokenizer.enable_padding(pad_id=self.told["padding"], pad_token=self.told["padding_token"])
+        projection = place / "projection.npy"
+        self.projection = np.load(projection, allow_pickle=False) if projection.is_file() else None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        providers = ["CPUExecutionProvider"]
+        self.session: Any = onnxruntime.InferenceSession(str(place / network), options, providers)
+
+    def encode(self, texts: Sequence[str], side: str) -> np.ndarray:
+        """Return vectors of length 1, `(n_texts, dimensions)` float32; `side` is "question" or "passage"."""
+        return np.stack([vector for (vector,) in self._run(self._with_prompt(texts, side))])
+
+    def encode_tokens(self, texts: Sequence[str], side: str) -> list[np.ndarray]:
+        """Return the vectors of each text's tokens, `(n_tokens, dimensions)` float32, each of length 1."""
+        found = []
+        for vectors, *masks in self._run(self._with_prompt(texts, side)):
+            kept = vectors[masks[0 if side == "question" else 1] > 0]
+            if self.projection is not None:
+                kept = kept @ self.projection
+                kept /= np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12)
+            found.append(kept)
+        return found
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return the scores of pairs of a question and a passage, `(n_pairs,)` float32, higher is more relevant."""
+        return np.array([np.ravel(score)[0] for (score,) in self._run(pairs)], dtype=np.float32)
+
+    def batches(self, texts: Sequence[Any]) -> "list[tuple[list[int], dict[str, np.ndarray]]]":
+        """Return rows of texts of like length, and what the network reads of them."""
+        lengths = [sum(map(len, text)) if isinstance(text, tuple) else len(text) for text in texts]
+        order = sorted(range(len(texts)), key=lengths.__getitem__)
+        found = []
+        for start in range(0, len(order), AT_ONCE):
+            rows = order[start : start + AT_ONCE]
+            read = self.tokenizer.encode_batch([texts[row] for row in rows])
+            columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+            taken = {name: np.array([getattr(one, columns[name]) for one in read]) for name in self.told["inputs"]}
+            found.append((rows, {name: values.astype(np.int64) for name, values in taken.items()}))
+        return found
+
+    def _run(self, texts: Sequence[Any]) -> list[tuple[np.ndarray, ...]]:
+        """Return what the network says of each text."""
+        found: list[tuple[np.ndarray, ...]] = [()] * len(texts)
+        for rows, read in self.batches(texts):
+            for row, *said in zip(rows, *self.session.run(None, read), strict=True):
+                found[row] = tuple(said)
+        return found
+
+    def _with_prompt(self, texts: Sequence[str], side: str) -> list[str]:
+        return [self.told["prompts"][side] + text for text in texts]

@@ -1,0 +1,29 @@
+"""The search of this folder as a retriever of LangChain: `FolderRetriever().invoke("a question")`."""
+
+import sys
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from plain import PlainSearch
+from pydantic import Field
+
+
+class FolderRetriever(BaseRetriever):
+    """Finds the best `k` passages; the metadata of each tell its id, title and score, higher is better."""
+
+    k: int = 10
+    search: Any = Field(default_factory=PlainSearch)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        del run_manager
+        return [
+            Document(page_content=passage.text, id=passage.id, metadata={"title": passage.title, "score": score})
+            for passage, score in self.search(query, self.k)
+        ]
+
+
+if __name__ == "__main__":
+    for document in FolderRetriever().invoke(sys.argv[1]):
+        sys.stdout.write(f"{document.metadata['score']:.4f} {document.id} {document.page_content[:80]}\n")

@@ -1,0 +1,30 @@
+"""The search of this folder as a retriever of LlamaIndex: `FolderRetriever().retrieve("a question")`."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from plain import PlainSearch
+
+
+class FolderRetriever(BaseRetriever):
+    """Finds the best `k` passages as nodes with their scores, higher is better; the metadata tell the title."""
+
+    def __init__(self, k: int = 10, search: Callable[..., Any] | None = None) -> None:
+        self._k, self._search = k, search or PlainSearch()
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(
+                node=TextNode(id_=passage.id, text=passage.text, metadata={"title": passage.title}), score=score
+            )
+            for passage, score in self._search(query_bundle.query_str, self._k)
+        ]
+
+
+if __name__ == "__main__":
+    for found in FolderRetriever().retrieve(sys.argv[1]):
+        sys.stdout.write(f"{found.score:.4f} {found.node.node_id} {found.node.get_content()[:80]}\n")

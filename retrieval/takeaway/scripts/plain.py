@@ -1,0 +1,39 @@
+"""The search of this folder, asked from a program: the workbench's own, so it finds what was found there."""
+
+from functools import cached_property
+from pathlib import Path
+
+from data.passages import Passage, Passages
+from data.split import split
+from data.store import find
+from data.workspace import read_json
+from retrieval.comparison.compare import retrievers_of
+from retrieval.comparison.experiment import read_experiment
+from retrieval.comparison.spec import CachedRetriever
+from retrieval.rankings import Findings
+
+HERE = Path(__file__).resolve().parent
+
+
+class PlainSearch:
+    """Searches the folder's passages by its retriever, which is built with the first question."""
+
+    def __init__(self, folder: Path = HERE) -> None:
+        self.folder = folder
+
+    def __call__(self, question: str, k: int = 10) -> list[tuple[Passage, float]]:
+        """Return the best k passages and their scores, best first, higher is better."""
+        retriever, passages = self._made
+        found = Findings.of(retriever.search([question], k))
+        return [(passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
+
+    @cached_property
+    def _made(self) -> tuple[CachedRetriever, Passages]:
+        experiment = read_experiment(self.folder / "experiment.toml")
+        question_set = find(experiment.data, self.folder)
+        part = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+        name = read_json(self.folder / "takeaway.json")["retriever"]
+        made = retrievers_of(experiment, part, self.folder, whole=question_set)[name]
+        if isinstance(made, Exception):
+            raise made
+        return made, part.passages

@@ -1,0 +1,201 @@
+"""What engines are told, held against their published clients: the requests these send, the files these write."""
+
+import json
+import re
+from typing import Any
+
+import elasticsearch
+import numpy as np
+import opensearchpy
+import pytest
+from elastic_transport import ApiResponseMeta, BaseNode, HttpHeaders
+from elastic_transport._node._base import NodeApiResponse
+from vespa import package as vespa
+from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
+from weaviate.collections.classes.config import _CollectionConfigCreate
+
+from retrieval.comparison.compare import materials_of
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.dense import IndexKind
+from retrieval.takeaway.documents import Request, documents, of_questions
+from retrieval.takeaway.engines import told_to
+from retrieval.takeaway.fusion import Engine, Mix, candidates_of
+from retrieval.takeaway.scripts.engine import filled
+from retrieval.takeaway.signals import Terms, Vectors
+from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
+from tests.retrieval.compared import BIGRAMS, experiment_of
+
+INDEX, WEIGHTS = "passages_0123456789ab", (0.7, 0.3)
+TECHNIQUES = {Engine.OPENSEARCH: "z_score", Engine.WEAVIATE: "relativeScoreFusion"}
+sent: list[Request] = []
+
+
+class Keywords(Vectors):
+    """Vectors of the keyword encoder; the third passage is made one of which nothing is known."""
+
+    def __init__(self, index: IndexKind = IndexKind.EXACT) -> None:
+        self.field, self.name, self.index, self.encoder = "vector", "dense", index, KeywordEncoder()  # type: ignore[assignment]
+        self.vectors = KeywordEncoder().encode_passages([one.text for one in PASSAGES])
+        self.vectors[2] = 0
+
+
+def terms() -> Terms:
+    materials = materials_of(experiment_of(BIGRAMS), small_set())
+    return Terms("terms", BM25Spec.model_validate(BIGRAMS), materials)
+
+
+def mix_for(engine: Engine, *, by_rank: bool = False, index: IndexKind = IndexKind.EXACT, alone: int = -1) -> Mix:
+    signals: tuple[Terms | Vectors, ...] = (terms(), Keywords(index))
+    signals, weights = ((signals[alone],), (1.0,)) if alone >= 0 else (signals, WEIGHTS)
+    technique = "rrf" if by_rank else TECHNIQUES.get(engine, "minmax")
+    return Mix(engine, signals, weights, (2.0, 0.5)[: len(signals)], 100, technique, by_rank)
+
+
+class ElasticNode(BaseNode):
+    def perform_request(self, method: str, target: str, body: bytes | None = None, **_: Any) -> Any:
+        sent.append(Request(method, target, json.loads(body or b"{}")))
+        headers = HttpHeaders({"content-type": "application/json", "x-elastic-product": "Elasticsearch"})
+        meta = ApiResponseMeta(200, "1.1", headers, 0.0, self.config)
+        return NodeApiResponse(meta, b"{}")
+
+
+class OpenSearchConnection(opensearchpy.Connection):
+    def perform_request(
+        self, method: str, url: str, params: Any = None, body: bytes | None = None, *_: Any, **__: Any
+    ) -> Any:
+        query = "?" + "&".join(f"{name}={value}" for name, value in params.items()) if params else ""
+        sent.append(Request(method, url + query, json.loads(body or b"{}")))
+        return 200, {}, "{}"
+
+
+@pytest.mark.parametrize("by_rank", [False, True])
+@pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW, IndexKind.INT8])
+@pytest.mark.parametrize("alone", [-1, 0, 1])
+def test_elasticsearch_is_asked_as_its_client_asks(by_rank: bool, index: IndexKind, alone: int) -> None:
+    told = told_to(mix_for(Engine.ELASTICSEARCH, by_rank=by_rank, index=index, alone=alone), INDEX)
+    client = elasticsearch.Elasticsearch("http://engine:9200", node_class=ElasticNode)
+    sent.clear()
+    client.indices.create(index=INDEX, settings=told.setup[0].body["settings"], mappings=told.setup[0].body["mappings"])
+    query = told.query.body  # type: ignore[union-attr]
+    client.search(index=INDEX, retriever=query["retriever"], size=query["size"], source=query["_source"])
+    assert sent == [told.setup[0], told.query]
+    kind = "retriever" if alone < 0 else ""
+    (name,) = query["retriever"]
+    assert name == ({True: "rrf", False: "linear"}[by_rank] if kind else ["standard", "knn"][alone])
+    if kind:
+        assert [one["weight"] for one in query["retriever"][name]["retrievers"]] == list(WEIGHTS)
+
+
+@pytest.mark.parametrize("by_rank", [False, True])
+@pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW])
+def test_opensearch_is_asked_as_its_client_asks(by_rank: bool, index: IndexKind) -> None:
+    told = told_to(mix_for(Engine.OPENSEARCH, by_rank=by_rank, index=index), INDEX)
+    client = opensearchpy.OpenSearch("http://engine:9200", connection_class=OpenSearchConnection)
+    sent.clear()
+    client.indices.create(index=INDEX, body=told.setup[0].body)
+    client.search_pipeline.put(id=INDEX, body=told.setup[1].body)
+    client.search(index=INDEX, body=told.query.body, params={"search_pipeline": INDEX})  # type: ignore[union-attr]
+    assert sent == [*told.setup, told.query]
+    (processor,) = told.setup[1].body["phase_results_processors"]
+    assert [*processor] == ["score-ranker-processor" if by_rank else "normalization-processor"]
+    assert sum(next(iter(processor.values()))["combination"]["parameters"]["weights"]) == 1
+    queries = told.query.body["query"]["hybrid"]["queries"]  # type: ignore[union-attr]
+    assert [next(iter(one)) for one in queries] == ["match", "knn" if index is IndexKind.HNSW else "script_score"]
+
+
+@pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW])
+def test_weaviate_is_told_of_a_collection_as_its_client_tells(index: IndexKind) -> None:
+    told = told_to(mix_for(Engine.WEAVIATE, index=index), INDEX)
+    cosine = VectorDistances.COSINE
+    hnsw = Configure.VectorIndex.hnsw(distance_metric=cosine, max_connections=32, ef_construction=128, ef=256)
+    plain = {"data_type": DataType.TEXT, "index_searchable": False, "index_filterable": False}
+    searched = plain | {"index_searchable": True, "tokenization": Tokenization.WHITESPACE}
+    theirs = _CollectionConfigCreate(
+        name=INDEX.capitalize(),
+        properties=[
+            Property(name="row", data_type=DataType.INT),
+            *(Property(name=name, **plain) for name in ("passage", "title", "text")),
+            Property(name="terms", **searched),
+        ],
+        vectorizer_config=Configure.Vectorizer.none(),
+        vector_index_config=hnsw if index is IndexKind.HNSW else Configure.VectorIndex.flat(distance_metric=cosine),
+        inverted_index_config=Configure.inverted_index(bm25_b=0.4, bm25_k1=0.9, stopwords_preset=StopwordsPreset.NONE),
+    )
+    assert told.setup[0].body == theirs._to_dict()
+    asked = filled(told.query.body, {"terms": 'a "b" {{vector}}', "vector": [0.5, 1.0]})["query"]  # type: ignore[union-attr]
+    assert r'hybrid: {query: "a \"b\" {{vector}}", vector: [0.5, 1.0], alpha: 0.3, ' in asked
+    assert "fusionType: relativeScoreFusion" in asked
+    assert asked.count("{") - asked.count("{{vector}}") * 2 == asked.count("}") - asked.count("{{vector}}") * 2
+
+
+@pytest.mark.parametrize("by_rank", [False, True])
+def test_vespas_application_is_what_its_client_writes(by_rank: bool) -> None:
+    mix = mix_for(Engine.VESPA, by_rank=by_rank)
+    told = told_to(mix, INDEX)
+    first = f"{0.7 / 2 / 1.9:.9g} * bm25(terms) + {0.3 / 0.5:.9g} * cosine_vector"
+    by = "reciprocal_rank({}, 60)" if by_rank else "normalize_linear({})"
+    mixed = " + ".join(
+        f"{w} * {by.format(one)}" for w, one in zip(WEIGHTS, ("bm25(terms)", "cosine_vector"), strict=True)
+    )
+    length = f"{np.mean([len(text.split()) for text in mix.signals[0].of_passages(0, 5)]):.4f}".rstrip("0")
+    theirs = vespa.Schema(
+        name=INDEX,
+        document=vespa.Document(
+            fields=[
+                vespa.Field("row", "int", ["attribute", "summary"]),
+                vespa.Field("passage", "string", ["attribute", "summary"]),
+                vespa.Field("title", "string", ["summary"]),
+                vespa.Field("text", "string", ["summary"]),
+                vespa.Field("terms", "string", ["index"], index="enable-bm25", stemming="none"),
+                vespa.Field("vector", "tensor<float>(x[6])", ["attribute"], attribute=["distance-metric: dotproduct"]),
+            ]
+        ),
+        rank_profiles=[
+            vespa.RankProfile(
+                "taken_away",
+                inputs=[("query(asked_vector)", "tensor<float>(x[6])")],
+                functions=[vespa.Function("cosine_vector", "sum(query(asked_vector) * attribute(vector))")],
+                rank_properties=[
+                    ("bm25(terms).k1", "0.9"),
+                    ("bm25(terms).b", "0.4"),
+                    ("bm25(terms).averageFieldLength", length),
+                ],
+                first_phase=first,
+                global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidates_of(mix)),
+            )
+        ],
+    )
+    ours = told.files[f"application/schemas/{INDEX}.sd"].replace("            normalizing: none\n", "")
+    assert parts_of(ours) == parts_of(theirs.schema_to_text)
+    nodes = re.findall(r"<(\w+[\w-]*)", vespa.ApplicationPackage(name="passages", schema=[theirs]).services_to_text)
+    assert {*re.findall(r"<(\w+[\w-]*)", told.files["application/services.xml"])} <= {*nodes, "min-redundancy"}
+
+
+def parts_of(schema: str) -> list[str]:
+    """The statements of a schema in no order, an expression in one line."""
+    flat = re.sub(r"expression \{\s*(.*?)\s*\}", r"expression: \1", schema)
+    return sorted(line.strip() for line in flat.splitlines() if line.strip())
+
+
+def test_documents_hold_the_terms_and_vectors_that_questions_are_asked_with() -> None:
+    for engine in (Engine.ELASTICSEARCH, Engine.WEAVIATE, Engine.VESPA, Engine.MILVUS):
+        mix = mix_for(engine)
+        held = documents(mix, small_set().passages, 0, len(PASSAGES))
+        asked = {one.field: of_questions(engine, one, texts_of(QUESTIONS)) for one in mix.signals}
+        assert [one["passage"] for one in held] == [passage.id for passage in PASSAGES]
+        words = [set(one["terms"] if engine is Engine.MILVUS else one["terms"].split()) for one in held]
+        for row, question in enumerate(QUESTIONS[:5]):  # a passage shares most of its terms with its own question
+            of = set(asked["terms"][row] if engine is Engine.MILVUS else asked["terms"][row].split())
+            assert int(np.argmax([len(of & one) for one in words])) == small_set().row_of_passage[question.relevant[0]]
+        if engine is Engine.VESPA:
+            assert all(re.fullmatch("[a-p]{16}", word) for one in words for word in one)
+        assert ("vector" in held[2]) == (engine is not Engine.ELASTICSEARCH)  # it takes no vector of length 0
+
+
+def test_marks_are_filled_once_and_stay_json() -> None:
+    values = {"terms": 'say "{{vector}}"', "vector": [1.0]}
+    template = {"a": ["{{terms}}", {"b": "{{vector}}"}], "c": "x {{terms}} y", "d": 3}
+    expected = {"a": [values["terms"], {"b": [1.0]}], "c": 'x "say \\"{{vector}}\\"" y', "d": 3}
+    assert filled(template, values) == expected
+    with pytest.raises(KeyError):
+        filled("{{unknown}}", values)

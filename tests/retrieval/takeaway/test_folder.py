@@ -1,0 +1,231 @@
+"""A folder taken away is loaded, asked and checked as its README says, by the script that lies in it."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.store import keep as keep_set
+from data.workspace import PROJECT, workspace
+from jobs.status import State
+from retrieval.__main__ import main
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.comparison.store import kept_comparisons
+from retrieval.rankings import Findings
+from retrieval.takeaway.asking import values_of
+from retrieval.takeaway.folder import take_away, zip_folder
+from retrieval.takeaway.fusion import TRAITS, Engine
+from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
+from retrieval.takeaway.signals import TakeAwayError
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
+from tests.retrieval.takeaway.test_fusion import HYBRID
+
+ODD = HYBRID | {"name": "../../<b>odd</b>|name"}
+HTTP = (Engine.ELASTICSEARCH, Engine.OPENSEARCH, Engine.VESPA, Engine.WEAVIATE)
+
+
+def comparison_of(*specs: dict[str, object]) -> Comparison:
+    return compare(experiment_of(*(specs or (BIGRAMS, WORDS, ODD))), small_set())
+
+
+def written(engine: Engine, folder: Path, name: str = str(ODD["name"]), *specs: dict[str, object]) -> Path:
+    take_away(comparison_of(*specs), small_set(), name, engine, folder)
+    return folder
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def run_script(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    given = {**os.environ, "PYTHONPATH": "", **environment}
+    command = [sys.executable, folder / "engine.py", *words]
+    return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=120)
+
+
+@contextmanager
+def engine_serving(
+    folder: Path, answers: dict[str, Any] | None = None
+) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Serve what takes every document and answers each question of the folder with its relevant passages."""
+    requests: list[tuple[str, str, str]] = []
+    told = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
+    asked = iter(lines(folder / "questions.jsonl"))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            requests.append((self.command, self.path, body))
+            answer: Any = answers or {}
+            if self.path == told["query"]["path"]:
+                rows = [{"row": int(row)} for row in next(asked)["relevant"]]
+                *way, last = told["found"]
+                answer = {last: rows} if way[:1] == ["data"] else [{last: row} for row in rows]
+                for name in reversed(way):
+                    answer = {name: answer}
+            content = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_PUT(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", HTTP)
+def test_the_script_loads_all_documents_and_measures_what_it_is_answered(engine: Engine, tmp_path: Path) -> None:
+    folder = written(engine, tmp_path / "made")
+    told = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
+    with engine_serving(folder) as (url, requests):
+        assert run_script(folder, "load", ENGINE_URL=url).stdout == f"{len(PASSAGES)} passages are in {engine}\n"
+        setup = [(one["method"], one["path"], one["body"]) for one in told["setup"]]
+        assert [(method, path, json.loads(body)) for method, path, body in requests[: len(setup)]] == setup
+        documents = "".join(body for _, path, body in requests if path.startswith(told["bulk"]["path"]))
+        for row, passage in enumerate(PASSAGES):
+            assert json.dumps(passage.text) in documents
+            assert f'"row": {row}' in documents
+        checked = run_script(folder, "check", ENGINE_URL=url)
+        assert checked.stdout.startswith("nDCG@10: 1.0000 there, "), checked.stderr
+    assert run_script(folder, "check", ENGINE_URL="file:///etc/passwd").returncode == 1
+
+
+@pytest.mark.slow
+def test_a_document_that_is_not_taken_ends_loading(tmp_path: Path) -> None:
+    folder = written(Engine.ELASTICSEARCH, tmp_path / "made")
+    refused = {"items": [{"index": {"error": {"reason": "too long"}}}]}
+    with engine_serving(folder, refused) as (url, _):
+        loaded = run_script(folder, "load", ENGINE_URL=url)
+    assert (loaded.returncode, "too long" in loaded.stderr) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "fusion"), [("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score")])
+def test_milvus_finds_what_was_computed_that_it_finds(name: str, fusion: str, tmp_path: Path) -> None:
+    specs = BIGRAMS, WORDS, {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"], "fusion": fusion}
+    folder = written(Engine.MILVUS, tmp_path / "made", name, *specs)
+    loaded = run_script(folder, "load")
+    assert loaded.stdout == f"{len(PASSAGES)} passages are in milvus\n", loaded.stderr
+    checked = run_script(folder, "check").stdout.split()
+    assert checked[1] == checked[3]  # measured there, expected there
+    asked = run_script(folder, "ask", QUESTIONS[0].text, PYTHONPATH=str(PROJECT))
+    assert json.loads(asked.stdout.splitlines()[0])["passage"] == "p1", asked.stderr
+
+
+@pytest.mark.parametrize("engine", [Engine.ELASTICSEARCH, Engine.VESPA, Engine.MILVUS])
+def test_a_new_question_is_read_as_those_of_the_comparison(engine: Engine, tmp_path: Path) -> None:
+    folder = written(engine, tmp_path / "made")
+    asked = lines(folder / "questions.jsonl")
+    values = values_of(folder, [one["text"] for one in asked])
+    assert json.loads(json.dumps(values)) == [one["values"] for one in asked]
+    with pytest.raises(TakeAwayError):
+        values_of(tmp_path, ["?"])
+
+
+def test_a_name_is_never_a_path_nor_markup(tmp_path: Path) -> None:
+    for engine in (*TRAITS, Engine.LANGCHAIN):
+        folder = written(engine, tmp_path / "place" / engine.value)
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        assert "<b>" not in text
+        zip_folder(folder, tmp_path / "made.zip")
+        with zipfile.ZipFile(tmp_path / "made.zip") as archive:
+            assert archive.namelist() == sorted(archive.namelist())
+            assert all(name.startswith("takeaway/") and ".." not in name for name in archive.namelist())
+    assert {path.name for path in tmp_path.iterdir()} == {"place", "made.zip", "workspace"}
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(TakeAwayError) as caught:
+        written(Engine.VESPA, folder)
+    assert (caught.value.code, [one.name for one in folder.iterdir()]) == ("folder_in_use", ["thesis.txt"])
+    again = written(Engine.VESPA, written(Engine.MILVUS, tmp_path / "made"))  # one made before is made anew
+    assert not (again / "terms.json").exists()
+
+
+def test_links_are_not_archived(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "file").write_text("1")
+    zip_folder(folder, tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.namelist() == ["takeaway/file"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", [Engine.LANGCHAIN, Engine.LLAMAINDEX])
+def test_a_librarys_retriever_finds_what_was_found_here(library: Engine, tmp_path: Path) -> None:
+    comparison = comparison_of()
+    folder = tmp_path / "made"
+    take_away(comparison, small_set(), str(ODD["name"]), library, folder)
+    ask = {
+        Engine.LANGCHAIN: "[(d.id, d.metadata['score']) for d in FolderRetriever(k=3).invoke(question)]",
+        Engine.LLAMAINDEX: "[(n.node.node_id, n.score) for n in FolderRetriever(k=3).retrieve(question)]",
+    }[library]
+    code = f"import json; from {library}_retriever import FolderRetriever; "
+    code += f"print(json.dumps([{ask} for question in {[one.text for one in QUESTIONS]!r}]))"
+    place = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"}
+    found = subprocess.run([sys.executable, "-c", code], env=place, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    here = comparison.rankings[str(ODD["name"])]
+    for row, passages in enumerate(json.loads(found.stdout)):
+        expected = Findings.of(type(here)(here.indices[[row], :3], here.scores[[row], :3]))
+        assert [one for one, _ in passages] == [PASSAGES[place].id for place in expected.rows]
+        assert [score for _, score in passages] == pytest.approx(expected.scores, abs=1e-6)
+
+
+@pytest.fixture
+def key() -> str:
+    stored = keep_set(small_set())
+    experiment = experiment_of(BIGRAMS, WORDS, ODD).model_copy(update={"data": stored.key})
+    keep_comparison(compare(experiment, small_set()), workspace() / "comparisons" / ("ab" * 8))
+    return kept_comparisons()[0].key
+
+
+def test_the_command_writes_the_folder_and_tells_the_figures(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["take-away", key, str(ODD["name"]), "--for", "opensearch", "--out", str(tmp_path / "made")]) == 0
+    told = capsys.readouterr().out
+    assert [line.split()[0] for line in told.splitlines()[1:]] == [
+        one.value for one in Engine if one is not Engine.ONNX
+    ]
+    assert (tmp_path / "made" / "engine.json").is_file()
+    assert main(["take-away", "0" * 16, "x", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    assert main(["take-away", key, "no such", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_job_leaves_an_archive_and_figures_or_why_not(key: str) -> None:
+    for name, state in ((str(ODD["name"]), State.DONE), ("no such", State.FAILED)):
+        wanted = Wanted(key, name, Engine.WEAVIATE)
+        job = TakeAwayJob.of(wanted, "now")
+        job.folder.mkdir(parents=True)
+        (job.folder / job.file).write_text(job.written(wanted), encoding="utf-8")
+        assert carry_out_job(job.folder) == (0 if state is State.DONE else 2)
+        assert (job.status().state, job.archive.is_file()) == (state, state is State.DONE)
+    taken = TakeAwayJob.of(Wanted(key, str(ODD["name"]), Engine.WEAVIATE), "now").taken()
+    assert [one.engine for one in taken.figures] == [one for one in Engine if one is not Engine.ONNX]
+    assert job.status().code == "retriever_failed"

@@ -1,0 +1,122 @@
+"""Take away on the Compare page: what is chosen lies in the address, what differs is told, and the folder is given."""
+
+import json
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.store import keep
+from jobs.status import State, Status
+from retrieval.comparison.store import origin_of
+from retrieval.takeaway.fusion import Engine
+from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
+from retrieval.takeaway.models import ModelFigure
+from tests.doubles import small_set
+from tests.retrieval.compared import comparison_of
+from tests.views.compare.test_page import FOUND, KS, page
+from tests.views.compare.worlds import kept
+from tests.views.driving import opened, run
+from views.choices import choices_for
+from views.ui.words import catalog, plain
+
+EN = catalog("en")
+
+
+@pytest.fixture
+def folder() -> Path:
+    data = keep(small_set())
+    found = dict.fromkeys(("BM25", "Dense", "Hybrid", "Reranked"), FOUND)
+    return kept(data, choices_for(data).specs, small_set(), comparison_of(found, small_set(), KS, depth=100).results)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
+    """What is asked for, in place of the processes that make it."""
+    wanted: list[Wanted] = []
+    monkeypatch.setattr(TakeAwayJob, "start", lambda _, request: wanted.append(request))
+    return wanted
+
+
+def job_of(folder: Path, wanted: Wanted) -> TakeAwayJob:
+    return TakeAwayJob.of(wanted, str(origin_of(folder)["made"]))
+
+
+def said(app: AppTest) -> str:
+    return "\n".join(part.value for part in [*app.markdown, *app.caption, *app.info, *app.error])
+
+
+def asked_for(folder: Path, retriever: str, engine: Engine) -> TakeAwayJob:
+    """Write what a person asked for where its process finds it."""
+    wanted = Wanted(folder.name, retriever, engine)
+    job = job_of(folder, wanted)
+    job.folder.mkdir(parents=True)
+    (job.folder / job.file).write_text(job.written(wanted), encoding="utf-8")
+    return job
+
+
+@pytest.mark.slow
+def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked: list[Wanted]) -> None:
+    app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
+    assert EN["takeaway.of_vespa"] in said(app)
+    assert EN["takeaway.foreseen_left_out"] in said(app)
+    next(one for one in app.button if one.label == EN["takeaway.make"]).click()
+    run(app)
+    assert asked == [Wanted(folder.name, "Reranked", Engine.VESPA)]
+    next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
+    run(app)
+    assert app.query_params["for"] == "langchain"
+    assert EN["takeaway.foreseen_left_out"] not in said(app)
+
+
+@pytest.mark.slow
+def test_the_export_leads_there(folder: Path) -> None:
+    app = opened(page)
+    next(one for one in app.button if one.label == EN["export.take_away"]).click()
+    run(app)
+    assert app.query_params["view"] == "takeaway"
+    assert EN["takeaway.about"] in said(app)
+
+
+@pytest.mark.slow
+def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
+    job = asked_for(folder, "BM25", Engine.ELASTICSEARCH)
+    assert carry_out_job(job.folder) == 0, job.status().message
+    app = opened(page, view="takeaway", take="BM25")
+    assert EN["takeaway.differs_lengths"] in said(app)
+    (figures,) = [frame.value for frame in app.dataframe if "there" in frame.value]
+    assert figures["engine"].tolist() == [EN[f"takeaway.engine_{one}"] for one in Engine if one is not Engine.ONNX]
+    assert figures["there"].between(0, 100).all()
+    (button,) = [one for one in app.get("download_button") if "folder (ZIP" in one.proto.label]
+    assert f"{job.archive.stat().st_size / 1e6:,.1f} MB" in button.proto.label
+    with zipfile.ZipFile(job.archive) as archive:
+        told = json.loads(archive.read("takeaway/engine.json"))
+    assert told["figure"]["there"] * 100 == pytest.approx(figures["there"][0])
+    job.result.write_text("{}")
+    assert EN["takeaway.damaged"] in said(opened(page, view="takeaway", take="BM25"))
+
+
+@pytest.mark.slow
+def test_why_nothing_was_made_is_said(folder: Path, asked: list[Wanted]) -> None:
+    job = asked_for(folder, "BM25", Engine.ONNX)
+    job.write_status(Status(State.FAILED, code="no_network", message="English"))
+    reason = EN["takeaway.no_network"].format(name="BM25")
+    app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
+    assert EN["takeaway.failed"].format(reason=plain(reason)) in said(app)
+
+
+@pytest.mark.slow
+def test_models_are_told_with_what_they_were_held_against(folder: Path) -> None:
+    job = asked_for(folder, "BM25", Engine.ONNX)
+    figures = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
+    model = asdict(ModelFigure("BM25", "m", "dense", "model_1", 100, *figures))  # type: ignore[arg-type]
+    job.write(job.result.name, {"figures": [], "models": [model]})
+    job.archive.write_bytes(b"")
+    app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
+    (table,) = [frame.value for frame in app.dataframe if "agreement" in frame.value]
+    assert table["agreement"].tolist() == ["–", "1.0000", "0.9800"]
+    assert table["ndcg"].tolist() == [90.0, 90.0, 87.5]
+    assert table["size"].tolist() == ["–", "470", "236"]
+    assert EN["takeaway.models_about"].format(questions="100") in said(app)

@@ -1,0 +1,156 @@
+"""A retriever taken away: for which engine, what is the same there and what differs, by how much, and the folder."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from data.workspace import MEGABYTE
+from jobs.status import Status
+from retrieval.comparison.store import origin_of
+from retrieval.takeaway.fusion import TRAITS, Engine, Figure
+from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
+from retrieval.takeaway.models import ModelFigure
+from retrieval.takeaway.plans import foreseen
+from views.compare.scores import ComparisonView
+from views.ui import tables
+from views.ui.job import begin, draw_job
+from views.ui.state import choose_named
+from views.ui.words import known, plain, word
+
+
+def draw(view: ComparisonView) -> None:
+    st.caption(word("takeaway.about"))
+    found = view.comparison.rankings
+    names = [name for name in view.names if name in found]
+    if not names:
+        st.info(word("takeaway.nothing_found"), icon=":material/info:")
+        return
+    left, right = st.columns(2)
+    with left:
+        name = choose_named("take", word("takeaway.retriever"), {one: one for one in names}, names[0])
+    with right:
+        labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
+        engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
+    wanted = Wanted(view.opened.folder.name, name, engine)
+    job = TakeAwayJob.of(wanted, str(origin_of(view.opened.folder).get("made")))
+    if not job.done:
+        about = _foreseen(foreseen(view.comparison.experiment.specs, name, tokens=engine is Engine.VESPA), engine)
+        draw_job(
+            job,
+            lambda: job.start(wanted),
+            lambda status: word(f"takeaway.at_{status.phase or 'begin'}"),
+            "takeaway",
+            word("takeaway.make"),
+            about=about,
+            reason=lambda status: _reason(status, name),
+        )
+        return
+    try:
+        taken, size = job.taken(), job.archive.stat().st_size
+    except (OSError, ValueError):
+        st.error(word("takeaway.damaged"), icon=":material/error:")
+        if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
+            begin(lambda: job.start(wanted))
+        return
+    _draw_taken(job, taken, engine, size)
+
+
+def _foreseen(codes: Sequence[str], engine: Engine) -> str:
+    """Return what is known of the engine, and what surely differs there, as Markdown."""
+    lines = [word(f"takeaway.of_{engine.value}")]
+    if engine in TRAITS:
+        lines += [f"- {word('takeaway.foreseen_left_out') if one == 'left_out' else _differs(one)}" for one in codes]
+        lines.append(f"- {word('takeaway.foreseen_figure')}")
+    return "\n".join(lines)
+
+
+def _differs(code: str, left_out: Sequence[str] = ()) -> str:
+    return word(f"takeaway.differs_{code}").format(left_out=", ".join(map(plain, left_out)))
+
+
+def _reason(status: Status, name: str) -> str:
+    key = f"takeaway.{status.code}"
+    return word(key, name=name) if known(key) else status.message
+
+
+def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:
+    own = next((one for one in taken.figures if one.engine is engine), None)
+    if own:
+        points = (own.there - own.here) * 100
+        same = word("takeaway.same") if abs(points) < 0.005 else word("takeaway.changed", points=f"{points:+.2f}")
+        st.markdown(same)
+        if engine in TRAITS:
+            lines = [word("takeaway.kept"), *(_differs(code, own.left_out) for code in own.differs)]
+            st.markdown("\n".join(f"- {line}" for line in lines))
+    st.download_button(
+        word("takeaway.download", size=f"{size / MEGABYTE:,.1f}"),
+        job.archive.read_bytes,
+        f"takeaway-{engine.value}.zip",
+        "application/zip",
+        on_click="ignore",
+        type="primary",
+        icon=":material/download:",
+        key="takeaway_download",
+    )
+    if taken.models:
+        _draw_models(taken.models)
+    if taken.figures:
+        _draw_figures(taken.figures, engine)
+
+
+def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
+    st.subheader(word("takeaway.figures"))
+    table = pd.DataFrame(
+        {
+            "engine": [word(f"takeaway.engine_{one.engine.value}") for one in figures],
+            "there": [one.there * 100 for one in figures],
+            "difference": [(one.there - one.here) * 100 for one in figures],
+            "low": [one.low * 100 for one in figures],
+            "high": [one.high * 100 for one in figures],
+            "left_out": [", ".join(one.left_out) for one in figures],
+        }
+    )
+    chosen = [one.engine is engine for one in figures]
+    columns = {
+        "engine": tables.text("takeaway.engine", "", pinned=True),
+        "there": tables.number("takeaway.there", "%.2f"),
+        "difference": tables.number("compare.difference", "%+.2f", "takeaway.difference_help"),
+        **tables.interval("%+.2f"),
+        "left_out": tables.text("takeaway.left_out"),
+    }
+    styled = table.style.map(lambda _: tables.BOLD, subset=(chosen, ["engine", "there"]))
+    tables.draw(styled, columns)
+    st.caption(word("takeaway.here", here=f"{figures[0].here * 100:.2f}"))
+
+
+def _draw_models(models: Sequence[ModelFigure]) -> None:
+    st.subheader(word("takeaway.models"))
+    table = pd.DataFrame(
+        [
+            {
+                "retriever": one.retriever,
+                "form": word(f"takeaway.form_{form}"),
+                "agreement": f"{agreement:.4f}" if agreement is not None else "–",
+                "ndcg": ndcg * 100,
+                "seconds": seconds,
+                "size": f"{size / MEGABYTE:,.0f}" if size else "–",
+            }
+            for one in models
+            for form, agreement, ndcg, seconds, size in (
+                ("torch", None, one.ndcg, one.seconds, None),
+                ("float", one.agreement, one.ndcg_float, one.seconds_float, one.bytes_float),
+                ("int8", one.agreement_int8, one.ndcg_int8, one.seconds_int8, one.bytes_int8),
+            )
+        ]
+    )
+    columns = {
+        "retriever": tables.retriever(),
+        "form": tables.text("takeaway.form"),
+        "agreement": tables.text("takeaway.agreement", alignment="right"),
+        "ndcg": tables.number("takeaway.ndcg", "%.2f"),
+        "seconds": tables.number("takeaway.seconds", "%.2f"),
+        "size": tables.text("takeaway.size", alignment="right"),
+    }
+    tables.draw(table, columns)
+    st.caption(word("takeaway.models_about", questions=f"{models[0].questions:,}"))
