@@ -7,6 +7,7 @@ what is lost is told.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from data.split import FOLDS
 from models.precision import Precision
 from retrieval.comparison.experiment import needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
