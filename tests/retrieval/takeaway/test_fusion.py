@@ -10,11 +10,12 @@ import pytest
 from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison, compare, materials_of
 from retrieval.hybrid import Fusion
+from retrieval.mix import LearnedMix
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
 from retrieval.takeaway.plans import Part, Plan, foreseen, plan_of
 from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, in_a_byte
 from tests.doubles import small_set
-from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
+from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 
 N, DEPTH, K = 30, 8, 10
 WEIGHTS = (0.7, 0.3)
@@ -189,6 +190,24 @@ def test_a_hybrid_of_terms_is_the_same_where_lengths_are_kept() -> None:
         figure = figure_of(mix_of(engine, lists), comparison.rankings["mix"], lists, whole)
         assert figure.there == figure.here == comparison.scores["mix"].means().get(MEASURE, figure.here)
         assert (figure.low, figure.high, figure.differs) == (0, 0, ("lengths",))
+
+
+def test_a_learned_mix_is_taken_away_by_the_weights_of_all_its_questions() -> None:
+    """Of each signal the slope of its two values: that of the z-score, and of the distance to the best."""
+    whole, _ = many_questions(12)
+    experiment = experiment_of(BIGRAMS, WORDS, {"name": "mix", "kind": "learned", "of": ["bigrams", "words"]})
+    made = materials_of(experiment, whole)
+    plan, mix = plan_of("mix", made), made.part("mix").retriever
+    assert isinstance(mix, LearnedMix)
+    names = [part.name for part in mix._parts]
+    kept = [part.signal.name for part in plan.parts]
+    assert kept[:2] == ["bigrams", "words"]
+    assert {*plan.left_out} == {*names} - {*kept}
+    assert "learned" in plan.differs
+    for part in plan.parts:
+        place = names.index(part.signal.name)
+        z, gap = mix.learned.weights[-1][2 * place : 2 * place + 2]
+        assert (part.of_deviation, part.constant) == pytest.approx((z, gap / mix.learned.deviations[place]))
 
 
 def test_what_no_engine_knows_is_left_out_and_said() -> None:
