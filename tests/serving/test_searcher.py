@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,12 +22,19 @@ from serving.searcher import Batches, Hit, Searcher, open_searcher, open_searche
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
 
+T = TypeVar("T")
 SPECS = (
     BM25Spec(name="BM25", analyzer="bigram"),
     BM25Spec(name="Words", analyzer="word"),
     HybridSpec(name="Hybrid", of=("BM25", "Words")),
 )
 EXPERIMENT = Experiment(data="sample", retriever=SPECS)
+
+
+def run(asking: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread: in this one a browser of other tests may have a loop of its own."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, asking).result()
 
 
 def in_batches(searcher: Searcher, asked: Sequence[tuple[Sequence[str], int]], most: int = 4) -> list[object]:
@@ -40,7 +48,7 @@ def in_batches(searcher: Searcher, asked: Sequence[tuple[Sequence[str], int]], m
             work.cancel()
             return list(found)
 
-    return asyncio.run(ask())
+    return run(ask())
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -143,5 +151,5 @@ def test_what_nobody_waits_for_any_more_is_not_searched() -> None:
             work.cancel()
             return found
 
-    assert asyncio.run(ask())[0][0].id == "p1-0"
+    assert run(ask())[0][0].id == "p1-0"
     assert counting.searches == [[QUESTIONS[0].text]]

@@ -180,7 +180,7 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (DenseSpec(name="LSA"), {"en": "(LSA), untrained", "ko": "(LSA), 학습 전"}),
         (DenseSpec(name="Hub", model="BAAI/bge-m3"), {"en": "by BAAI/bge-m3", "ko": "BAAI/bge-m3"}),
         (SparseSpec(name="Sparse", model="a/splade"), {"en": "weighs, a/splade", "ko": "중요도로 찾음. a/splade"}),
-        (RunSpec(name="Run", path="/x.trec"), {"en": "TREC run", "ko": "TREC run"}),
+        (RunSpec(name="Run", path="/x.trec"), {"en": "results of another engine", "ko": "다른 엔진의 검색 결과"}),
         (HybridSpec(name="Hybrid", of=("BM25", "Dense")), {"en": "BM25 + Dense", "ko": "BM25 + Dense 결과를 합침"}),
         (
             HybridSpec(name="Weighed", of=("BM25", "Dense"), weights=(0.3, 0.7)),

@@ -171,6 +171,7 @@ KEPT = StoredComparison(
     corpus_fingerprint="corpus",
     fingerprint="asked",
     part=Part.TEST,
+    relevant_from=1,
     questions=6,
     passages=5,
     retrievers=("a",),
