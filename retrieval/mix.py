@@ -109,11 +109,23 @@ class LearnedMix:
     def learned(self) -> Learned:
         """What the lessons teach, learned when it is first asked for."""
         if self._learned is None:
-            rankings = self._rankings(self._lessons.texts)
+            asked = zip(self._parts, self._trained, strict=True)
+            rankings = [self._taught_by(part, is_trained) for part, is_trained in asked]
             self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)
             if self._lessons.texts:
                 self.notes = told(rankings, self._learned, self._lessons, [part.name for part in self._parts])
         return self._learned
+
+    def _taught_by(self, part: Retriever, is_trained: bool) -> Rankings:
+        """What a signal finds for the questions that teach; of one that was trained on some, only for the others."""
+        lessons = self._lessons
+        if not (is_trained and lessons.known.any()):
+            return part.search(lessons.texts, self._depth)
+        of_all = Rankings.of_nothing(len(lessons.texts), min(self._depth, self._n_passages))
+        if len(new := np.flatnonzero(~lessons.known)):
+            found = part.search([lessons.texts[row] for row in new], self._depth)
+            of_all.indices[new], of_all.scores[new] = found.indices, found.scores
+        return of_all
 
     def _rankings(self, questions: Sequence[str]) -> list[Rankings]:
         return [part.search(questions, self._depth) for part in self._parts]
@@ -163,7 +175,8 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
     """Tell, JSON-able, how many `questions` taught, and of each of the `signals`, by name, `share` and `brings`.
 
-    A share is that of what the scores of a question's candidates differ by, 0 to 1, all together 1. `brings` is by how
+    A share is that of what the scores of a question's candidates differ by, 0 to 1, all together 1; of questions that
+    no model was trained on, where there are some. `brings` is by how
     much nDCG@10 of the questions that teach falls where the signal is left out and the others are taught anew, each
     question ranked by weights that did not see it. Of many questions some are drawn for that.
     """
@@ -175,6 +188,7 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
     start, free = np.zeros((len(names), _VALUES)), np.repeat(_distinct(rankings), _VALUES)
     start[:, 0] = learned.shares
     parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
+    parts = parts if few.known.all() else parts[~few.known]
     spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
     spread /= spread.sum() or 1.0  # of a single passage no score differs
     reached = lists.reached(start.ravel(), free)

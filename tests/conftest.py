@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from data.apart import exchange, processes
 from data.terminal import quiet
@@ -28,6 +29,8 @@ _tests = count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("untimed", deadline=None)  # a busy machine fails no test
+    settings.load_profile("untimed")
     # before any test module is imported: the libraries read these once
     model_cache = tempfile.TemporaryDirectory()
     config.add_cleanup(model_cache.cleanup)

@@ -262,6 +262,26 @@ def test_a_question_that_taught_is_ranked_by_its_fold_and_a_new_one_by_all() -> 
     assert [*mix.notes["signals"]] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("known", [40, 60])
+def test_who_was_trained_on_a_question_is_not_asked_it_to_teach(known: int) -> None:
+    """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
+    question_set, scores = world()
+    texts = [question.text for question in question_set.questions]
+    lessons = Lessons.of(question_set, np.arange(60), np.arange(known))
+    parts = [Fixed(name, texts, one) for name, one in zip("abc", scores, strict=True)]
+    parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know
+    trained = (False, True, False)
+    mix = LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, trained=trained, depth=DEPTH)
+    weights = mix.learned.weights
+    asked = learn(rankings_of(scores), lessons, PARTS, N_PASSAGES, trained)
+    assert np.isfinite(weights).all()
+    assert sum(one["share"] for one in mix.notes["signals"].values()) == pytest.approx(1)
+    if known == 60:
+        np.testing.assert_allclose(weights[:, 2:4], 0.0, atol=1e-9)
+    else:
+        assert np.sign(weights[FOLDS, 2]) == np.sign(asked.weights[FOLDS, 2]) == 1
+
+
 def test_a_mix_of_nothing_that_counts_is_refused() -> None:
     question_set, _ = world(3)
     with pytest.raises(ValueError, match="needs a retriever"):
