@@ -162,6 +162,7 @@ def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> No
         assert (right.weights[FOLDS] != other.weights[FOLDS]).any()
 
 
+@pytest.mark.slow
 def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> None:
     """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
     question_set, scores = world(300)
