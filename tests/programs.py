@@ -57,7 +57,7 @@ def have_libraries_read() -> None:
     read_on()
     check = f"import sys; print({set(LIBRARIES)} - sys.modules.keys())"
     with tempfile.TemporaryDirectory() as name:
-        log, end = Path(name, "log"), time.monotonic() + 120
+        log, end = Path(name, "log"), time.monotonic() + 300
         while not log.exists() or not log.read_text(encoding="utf-8").startswith("set()"):
             assert time.monotonic() < end, "the libraries were not read in time"
             time.sleep(0.3)  # without work
@@ -75,8 +75,8 @@ def free_port() -> int:
 
 
 def wait_for(address: str) -> None:
-    """Wait a minute for a server to answer. Raises `TimeoutError`."""
-    for _ in range(300):
+    """Wait some minutes for a server to answer. Raises `TimeoutError`."""
+    for _ in range(900):
         try:
             urllib.request.urlopen(address, timeout=2).read()
         except OSError:
