@@ -217,6 +217,7 @@ def load(
 
 def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None]) -> None:
     from pymilvus import DataType
+    from pymilvus.exceptions import MilvusException
 
     if not client.has_collection(name, **PATIENCE):
         schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
@@ -224,8 +225,11 @@ def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell
         for field in fields:
             schema.add_field(**field.schema())
             indexes.add_index(**field.index())
-        # strong: a search sees all that was written before it
-        client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
+        try:  # strong: a search sees all that was written before it
+            client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
+        except MilvusException:
+            if not _appears(client, name):
+                raise
     client.load_collection(name, **PATIENCE)
     (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
     # rows are written in order, so those there are the first
@@ -241,6 +245,15 @@ def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell
     until = time.monotonic() + _SECONDS_TO_INDEX
     while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
         time.sleep(0.5)
+
+
+def _appears(client: Any, name: str) -> bool:
+    """Whether somebody else, who began at the same moment, makes the collection."""
+    for wait in (0.0, *_WAITS):
+        time.sleep(wait)
+        if client.has_collection(name, **PATIENCE):
+            return True
+    return False
 
 
 def _pending(client: Any, name: str, field: Field) -> int:

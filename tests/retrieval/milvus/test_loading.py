@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from pymilvus import MilvusClient
+from pymilvus.exceptions import MilvusException
 
 from data.records import Passage
 from data.workspace import PROJECT, workspace
@@ -58,6 +61,20 @@ def test_an_interrupted_load_is_no_collection_and_goes_on() -> None:
     told: list[float] = []
     whole = loaded(told.append)
     assert told[0] == 512 / 1100
+    with connected(Place(), whole.collection) as client:
+        assert client.list_collections() == [whole.collection]
+
+
+def test_a_collection_that_another_makes_at_the_same_moment_is_filled_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither saw it there; the server takes it of one of them."""
+    make = MilvusClient.create_collection
+
+    def second(client: MilvusClient, name: str, **told: Any) -> None:
+        make(client, name, **told)
+        raise MilvusException(message="File exists")
+
+    monkeypatch.setattr(MilvusClient, "create_collection", second)
+    whole = loaded(lambda _: None)
     with connected(Place(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
