@@ -23,9 +23,11 @@ from retrieval.comparison.experiment import Experiment, read_experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.store import (
     ComparisonJob,
+    StoredComparison,
     damaged_comparisons,
     delete,
     keep,
+    kept_comparison,
     kept_comparisons,
     load,
     origin_of,
@@ -192,7 +194,7 @@ def export_command(key: Key, /, *, out: Out, language: ReportLanguage = "en") ->
     """Write all files of a kept comparison."""
     from retrieval.report.exports import save
 
-    kept = {one.key: one for one in kept_comparisons()}[key]
+    kept = _kept(key)
     comparison = load(kept.folder, find(kept.reference, kept.folder))
     save(comparison, out, origin_of(kept.folder), language)
     return 0
@@ -208,9 +210,9 @@ def take_away_command(
     out: Annotated[Path, Parameter(help="folder to make, or to make anew")],
 ) -> int:
     """Write a retriever of a kept comparison as a folder with which an engine searches, and say what differs."""
-    from retrieval.takeaway.job import Wanted, kept, taken_from
+    from retrieval.takeaway.job import Wanted, taken_from
 
-    taken = taken_from(kept(key), Wanted(key, retriever, engine), out, tell_progress)
+    taken = taken_from(_kept(key), Wanted(key, retriever, engine), out, tell_progress)
     rows = [
         (
             one.engine.value,
@@ -245,6 +247,12 @@ def delete_command(key: Key, /) -> int:
     """Remove a kept comparison."""
     delete(key)
     return 0
+
+
+def _kept(key: str) -> StoredComparison:
+    if kept := kept_comparison(key):
+        return kept
+    raise KeyError(key)
 
 
 def table(comparison: Comparison) -> str:

@@ -21,12 +21,11 @@ from typing import NamedTuple
 from data.cache import keeping_nothing
 from data.passages import Passages
 from data.records import QuestionSet
-from data.split import split
 from data.store import find
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment, read_experiment
 from retrieval.comparison.spec import CachedRetriever
-from retrieval.comparison.store import kept_comparisons, origin_of
+from retrieval.comparison.store import kept_comparison, origin_of
 from retrieval.rankings import Findings, Rankings, Retriever
 
 _WARMING = 100  # letters
@@ -94,7 +93,7 @@ def open_searchers(
             f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}"
         )
     wanted, at_work = list(dict.fromkeys(names or known)), ""
-    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    asked = experiment.asked(question_set)
     alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
 
     def tell(share: float) -> None:
@@ -113,7 +112,7 @@ def open_searchers(
 
 def experiment_of(reference: str | Path) -> tuple[Experiment, Path]:
     """Return the experiment of a kept comparison or a file, and the folder that its paths begin at."""
-    if kept := next((one for one in kept_comparisons() if one.key == str(reference)), None):
+    if kept := kept_comparison(str(reference)):
         return Experiment.model_validate(origin_of(kept.folder)["experiment"]), kept.folder
     return read_experiment(Path(reference)), Path(reference).parent
 

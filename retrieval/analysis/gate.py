@@ -13,7 +13,7 @@ from data.records import QuestionSet
 from retrieval.analysis.evidence import changes
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.store import kept_comparisons, load
+from retrieval.comparison.store import kept_comparison, load
 from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import mean_interval, question_groups
 
@@ -74,8 +74,8 @@ class Gate:
                 raise ValueError(f"{measure} is not measured here; ks of the experiment decide: {', '.join(known)}")
         if not not_below:
             return gate
-        folder = next((one.folder for one in kept_comparisons() if one.key == not_below), Path(not_below))
-        before = load(folder, question_set)
+        kept = kept_comparison(not_below)
+        before = load(kept.folder if kept else Path(not_below), question_set)
         if not names & {*before.scores}:
             raise ValueError(f"no retriever of {not_below} has the name of one here: {', '.join(before.scores)}")
         return cls(gate.demands, before, gate.measure)

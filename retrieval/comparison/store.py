@@ -229,6 +229,14 @@ def kept_comparisons() -> list[StoredComparison]:
     return sorted(found, key=lambda kept: kept.made, reverse=True)
 
 
+def kept_comparison(key: str) -> StoredComparison | None:
+    """Return the comparison of the workspace with this key; None where there is none that can be opened."""
+    try:
+        return _read(_folder(key))
+    except KeyError:
+        return None
+
+
 def damaged_comparisons() -> list[str]:
     """Return the keys of those that ran to their end and cannot be read: damaged, or written by an earlier version."""
     return [folder.name for folder in _finished() if _read(folder) is None]

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from data.store import find
 from data.workspace import remove_folder, require_room
 from jobs.folder import Progress, RequestJob, request_carried_out
-from retrieval.comparison.store import StoredComparison, kept_comparisons, load
+from retrieval.comparison.store import StoredComparison, kept_comparison, load
 from retrieval.takeaway.folder import take_away, zip_folder
 from retrieval.takeaway.fusion import Engine, Figure
 from retrieval.takeaway.models import ModelFigure
@@ -56,11 +56,6 @@ class TakeAwayJob(RequestJob[Wanted]):
 _TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
 
 
-def kept(key: str) -> StoredComparison:
-    """Return the kept comparison with this key. Raises `KeyError`."""
-    return {one.key: one for one in kept_comparisons()}[key]
-
-
 def taken_from(of: StoredComparison, wanted: Wanted, folder: Path, on_progress: Progress) -> Taken:
     """Make the folder of a kept comparison's retriever. Raises as `take_away` does."""
     whole = find(of.reference, of.folder)
@@ -76,8 +71,10 @@ def carry_out_job(folder: Path) -> int:
     job = TakeAwayJob(folder)
 
     def work(wanted: Wanted, tell: Progress) -> None:
-        made = folder / "folder"
-        taken = taken_from(kept(wanted.comparison), wanted, made, lambda phase, share: tell(phase or "files", share))
+        made, kept = folder / "folder", kept_comparison(wanted.comparison)
+        if kept is None:  # deleted meanwhile
+            raise KeyError(wanted.comparison)
+        taken = taken_from(kept, wanted, made, lambda phase, share: tell(phase or "files", share))
         zip_folder(made, job.archive)
         remove_folder(made)
         require_room()

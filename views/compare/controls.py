@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
@@ -191,7 +192,7 @@ def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
 def pick_grade(data: StoredSet) -> int:
     """Draw the choice of the least grade that is relevant, where there are several; returns it."""
     gains = question_set(data.key).gains
-    grades = [] if gains is None else sorted({int(grade) for grade in gains.data})
+    grades = [] if gains is None else np.unique(gains.data).astype(int).tolist()
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
     if len(options) == 1:
         return RELEVANT_GRADE

@@ -18,6 +18,7 @@ from retrieval.comparison.store import (
     StoredComparison,
     damaged_comparisons,
     delete,
+    kept_comparison,
     kept_comparisons,
     origin_of,
     rename,
@@ -69,7 +70,7 @@ def asked_for() -> StoredComparison | None:
     key = st.query_params.get("comparison")
     if not key:
         return None
-    kept = next((one for one in kept_comparisons() if one.key == key), None)
+    kept = kept_comparison(key)
     if kept is None:
         _tell_and_stop(word("kept.not_here"))
     elif chosen_set().fingerprint == kept.data_fingerprint:

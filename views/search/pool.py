@@ -20,7 +20,7 @@ from data.workspace import LimitError
 from questions.drafts import PromptLanguage, QuestionsError
 from questions.judge import JudgeOptions, ToJudge, Verdicts, judge_with_model, verdicts_of_models
 from retrieval.analysis.judged import Pooled, pool
-from retrieval.comparison.store import kept_comparisons
+from retrieval.comparison.store import kept_comparison
 from views.names import answers_line
 from views.resources.retrieval import open_comparison
 from views.search.judging import draw_agreement, draw_making, put
@@ -92,8 +92,7 @@ def draw(data: StoredSet) -> None:
 
 def _round(data: StoredSet) -> Round | None:
     """Make the list that the address tells of; None where its comparison is gone, or is of another set."""
-    key = st.query_params.get("pool", "")
-    kept = next((one for one in kept_comparisons() if one.key == key), None)
+    kept = kept_comparison(st.query_params.get("pool", ""))
     opened = open_comparison(data.key, kept.folder) if kept else None
     if opened is None:
         return None

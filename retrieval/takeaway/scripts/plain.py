@@ -4,7 +4,6 @@ from functools import cached_property
 from pathlib import Path
 
 from data.passages import Passage, Passages
-from data.split import split
 from data.store import find
 from data.workspace import read_json
 from retrieval.comparison.compare import retrievers_of
@@ -31,9 +30,9 @@ class PlainSearch:
     def _made(self) -> tuple[CachedRetriever, Passages]:
         experiment = read_experiment(self.folder / "experiment.toml")
         question_set = find(experiment.data, self.folder)
-        part = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+        asked = experiment.asked(question_set)
         name = read_json(self.folder / "takeaway.json")["retriever"]
-        made = retrievers_of(experiment, part, self.folder, whole=question_set)[name]
+        made = retrievers_of(experiment, asked, self.folder, whole=question_set)[name]
         if isinstance(made, Exception):
             raise made
-        return made, part.passages
+        return made, asked.passages

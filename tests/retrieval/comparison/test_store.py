@@ -24,6 +24,7 @@ from retrieval.comparison.store import (
     ComparisonJob,
     delete,
     keep,
+    kept_comparison,
     kept_comparisons,
     load,
     provenance,
@@ -212,6 +213,8 @@ def test_a_key_that_is_none_never_reaches_the_file_system(key: str) -> None:
         delete(key)
     with pytest.raises(KeyError):
         rename(key, "name")
+    assert kept_comparison(key) is None
+    assert [kept_comparison(folder.name)] == kept_comparisons()
     assert load(folder, small_set()).question_set == small_set()
 
 
