@@ -1,6 +1,5 @@
 """TREC's topics and documents between tags, however these are closed, and nothing that a file declares."""
 
-import time
 
 import pytest
 
@@ -84,12 +83,16 @@ def test_entities_that_a_file_declares_are_never_expanded() -> None:
     assert "root" not in str(asked)
 
 
-@pytest.mark.parametrize("tag", ["<DOC>", "<TEXT>", "<title", "<!--", "<a", "<DOCNO>", "<script>", "</DOC>"])
-def test_tags_without_end_take_no_time(tag: str) -> None:
-    started = time.process_time()
-    list(document_table(text_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>")).rows)
-    list(topic_table(text_of("<top><num>1" + tag * 100_000 + "</top>")).rows)
-    assert time.process_time() - started < 3
+# a reader that looks to the end of the file for each tag takes minutes for each of these, which the suite's limit ends
+@pytest.mark.parametrize(
+    ("tag", "entries"),
+    [("<DOC>", 100_001), ("<DOCNO>", 1)]
+    + [(tag, 1) for tag in ("<TEXT>", "<title", "<!--", "<a", "<script>", "</DOC>")],
+)
+def test_tags_without_end_are_passed_once(tag: str, entries: int) -> None:
+    documents = list(document_table(text_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>")).rows)
+    assert len(documents) == entries
+    assert len(list(topic_table(text_of("<top><num>1" + tag * 100_000 + "</top>")).rows)) == 1
 
 
 @pytest.mark.parametrize(

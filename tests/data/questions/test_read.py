@@ -1,5 +1,4 @@
 import json
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -289,13 +288,3 @@ def test_korquad_audit(korquad: Reading) -> None:
     assert figures.questions_per_passage.sum() == 5774
     assert figures.answers_not_found == ()
     assert round(figures.overlap.mean, 3) == 0.674
-
-
-@pytest.mark.slow
-def test_korquad_is_quick(korquad_file: Path) -> None:
-    start = time.process_time()
-    question_set = read_file(korquad_file).question_set
-    read_in = time.process_time() - start
-    audit(question_set)
-    assert read_in < 1
-    assert time.process_time() - start < 3
