@@ -24,7 +24,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 _PATIENCE = 60.0
 
 

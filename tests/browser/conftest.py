@@ -17,7 +17,7 @@ from jobs.detached import start_fork_server
 from tests.programs import end_all_in, free_port, wait_for
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the shell takes least
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from data.store import CATALOG, read_entry
+from data.records import QuestionSet
+from data.store import CATALOG, keep, read_entry, stored
 from tests.browser.conftest import new_page, running_app
 from tests.browser.driving import MINUTES, compared, download, settled
 from tests.programs import free_port, run_module
@@ -18,6 +19,8 @@ from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PURPOSE = catalog("en")["compare.purpose"]
+SAMPLE = read_entry(CATALOG["sample"]).question_set
+QUESTION = SAMPLE.questions[0]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,15 @@ def visited(app: str, browser: Browser) -> Iterator[Page]:
         expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
         compared(page, "Run again")
         yield page
+
+
+@pytest.fixture
+def sets(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The sample, and a set of a few of its passages, which late interaction has read in no time."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    (sample,) = (kept.key for kept in stored() if kept.questions == len(SAMPLE.questions))
+    passages = [one for row, one in enumerate(SAMPLE.passages) if row < 8 or one.id in QUESTION.relevant]
+    return sample, keep(QuestionSet("few", passages, (QUESTION,))).key
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +114,17 @@ def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
 
 @pytest.mark.packaged
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(app: str, visited: Page, language: str) -> None:
-    words, question = catalog(language), read_entry(CATALOG["sample"]).question_set.questions[0].text
-    visited.goto(f"{app}/?lang={language}")
+def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(
+    app: str, visited: Page, sets: tuple[str, str], language: str
+) -> None:
+    words, (sample, few) = catalog(language), sets
+    visited.goto(f"{app}/?data={sample}&lang={language}")
     compared(visited, words["compare.run_again"])
     main = visited.get_by_test_id("stMain")
     expect(main.get_by_text(words["compare.mix_title"].format(name="Best mix"))).to_be_visible()
     expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
 
-    visited.goto(f"{app}/search?lang={language}&q={quote(question)}&columns=Late%7CBest%20mix")
+    visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
     expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
     ask, pairs = main.get_by_role("button", name=words["search.pieces_ask"]), visited.locator(".found.pairs")
     expect(ask.or_(pairs).first).to_be_visible()
