@@ -10,7 +10,7 @@ import streamlit as st
 from data.records import RELEVANT_GRADE
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
-from jobs.status import State
+from jobs.folder import State
 from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed

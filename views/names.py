@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from data.pairs.store import PAIR_CATALOG, StoredPairs
 from data.records import Maker, Question, model_of
 from data.store import CATALOG
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter

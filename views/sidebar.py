@@ -4,8 +4,7 @@ import streamlit as st
 
 from data.problems import DataError
 from data.workspace import user, workspace
-from jobs.folder import Job
-from jobs.status import State
+from jobs.folder import Job, State
 from training.runs.runs import Run
 from training.runs.sweeps import QUEUE
 from views.access import draw_user

@@ -13,9 +13,8 @@ from filelock import FileLock
 from data.problems import Failure
 from data.workspace import write_text
 from jobs import folder as module
-from jobs.folder import AskedToStop, Job, carried_out_alone, carry_out, progress_writer
+from jobs.folder import DAMAGED, AskedToStop, Job, State, Status, carried_out_alone, carry_out, progress_writer
 from jobs.machine import this_process
-from jobs.status import DAMAGED, State, Status
 from tests.training.worlds import wait_until
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from jobs.detached import detached
-from jobs.folder import Job
+from jobs.folder import Job, State, Status
 from jobs.machine import this_process
 from jobs.queue import Queue
-from jobs.status import State, Status
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 WHERE = """

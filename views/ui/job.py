@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from jobs.folder import Job
-from jobs.status import State, Status
+from jobs.folder import Job, State, Status
 from views.ui.problems import errors_told
 from views.ui.words import duration, plain, word
 

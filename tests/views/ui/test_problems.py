@@ -12,7 +12,7 @@ from chat.asking import EndpointError
 from data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
 from data.store import keep, stored
 from data.workspace import PROJECT, workspace
-from jobs.status import State
+from jobs.folder import State
 from language.texts import LanguageError
 from reading.rules import ReadingError
 from retrieval.comparison.compare import compare
