@@ -1,7 +1,6 @@
 """The pages of the app, and the way from one to another."""
 
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -58,7 +57,11 @@ def pages() -> dict[str, list[Any]]:
     At its own name the first page is found, too.
     """
     first = PAGES[0]
-    go_on = partial(_go_on, first)
+
+    def go_on() -> None:
+        """Go to the first page with what the address asks for."""
+        st.switch_page(_served(first), query_params={key: st.query_params.get_all(key) for key in st.query_params})
+
     named = st.Page(go_on, title=first.title, icon=first.sign, url_path=first.name, visibility="hidden")
     usual = [_served(page) for page in PAGES if not page.inside]
     return {"": [*usual, named], word("page.more"): [_served(page) for page in PAGES if page.inside]}
@@ -109,8 +112,3 @@ def way_to(name: str, label: str, **parameters: str) -> None:
 def _served(page: Page) -> Any:
     path = "first" if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
     return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])
-
-
-def _go_on(page: Page) -> None:
-    """Go to a page with what its address asks for."""
-    st.switch_page(_served(page), query_params={key: st.query_params.get_all(key) for key in st.query_params})

@@ -29,8 +29,7 @@ from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokeniz
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
-from views.resources.cached import cached, content_of, opened, place_of
-from views.resources.sets import pair_set, parts_of, question_set, split_of
+from views.resources.sets import cached, content_of, opened, pair_set, parts_of, place_of, question_set, split_of
 
 MOST_PAIRS = 300  # of which layers are judged
 _one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread

@@ -49,8 +49,7 @@ from text.analyzers import Analyzer
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored
 from text.marking import MarkedText, marked
-from views.resources.cached import cached, place_of
-from views.resources.sets import question_set, split_of
+from views.resources.sets import cached, place_of, question_set, split_of
 
 logger = logging.getLogger(__name__)
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)

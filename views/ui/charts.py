@@ -183,11 +183,7 @@ def draw_chart(
     Nothing else may decide what it makes, but for the language.
     """
     st.vega_lite_chart(
-        spec=made(language(), make, *of, **named),
-        key=key,
-        on_select=on_select,
-        selection_mode=selection_mode,
-        alt=alt,
+        spec=made(language(), make, *of, **named), key=key, on_select=on_select, selection_mode=selection_mode, alt=alt
     )
 
 

@@ -10,13 +10,12 @@ from data.problems import DataError
 from data.store import keep, load
 from data.workspace import PROJECT, acting_as, user_of, workspace
 from tests.doubles import small_set
-from views.resources.cached import cached
-from views.resources.sets import audit_of, question_set, split_of
+from views.resources.sets import audit_of, cached, question_set, split_of
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
-    "views/resources/cached.py: Cached.__init__": "the way itself",
+    "views/resources/sets.py: Cached.__init__": "the way itself",
     "views/ui/charts.py: made": "of its arguments alone: tables and words",
     "views/train/base.py: _askers": "threads, which are told whose work they do",
     "views/train/base.py: hub_answer": "what the hub tells everybody",
