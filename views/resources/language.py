@@ -95,31 +95,36 @@ def _place(one: KeptTokenizer) -> tuple[str, str, float]:
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
 
 
+@cached(content_of, max_entries=32)
 def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
     """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
-    return _contexts(reference, content_of(reference), wanted, sentences)
+    with _one_at_a_time:
+        return words_in_context(_encoder(reference), wanted, sentences)
 
 
+@cached(content_of, max_entries=16)
 def attention(reference: str, sentence: str) -> SentenceAttention:
     """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
-    return _attention(reference, content_of(reference), sentence)
+    with _one_at_a_time:
+        return attention_of(_encoder(reference), sentence)
 
 
+@cached(content_of, max_entries=128)
 def guesses(reference: str, text: str, k: int) -> list[list[Guess]]:
     """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
-    return _guesses(reference, content_of(reference), text, k)
+    with _one_at_a_time:
+        return fill(_masked(reference), text, k)
 
 
 def scores_by_layer(reference: str, key: str, part: Part, on_progress: Tell) -> LayerScores:
     """Measure every layer over the first pairs of a part. Raises `ModelError` and `LanguageError`."""
-    content = content_of(reference)
 
     def measured() -> LayerScores:
         on_progress(0.0)
         pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
-        return layer_scores(encoder(reference, content), pairs, on_progress)
+        return layer_scores(_encoder(reference), pairs, on_progress)
 
-    return made_once(place_of(("scores", reference, content, key, part)), measured)
+    return _made_once(("scores", reference, content_of(reference), key, part), measured)
 
 
 def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell) -> Course:
@@ -131,7 +136,7 @@ def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell
         return course(sources, text, on_progress)
 
     content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return made_once(place_of(("course", text, *content)), asked)
+    return _made_once(("course", text, *content), asked)
 
 
 def may_fill(reference: str) -> bool:
@@ -142,26 +147,9 @@ def may_fill(reference: str) -> bool:
         return False
 
 
-@cached(max_entries=32)
-def _contexts(reference: str, content: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
-    with _one_at_a_time:
-        return words_in_context(encoder(reference, content), wanted, sentences)
-
-
-@cached(max_entries=16)
-def _attention(reference: str, content: str, sentence: str) -> SentenceAttention:
-    with _one_at_a_time:
-        return attention_of(encoder(reference, content), sentence)
-
-
-@cached(max_entries=128)
-def _guesses(reference: str, content: str, text: str, k: int) -> list[list[Guess]]:
-    with _one_at_a_time:
-        return fill(_masked(reference, content), text, k)
-
-
-def made_once(place: list[Any], make: Callable[[], R]) -> R:
-    """Return what is in a place; made before, while no other model is at work, where nothing is."""
+def _made_once(of: tuple[Any, ...], make: Callable[[], R]) -> R:
+    """Return what was made of this; made now, while no other model is at work, where it was not."""
+    place = place_of(of)
     with _one_at_a_time:
         if not place:
             place.append(make())
@@ -169,16 +157,13 @@ def made_once(place: list[Any], make: Callable[[], R]) -> R:
     return found
 
 
-@cached(max_entries=2)
-def encoder(reference: str, content: str) -> Network:
-    """Load a transformer without its head. Raises `ModelError` and `LanguageError`."""
-    del content  # only a part of the key: a model that took its place is another one
+@cached(content_of, max_entries=2)
+def _encoder(reference: str) -> Network:
     return load_encoder(find_model(reference))
 
 
-@cached(max_entries=2)
-def _masked(reference: str, content: str) -> Network:
-    del content
+@cached(content_of, max_entries=2)
+def _masked(reference: str) -> Network:
     return load_masked(find_model(reference))
 
 
@@ -217,16 +202,15 @@ class LayerFindings:
 
 def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Tell) -> LayerFindings:
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
-    content = content_of(reference)
 
     def searched() -> LayerFindings:
         on_progress(0.0)
         asked = drawn(question_set(data.key), _rows(data)[part])
-        network = encoder(reference, content)
+        network = _encoder(reference)
         prompts = prompts_of(find_model(reference))  # of a packaged base, what is written when it is loaded
         return LayerFindings.of(layer_search(network, asked, prompts, on_progress))
 
-    return made_once(place_of(("search", reference, content, data.key, data.fingerprint, part)), searched)
+    return _made_once(("search", reference, content_of(reference), data.key, data.fingerprint, part), searched)
 
 
 def part_to_search(data: StoredSet) -> Part:

@@ -33,11 +33,14 @@ SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one
 
 
 class Cached(Generic[P, R]):
-    """A function whose results are kept as `st.cache_resource` does, with the workspace as a part of every key."""
+    """A function whose results are kept as `st.cache_resource` does, with the workspace as a part of every key.
 
-    def __init__(self, function: Callable[P, R], options: dict[str, Any]) -> None:
+    So is what `content` tells of the first argument, where that is only a name: it may come to mean something else.
+    """
+
+    def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
         @wraps(function)  # by its name and source the library tells one function's cache from another's
-        def of_workspace(_place: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def of_workspace(_place: tuple[str, object], /, *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         signature = inspect.signature(function)
@@ -45,24 +48,27 @@ class Cached(Generic[P, R]):
         # from here the library takes what is a part of the key: not what begins with a line
         parameters = [place, *signature.parameters.values()]
         of_workspace.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        self._content = content
         self._kept: Any = st.cache_resource(show_spinner=False, **options)(of_workspace)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return what is kept, or make it. Raises what making it raises, and keeps nothing then."""
-        found: R = self._kept(str(workspace()), *args, **kwargs)
+        found: R = self._kept((str(workspace()), self._content(*args[:1])), *args, **kwargs)
         return found
 
     def clear(self, *args: Any) -> None:
         """Forget what was made of these arguments in this workspace; without any, everything of every workspace."""
-        self._kept.clear(*((str(workspace()), *args) if args else ()))
+        self._kept.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
 
 
-def cached(**options: Any) -> Callable[[Callable[P, R]], Cached[P, R]]:
-    """Decorate a function as `st.cache_resource` with these options does, for each workspace apart."""
+def cached(
+    content: Callable[[Any], object] = lambda *_: None, **options: Any
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
+    """Decorate a function as `st.cache_resource` with these options does, for each workspace and `content` apart."""
 
     def decorate(function: Callable[P, R]) -> Cached[P, R]:
-        return Cached(function, options)
+        return Cached(function, content, options)
 
     return decorate
 
