@@ -68,7 +68,6 @@ def pages() -> dict[str, list[Any]]:
 
 
 def read_first_page() -> None:
-    """Read what draws the page that opens, and what stands around it."""
     with without_collections():
         for name in ("views.sidebar", "views.compare.page", "views.compare.overview"):
             import_module(name)
@@ -104,7 +103,6 @@ def draw_ways(opened: str) -> None:
 
 
 def way_to(name: str, label: str, **parameters: str) -> None:
-    """Draw a link to a page in the row at hand, with these parameters in its address."""
     page = page_called(name)
     st.page_link(_served(page), label=label, icon=page.sign, query_params=parameters)
 

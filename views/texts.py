@@ -58,7 +58,7 @@ def reference_of(learned: Learned) -> str:
 
 
 def characters_in(learned: Learned) -> int:
-    return characters_of(learned.key, learned.fingerprint) if isinstance(learned, StoredSet) else learned.characters
+    return characters_of(learned) if isinstance(learned, StoredSet) else learned.characters
 
 
 def documents_in(learned: Learned) -> int:

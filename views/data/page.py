@@ -71,7 +71,6 @@ def _draw_questions(used: StoredSet) -> None:
 
 
 def _draw_next(used: StoredSet) -> None:
-    """Draw what can be done with a set."""
     with st.container(horizontal=True):
         if used.questions:
             way_to("compare", word("data_page.to_compare"), data=used.key)

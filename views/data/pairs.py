@@ -64,7 +64,6 @@ def draw(used: StoredSet) -> None:
 
 
 def _draw_next(kept: StoredPairs) -> None:
-    """Draw what can be done with a set."""
     with st.container(horizontal=True):
         way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
         way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
@@ -81,7 +80,6 @@ def _draw_stored(kept: StoredPairs) -> None:
 
 
 def _draw_ways(used: StoredSet) -> None:
-    """Draw the ways to a set; each ends in a preview."""
     _draw_upload()
     looked_at = preview.current() is not None  # another key makes it another one, which is closed
     with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):

@@ -66,7 +66,6 @@ class Preview:
 
     @property
     def name(self) -> str:
-        """What the set is called."""
         return self.title or (self.read.pairs.name if self.read else ", ".join(name for _, name in self.files))
 
     @property
@@ -76,7 +75,6 @@ class Preview:
 
 
 def preview_of(preview: Preview, options: PairOptions) -> Preview:
-    """Read the files of a preview with these options."""
     try:
         reading = read_pairs_apart(preview.files, options)
     except UnusableFileError as error:

@@ -112,12 +112,10 @@ class LookedAt(Generic[P]):
         self._kind, self._shown, self._kept, self._emptied = kind, shown, kept, emptied
 
     def current(self) -> P | None:
-        """Return the preview of this session, if there is one."""
         found = st.session_state.get(self._shown)
         return found if isinstance(found, self._kind) else None
 
     def show(self, preview: P) -> None:
-        """Make a preview the one this session shows."""
         st.session_state[self._shown] = preview
         st.session_state.pop(self._kept, None)
 

@@ -94,7 +94,6 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
 
 
 def _draw_files(files: Sequence[CollectionFile]) -> None:
-    """Draw what each file of a collection holds, and its first rows."""
     if not files:
         return
     lines = []

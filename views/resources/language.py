@@ -51,10 +51,9 @@ class CutPiece:
     occurrences: int
 
 
-@cached(max_entries=16)
-def characters_of(key: str, fingerprint: str) -> int:
-    del fingerprint  # only a part of the key: a key may come to mean another set
-    return int(passages_of(key).texts.lengths().sum())
+@cached(max_entries=16, hash_funcs={StoredSet: lambda data: (data.key, data.fingerprint)})
+def characters_of(data: StoredSet) -> int:
+    return int(passages_of(data.key).texts.lengths().sum())
 
 
 def open_tokenizers(folder: Path) -> KeptComparison | None:
@@ -63,7 +62,7 @@ def open_tokenizers(folder: Path) -> KeptComparison | None:
 
 def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
-    tokenizer, counts = _tokenizer(*_place(one)), one.occurrences
+    tokenizer, counts = _tokenizer(one), one.occurrences
     in_bytes = is_of_bytes(tokenizer)
     found = []
     for piece in tokenizer.pieces(text):
@@ -74,25 +73,20 @@ def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     return found
 
 
-def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
-    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
-    return _steps(*_place(one), text)
-
-
-@cached(max_entries=32)
-def _tokenizer(folder: str, name: str, written: float) -> PreparedTokenizer:
-    del written
-    return load_tokenizer(Path(folder), name)
-
-
-@cached(max_entries=64)
-def _steps(folder: str, name: str, written: float, text: str) -> list[Step]:
-    return steps(text, _tokenizer(folder, name, written))
-
-
-def _place(one: KeptTokenizer) -> tuple[str, str, float]:
+def _file(one: KeptTokenizer) -> tuple[str, str, float]:
     file = one.folder / "tokenizer.json"
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
+
+
+@cached(max_entries=64, hash_funcs={KeptTokenizer: _file})
+def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
+    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
+    return steps(text, _tokenizer(one))
+
+
+@cached(max_entries=32, hash_funcs={KeptTokenizer: _file})
+def _tokenizer(one: KeptTokenizer) -> PreparedTokenizer:
+    return load_tokenizer(one.folder, one.measured.name)
 
 
 @cached(content_of, max_entries=32)

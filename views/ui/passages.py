@@ -137,7 +137,6 @@ def hits_html(hits: Sequence[Hit]) -> str:
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
-    """Return a part of a text, its matches and answers marked."""
     found = []
     for piece, matches, answers in text.pieces(start, end):
         html = f"<u>{escape(piece)}</u>" if answers else escape(piece)
@@ -248,7 +247,6 @@ def hit(
 
 
 def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
-    """Return the ranks of the passages that answer, the first one first."""
     return sorted(rank for row in relevant if (rank := found.rank_of(row)))
 
 
