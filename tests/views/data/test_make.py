@@ -9,8 +9,7 @@ from data.records import Passage, QuestionSet
 from data.store import keep, load, stored
 from data.workspace import workspace
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
-from tests.views.data.driving import press, texts
-from tests.views.driving import opened, run
+from tests.views.driving import opened, press, run, texts
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
 CORPUS = QuestionSet(

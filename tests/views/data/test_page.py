@@ -13,8 +13,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 from data.store import CATALOG, load, stored
 from tests.data.layouts.written import beir, zipped
 from tests.data.sample_files import ROWS, as_csv, as_squad
-from tests.views.data.driving import keys, press, texts
-from tests.views.driving import run
+from tests.views.driving import keys, press, run, texts
 from views.data.audit import _marked
 
 KORQUAD = "korquad-v1-dev"

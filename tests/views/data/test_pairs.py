@@ -15,8 +15,7 @@ from data.pairs.records import PARTS, PairKind
 from data.pairs.store import PAIR_CATALOG, load, stored
 from data.split import Part
 from tests.data.sample_files import ROWS, as_squad
-from tests.views.data.driving import keys, press, texts
-from tests.views.driving import opened, run
+from tests.views.driving import keys, opened, press, run, texts
 
 HEADER = "sentence1\tsentence2\tscore\n"
 SCORED = HEADER + "".join(f"하나 {row}\t둘 {row}\t{row % 6}\n" for row in range(20))
