@@ -6,6 +6,14 @@ from collections.abc import Callable
 from streamlit.testing.v1 import AppTest
 
 
+def data_page() -> None:
+    from views import sidebar
+    from views.data import page
+
+    sidebar.draw()
+    page.draw()
+
+
 def opened(page: Callable[[], None], **address: str) -> AppTest:
     """Open a page in English with these parameters in its address."""
     app = AppTest.from_function(page, default_timeout=60)

@@ -88,9 +88,7 @@ def menus() -> None:
 
 
 def opened_at(page: str) -> AppTest:
-    app = AppTest.from_function(menus, default_timeout=60)
-    app.query_params.update({"lang": "en", "data": "sample", "q": "왜?", "at": page})
-    return run(app)
+    return opened(menus, data="sample", q="왜?", at=page)
 
 
 def test_a_newcomer_sees_five_pages_and_one_menu() -> None:

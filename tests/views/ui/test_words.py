@@ -22,7 +22,7 @@ from retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
-from tests.views.driving import opened, run
+from tests.views.driving import data_page, opened, run
 from tests.views.train.worlds import made_run
 from tests.views.train.worlds import page as train_page
 from training.runs.runs import Phase, Run, damaged_runs
@@ -174,14 +174,6 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
     ]
     other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
     assert len(other.exception) == 1
-
-
-def data_page() -> None:
-    from views import sidebar
-    from views.data import page
-
-    sidebar.draw()
-    page.draw()
 
 
 def ended_run(name: str) -> Run:
