@@ -266,10 +266,7 @@ class RequestJob(Job, Generic[R]):
 
     @classmethod
     def of(cls, request: R, fingerprint: str) -> Self:
-        """Return the job of a request on the data with this fingerprint; it may not exist yet.
-
-        Raises `ModelError` where the request names a model that is not there.
-        """
+        """Return the job of a request on data of this fingerprint, which may not exist yet. Raises `ModelError`."""
         asked = cls.form.dump_python(request, mode="json")
         return cls(workspace() / cls.place / key_of(*cls.versions, asked, fingerprint, *cls.beside(request))[:16])
 

@@ -76,10 +76,7 @@ class Queue(Generic[J]):
         require_place(sum(status.at_work or status.state is State.QUEUED for status in states), more)
 
     def resume(self, job: Job) -> None:
-        """Put a stopped, failed or interrupted job in line again.
-
-        Raises `ValueError` where the job is in no such state, `LimitError` as `admit` does.
-        """
+        """Put a stopped, failed or interrupted job in line again. Raises `ValueError` of another one, `LimitError`."""
         status = job.status()
         if status.state not in RESUMABLE:
             raise ValueError(f"a run that is {status.state.value} cannot be resumed")

@@ -52,10 +52,7 @@ PAGES = (  # the first one opens; a page is added by its module, a line here, an
 
 
 def pages() -> dict[str, list[Any]]:
-    """Return the pages in their order by menu, no menu first, and the first page the one that opens.
-
-    At its own name the first page is found, too.
-    """
+    """Return the pages in their order by menu, no menu first; the first page opens, and is found at its name, too."""
     first = PAGES[0]
 
     def go_on() -> None:

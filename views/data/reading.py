@@ -167,10 +167,7 @@ def _buttons(shown: Preview) -> None:
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
-    """Draw one box, as grave as the gravest that it tells; all texts are Markdown.
-
-    `is_clean` says that there is nothing at all to tell of the reading.
-    """
+    """Draw one box of Markdown, as grave as the gravest it tells; `is_clean`: of the reading nothing is to tell."""
     points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
     told = "\n".join([understood, "", *(f"- {point}" for point in points)])
     if warnings:

@@ -51,10 +51,7 @@ def attempt(
 
 
 def failure_text(error: Exception) -> str:
-    """Return why something failed: not Markdown, escape it with `plain` where it is read as such.
-
-    What nobody foresaw is told in its own words.
-    """
+    """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
