@@ -187,7 +187,7 @@ def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWor
 
 
 def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
-    """Explain the score of a passage (a row), of windows its best one. Raises `DictionaryError`: its dictionary is gone."""
+    """Explain the score of a passage (a row), of windows the best one's. Raises `DictionaryError`: there is none."""
     return _explained_bm25(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
 
 
