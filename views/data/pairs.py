@@ -160,7 +160,11 @@ def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit
         _draw_leaks(pairs, figures)
     with spread:
         if pairs.kind is PairKind.SCORED:
-            _draw_scores(figures)
+            st.markdown(f"**{word('pairs_page.scores')}**")
+            ends = {"from": figures.score_edges[:-1], "to": figures.score_edges[1:]}
+            table = pd.DataFrame({**ends, "count": figures.score_counts})
+            draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
+            draw_ranges(table, "%g")
         if pairs.kind is PairKind.LABELLED:
             _draw_labels(figures)
         if len(pairs):
@@ -185,14 +189,6 @@ def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudi
     if len(figures.repeated):
         with st.expander(word("pairs_page.see_repeated", count=f"{len(figures.repeated):,}")):
             _draw_table(pairs, rows, figures.repeated)
-
-
-def _draw_scores(figures: PairAudit) -> None:
-    st.markdown(f"**{word('pairs_page.scores')}**")
-    edges = figures.score_edges
-    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": figures.score_counts})
-    draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
-    draw_ranges(table, "%g")
 
 
 def _draw_labels(figures: PairAudit) -> None:

@@ -133,7 +133,17 @@ def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
 
 
 def hits_html(hits: Sequence[Hit]) -> str:
-    return f'<div class="found" role="list">{"".join(_hit(hit) for hit in hits)}</div>'
+    items = []
+    for hit in hits:
+        title = marked_html(hit.title, 0, len(hit.title.text))
+        top = (
+            f'<div class="top"><span class="rank">{hit.rank}</span>'
+            f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
+            f'<span class="score">{escape(hit.score)}</span></div>'
+        )
+        gold = ' class="gold"' if hit.relevant else ""
+        items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
+    return f'<div class="found" role="list">{"".join(items)}</div>'
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
@@ -142,17 +152,6 @@ def marked_html(text: MarkedText, start: int, end: int) -> str:
         html = f"<u>{escape(piece)}</u>" if answers else escape(piece)
         found.append(f"<mark>{html}</mark>" if matches else html)
     return "".join(found)
-
-
-def _hit(hit: Hit) -> str:
-    title = marked_html(hit.title, 0, len(hit.title.text))
-    top = (
-        f'<div class="top"><span class="rank">{hit.rank}</span>'
-        f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
-        f'<span class="score">{escape(hit.score)}</span></div>'
-    )
-    gold = ' class="gold"' if hit.relevant else ""
-    return f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>'
 
 
 def _notes(hit: Hit) -> str:
