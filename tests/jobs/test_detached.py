@@ -162,8 +162,9 @@ def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_pat
 
 
 def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
-    fresh_server: psutil.Process, tmp_path: Path
+    fresh_server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # a busy machine starts the other one late
     gone = os.environ["MRC_FORK_SERVER"]
     fresh_server.kill()
     fresh_server.wait(30)
