@@ -22,10 +22,7 @@ _SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
 
 
 class EndpointError(Failure):
-    """The endpoint gave no answer; `code` is a key of `chat.` in the locale files.
-
-    `ends` says that it would not answer the next question either.
-    """
+    """No answer came, nor would one to the next question where it `ends`; `code` is a key of `chat.` in the locales."""
 
     def __init__(self, code: str, message: str, *, ends: bool = True, **details: str | int) -> None:
         super().__init__(code, message, **details)

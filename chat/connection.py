@@ -16,7 +16,6 @@ MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the pro
 MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
 RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
 _PASSING = (408, 409, 429, *range(500, 600))
-_SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 120.0  # seconds; nobody waits longer for a server that asks for it
 
 
@@ -95,13 +94,8 @@ class Connection(httpx2.BaseTransport):
         return response
 
     def _forget(self, call: "_Call") -> None:
-        call.done()
+        call.timer.cancel()
         self._calls.discard(call)
-
-
-def timeout(silence: float) -> httpx2.Timeout:
-    """Return the seconds that a call waits: for anything to come, and for somebody to be there."""
-    return httpx2.Timeout(silence, connect=min(silence, _SECONDS_TO_CONNECT))
 
 
 class _Call:
@@ -113,9 +107,9 @@ class _Call:
         self._socket: socket.socket | None = None
         text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
         late = EndpointError("too_long", text, ends=False, seconds=f"{MOST_SECONDS:g}")
-        self._timer = threading.Timer(MOST_SECONDS, self.end, (late,))
-        self._timer.daemon = True
-        self._timer.start()
+        self.timer = threading.Timer(MOST_SECONDS, self.end, (late,))
+        self.timer.daemon = True
+        self.timer.start()
 
     def note(self, event: str, told: dict[str, Any]) -> None:
         """Note the socket, which is told of when it is connected, and again when it is encrypted."""
@@ -153,10 +147,6 @@ class _Call:
                 raise self.over from None
             raise
         self.check()
-
-    def done(self) -> None:
-        """Let the time run out: nothing is waited for any more."""
-        self._timer.cancel()
 
     def _hang_up(self) -> None:
         if self._socket:

@@ -14,6 +14,12 @@ from urllib.parse import urlsplit
 from chat.asking import EndpointError, Failures, broken_off
 from data.workspace import limits, user
 
+ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
+TIMEOUT_SECONDS = 60.0
+_SECONDS_TO_CONNECT = 10.0
+_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
+T = TypeVar("T")
+
 
 def sound(text: str) -> str:
     """Return a text that can be written: half of a pair of surrogates, which JSON allows, becomes U+FFFD."""
@@ -23,9 +29,6 @@ def sound(text: str) -> str:
 def without_thoughts(answer: str) -> str:
     """Return an answer without what a model that thinks aloud says before it, up to `</think>`."""
     return answer.rpartition("</think>")[2]
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,34 +48,6 @@ class Answer(NamedTuple):
     usage: Usage
 
 
-def answer_pieces(stream: Any, began: float, failures: Failures) -> Generator[str, None, Answer]:
-    """Yield the pieces of an answer from the library's stream; `began` is when it was asked for, by `perf_counter`.
-
-    An answer ends with a reason for its end. Raises `EndpointError` where none comes.
-    """
-    import openai
-
-    pieces: list[str] = []
-    first, usage, whole = 0.0, None, False
-    events = "event-stream" in stream.response.headers.get("content-type", "")
-    try:
-        for chunk in stream:
-            usage = getattr(chunk, "usage", None) or usage
-            for choice in getattr(chunk, "choices", None) or ():
-                whole = whole or bool(choice.finish_reason)
-                if piece := choice.delta.content:
-                    first = first or time.perf_counter() - began
-                    pieces.append(str(piece))
-                    yield sound(pieces[-1])
-    except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise failures.of_stream(error, events=events, begun=bool(first)) from None
-    if not whole:  # a connection that ends does not say why
-        raise failures.of_stream(None, events=events, begun=bool(first))
-    prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
-    seconds = time.perf_counter() - began
-    return Answer(sound("".join(pieces)), Usage(prompt, completion, first or seconds, seconds))
-
-
 def returned(stream: Generator[Any, None, T]) -> T:
     """Let a stream come to its end; returns what it returns."""
     while True:
@@ -81,17 +56,6 @@ def returned(stream: Generator[Any, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-
-
-def _count(usage: Any, name: str) -> int | None:
-    value = getattr(usage, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
-TIMEOUT_SECONDS = 60.0
-_LOUD = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")  # they would log addresses
-_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
 
 
 @dataclass(frozen=True)
@@ -149,11 +113,12 @@ class Chat:
     """
 
     def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
+        from httpx2 import Timeout
         from openai import DefaultHttpxClient, OpenAI
 
-        from chat.connection import Connection, timeout
+        from chat.connection import Connection
 
-        for name in _LOUD:
+        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timeout_seconds or TIMEOUT_SECONDS
         self._endpoint, self._model, self._temperature = endpoint, model, temperature
@@ -163,7 +128,7 @@ class Chat:
         self._client = OpenAI(
             base_url=endpoint.address,
             api_key=key,
-            timeout=timeout(seconds),
+            timeout=Timeout(seconds, connect=min(seconds, _SECONDS_TO_CONNECT)),
             max_retries=0,  # the connection asks again: a wait of the library's could not be stopped
             http_client=DefaultHttpxClient(transport=self._connection, follow_redirects=False),
         )
@@ -173,7 +138,7 @@ class Chat:
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:
-        """Return what the model answers. Raises `EndpointError`."""
+        """Return all that the model answers. Raises `EndpointError`."""
         told = self._asked(instruction, text)
         try:
             return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
@@ -186,13 +151,34 @@ class Chat:
         Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
         while no answer has begun; one that breaks off is `broken_off`, and what came of it is no answer.
         """
+        import openai
+
         began = time.perf_counter()
+        pieces: list[str] = []
+        first, usage, whole = 0.0, None, False
         with self._asked(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
-            whole = yield from answer_pieces(stream, began, self._failures)
-        return whole._replace(text=self._endpoint.without_key(whole.text))
+            events = "event-stream" in stream.response.headers.get("content-type", "")
+            try:
+                for chunk in stream:
+                    usage = getattr(chunk, "usage", None) or usage
+                    for choice in getattr(chunk, "choices", None) or ():
+                        whole = whole or bool(choice.finish_reason)
+                        if piece := choice.delta.content:
+                            first = first or time.perf_counter() - began
+                            pieces.append(str(piece))
+                            yield sound(pieces[-1])
+            except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
+                raise self._failures.of_stream(error, events=events, begun=bool(first)) from None
+            if not whole:  # an answer ends with a reason for its end, and a connection that ends does not say why
+                raise self._failures.of_stream(None, events=events, begun=bool(first))
+            seconds = time.perf_counter() - began
+        counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+        prompt, completion = (count if type(count) is int and count >= 0 else None for count in counts)
+        answer = self._endpoint.without_key(sound("".join(pieces)))
+        return Answer(answer, Usage(prompt, completion, first or seconds, seconds))
 
     def _asked(self, instruction: str, text: str, **how: Any) -> Any:
-        """Return what the library makes of the answer. Raises `EndpointError`."""
+        """Return what the library makes of the answer."""
         import httpx2
         import openai
 

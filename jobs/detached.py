@@ -31,7 +31,19 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
     A `light` one begins at once, with few libraries read: it needs no model, or asks for what does by `handed_over`.
     """
     request = _request(module, words, log)
-    return (FORKS and _forked(request, light=light)) or _fresh(request)
+    if FORKS and (forked := _forked(request, light=light)):
+        return forked
+    with log.open("ab") as output:
+        fresh = subprocess.Popen(  # noqa: S603 - a list of our own words
+            [sys.executable, "-m", module, *request["words"]],
+            cwd=PROJECT,
+            env=request["environment"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return process_of(fresh.pid)
 
 
 def handed_over(module: str, *words: object, log: Path, patience: float = 60.0) -> Process | None:
@@ -118,17 +130,3 @@ def _answer(request: dict[str, Any], patience: float, *, light: bool) -> Process
         send(connection, request)
         answer = received(connection)
     return Process(*answer) if answer else None
-
-
-def _fresh(request: dict[str, Any]) -> Process:
-    with Path(request["log"]).open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", request["module"], *request["words"]],
-            cwd=PROJECT,
-            env=request["environment"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return process_of(process.pid)

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import psutil
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from data.cache import key_of
 from data.problems import Failure
@@ -32,14 +33,14 @@ from data.workspace import (
     write_text,
 )
 from jobs.detached import detached
-from jobs.machine import hold_freed_memory, this_process
-from jobs.status import DAMAGED, State, Status, read_status
+from jobs.machine import Process, hold_freed_memory, this_process
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
 _SECONDS_BETWEEN = 0.2  # a page looks no more often
 _SECONDS_TO_END = 5.0  # for a process that was just killed
+_ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
 
 
 class AskedToStop(Exception):  # noqa: N818 - no error
@@ -48,6 +49,69 @@ class AskedToStop(Exception):  # noqa: N818 - no error
 
 class GoesOn(Exception):  # noqa: N818 - no error
     """This process has done its part, and another goes on with the job."""
+
+
+class State(StrEnum):
+    """How a job stands. `STOPPING` is never written: it is a running one that was asked to stop."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DONE = "done"
+    INTERRUPTED = "interrupted"  # its process is gone and did not say why
+
+
+DAMAGED = "damaged"  # the code of a status whose file cannot be read
+RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
+
+
+@dataclass(frozen=True)
+class Status:
+    """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    state: State = State.QUEUED
+    phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at
+    share: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
+    step: int = 0
+    total_steps: int = 0
+    seconds_left: float | None = None
+    tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
+    queued: float = 0.0
+    started: float = 0.0
+    heartbeat: float = 0.0
+    seconds: float = 0.0  # spent at work before this start, where it was resumed
+    pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    pid_started: float = 0.0
+    code: str = ""
+    message: str = ""
+
+    @property
+    def at_work(self) -> bool:
+        return self.state in (State.RUNNING, State.STOPPING)
+
+    @property
+    def spent(self) -> float:
+        """Seconds at work, all starts together."""
+        return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
+        if self.tells_time or self.total_steps or not _ENOUGH_TO_GUESS < self.share < 1:
+            return self.seconds_left
+        return (self.heartbeat - self.started) * (1 - self.share) / self.share
+
+    @property
+    def attended(self) -> bool:
+        """Whether the process noted last still lives."""
+        return self.pid > 0 and Process(self.pid, self.pid_started).lives
+
+
+_STATUS = TypeAdapter(Status)
 
 
 @dataclass(frozen=True, order=True)
@@ -85,7 +149,7 @@ class Job:
     def status(self) -> Status:
         """Read how it goes, and see whether its process still lives."""
         try:
-            status = read_status(self.read("status.json"))
+            status = _STATUS.validate_python({"state": None, **self.read("status.json")})  # what has no state is none
         except ValueError:
             return Status(State.INTERRUPTED, code=DAMAGED if (self.folder / "status.json").exists() else "")
         if status.state is State.QUEUED and status.pid and not status.attended:
@@ -202,10 +266,7 @@ class RequestJob(Job, Generic[R]):
 
     @classmethod
     def of(cls, request: R, fingerprint: str) -> Self:
-        """Return the job of a request on the data with this fingerprint; it may not exist yet.
-
-        Raises `ModelError` where the request names a model that is not there.
-        """
+        """Return the job of a request on data of this fingerprint, which may not exist yet. Raises `ModelError`."""
         asked = cls.form.dump_python(request, mode="json")
         return cls(workspace() / cls.place / key_of(*cls.versions, asked, fingerprint, *cls.beside(request))[:16])
 
@@ -247,12 +308,7 @@ def carry_out(
     pid, pid_started = this_process()
     before = job.status()
     began = Status(
-        State.RUNNING,
-        started=time.time(),
-        seconds=before.spent,
-        pid=pid,
-        pid_started=pid_started,
-        queued=before.queued,
+        State.RUNNING, queued=before.queued, started=time.time(), seconds=before.spent, pid=pid, pid_started=pid_started
     )
     job.write_status(began)
     try:
@@ -298,10 +354,7 @@ def progress_writer(job: Job, began: Status, seconds_left: Callable[[], float | 
 
 
 def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
-    """Do a job's work in this process unless another is at it; returns a command's exit status, 0 or 2.
-
-    `work` is that of `jobs.folder.carry_out`.
-    """
+    """Do a job's work, as `carry_out`, unless another process is at it; returns a command's exit status, 0 or 2."""
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):

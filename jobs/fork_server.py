@@ -154,19 +154,15 @@ def _serve(
         elif any(line in ready for line in life_lines) or not (children or unread):
             return None
         elif not children and time.monotonic() >= until:
-            _read(unread.pop(0))
+            with suppress(Exception):  # whoever needs it is told why it cannot be read
+                import_module(unread.pop(0))
+            gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
 
 
 def _alike(asked: dict[str, str], given: dict[str, str]) -> bool:
     """Whether libraries read in one environment serve in the other; jobs hand on what these have added to theirs."""
     names = {name for name in (*asked, *given) if name.startswith(_LOOKED_UP_ONCE)}
     return all(asked.get(name) in (given.get(name), os.environ.get(name)) for name in names)
-
-
-def _read(library: str) -> None:
-    with suppress(Exception):  # whoever needs it is told why it cannot be read
-        import_module(library)
-    gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
 
 
 def _become(request: dict[str, Any], connection: socket.socket) -> None:

@@ -53,10 +53,6 @@ def process_of(pid: int) -> Process:
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
-_LARGE = 2**25  # bytes, the most that glibc lets the threshold be
-_MOST_BLOCKS = 2**16
-_ALWAYS = 2**31 - 1
-_AT_ONCE = 2**26
 
 
 def hold_freed_memory() -> None:
@@ -65,8 +61,8 @@ def hold_freed_memory() -> None:
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_MAX, 0)  # no block of its own for a large tensor
-        mallopt(_TRIM_THRESHOLD, _ALWAYS)
-        mallopt(_TOP_PAD, _AT_ONCE)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_TOP_PAD, 2**26)
 
 
 @contextmanager
@@ -92,18 +88,16 @@ def give_back_large_blocks() -> None:
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_THRESHOLD, _LARGE)
-        mallopt(_MMAP_MAX, _MOST_BLOCKS)
+        mallopt(_MMAP_THRESHOLD, 2**25)  # the most that glibc lets it be
+        mallopt(_MMAP_MAX, 2**16)
 
 
 def versions(libraries: tuple[str, ...]) -> dict[str, str]:
     """Return the versions of Python and of those of the libraries that are installed."""
     found = {"python": platform.python_version()}
     for library in libraries:
-        try:
+        with suppress(PackageNotFoundError):
             found[library] = version(library)
-        except PackageNotFoundError:
-            continue
     return found
 
 

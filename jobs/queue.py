@@ -21,9 +21,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from data.workspace import read_json, require_place, require_room, workspace, write_json
 from jobs.detached import detached
-from jobs.folder import Job
+from jobs.folder import RESUMABLE, Job, State
 from jobs.machine import Process, this_process
-from jobs.status import RESUMABLE, State
 
 _SECONDS_BETWEEN_TRIES = 0.3
 _SECONDS_TO_TAKE_OVER = 10.0
@@ -65,9 +64,8 @@ class Queue(Generic[J]):
 
     def holder(self) -> Holder | None:
         """Return who holds the machine, of whatever workspace; None where nobody does, or nobody says so."""
-        note = read_json(_note())
         with suppress(TypeError, ValidationError):
-            holder = _HOLDER.validate_python(note)
+            holder = _HOLDER.validate_python(read_json(_note()))
             return holder if Process(holder.pid, holder.pid_started).lives else None
         return None
 
@@ -78,10 +76,7 @@ class Queue(Generic[J]):
         require_place(sum(status.at_work or status.state is State.QUEUED for status in states), more)
 
     def resume(self, job: Job) -> None:
-        """Put a stopped, failed or interrupted job in line again.
-
-        Raises `ValueError` where the job is in no such state, `LimitError` as `admit` does.
-        """
+        """Put a stopped, failed or interrupted job in line again. Raises `ValueError` of another one, `LimitError`."""
         status = job.status()
         if status.state not in RESUMABLE:
             raise ValueError(f"a run that is {status.state.value} cannot be resumed")
@@ -93,7 +88,7 @@ class Queue(Generic[J]):
 
     def start_worker(self) -> None:
         """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(self.module, "work", log=self._folder / ".worker.log")
+        detached(self.module, "work", log=workspace() / self.place / ".worker.log")
 
     def keep_going(self) -> None:
         """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
@@ -115,8 +110,10 @@ class Queue(Generic[J]):
     @contextmanager
     def turn(self, job: J, *, sent_by_worker: bool = False) -> Iterator[bool]:
         """Wait in line for the machine and hold it; False where the job was asked to stop, or taken up, meanwhile."""
-        lock = FileLock(_machine_lock())
-        attend(job)
+        lock, status = FileLock(_machine_lock()), job.status()
+        if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
+            pid, pid_started = this_process()
+            job.write_status(replace(status, pid=pid, pid_started=pid_started))
         while not job.asked_to_stop:
             if self._is_next(job, sent_by_worker):
                 try:
@@ -137,44 +134,31 @@ class Queue(Generic[J]):
 
     def _is_next(self, job: J, sent_by_worker: bool) -> bool:
         """Whether nobody who is sure to come stands before it. A worker sends the first of those that need one."""
-        before = [other for other in self.queued() if _since(other) < _since(job)]
+
+        def since(one: Job) -> tuple[float, str]:
+            return one.status().queued, one.id
+
+        before = [other for other in self.queued() if since(other) < since(job)]
         if any(other.status().attended for other in before):
             return False
         return sent_by_worker or not (before and self._worker_lives())
 
     def _worker_lives(self) -> bool:
-        lock = FileLock(self._worker_lock)
         try:
-            lock.acquire(timeout=0)
+            with FileLock(self._worker_lock, timeout=0):
+                return False
         except Timeout:
             return True
-        lock.release()
-        return False
-
-    @property
-    def _folder(self) -> Path:
-        return workspace() / self.place
 
     @property
     def _worker_lock(self) -> Path:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / ".worker.lock"
-
-
-def attend(job: Job) -> None:
-    """Note this process as the one that carries the job out, once it is its turn."""
-    status = job.status()
-    if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
-        pid, pid_started = this_process()
-        job.write_status(replace(status, pid=pid, pid_started=pid_started))
+        folder = workspace() / self.place
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / ".worker.lock"
 
 
 def _note() -> Path:
     return _machine_lock().with_suffix(".json")
-
-
-def _since(job: Job) -> tuple[float, str]:
-    return job.status().queued, job.id
 
 
 def _machine_lock() -> Path:

@@ -16,7 +16,7 @@ import pytest
 from data.records import QuestionSet
 from data.store import find, stored
 from data.workspace import workspace
-from jobs.status import RESUMABLE, State
+from jobs.folder import RESUMABLE, State
 from models.sources import find_model, is_starter
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment

@@ -16,7 +16,7 @@ from data.commands import AsJson, commands_of, one_of, run
 from data.formats.delimited import csv_bytes
 from data.terminal import tell
 from data.workspace import workspace
-from jobs.status import State
+from jobs.folder import State
 from training.commands import (
     PlanWords,
     ablate,

@@ -21,7 +21,7 @@ from data.split import SplitOptions
 from data.store import find as find_questions
 from data.terminal import tell
 from data.workspace import limits, user
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from retrieval.comparison.experiment import ExperimentError, read_as
 from retrieval.evaluation.measures import Measure
 from training.options.language_model import LANGUAGE_MODEL

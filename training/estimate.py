@@ -15,8 +15,7 @@ import numpy as np
 import psutil
 
 from data.workspace import replacing
-from jobs.folder import carry_out
-from jobs.status import State, Status
+from jobs.folder import State, Status, carry_out
 from models.sources import find_model
 from training.engine.task import Task
 from training.options.common import (

@@ -14,8 +14,7 @@ import pandas as pd
 
 from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
-from jobs.folder import AskedToStop, carry_out
-from jobs.status import State, Status
+from jobs.folder import AskedToStop, State, Status, carry_out
 from models.sources import ModelSource, find_model
 from training.base import Recipe
 from training.engine.adaptation import settle

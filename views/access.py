@@ -71,7 +71,9 @@ def is_on() -> bool:
 def granted() -> bool:
     """Whether the pages may be drawn; where not, draw what there is to do about it."""
     if not is_on():
-        _warn_of_everybody()
+        reached_at = urlsplit(st.context.url or "").hostname or "localhost"
+        if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
+            st.warning(word("access.everybody"), icon=":material/lock_open:")
         UPLOADS.let_in("")
         return True
     try:
@@ -86,9 +88,7 @@ def granted() -> bool:
 def user_told_by(cookies: Mapping[str, str]) -> str | None:
     """Return whom the cookies of a request sign in: the name of their folder; None where nobody."""
     content = _signed(cookies)
-    if not content or _is_signed_out(content):
-        return None
-    return _user_in(json.loads(content))
+    return None if not content or _place_of(content).exists() else _user_in(json.loads(content))
 
 
 def address_of_sign_in() -> str:
@@ -97,10 +97,7 @@ def address_of_sign_in() -> str:
 
 
 def draw_user(*, busy: bool) -> None:
-    """Draw who is signed in, what their workspace holds, and the way out.
-
-    While they are `busy`, a job needs what could be made anew.
-    """
+    """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs what it holds."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
     held, limit = used_bytes() / MEGABYTE, limits().megabytes
@@ -162,15 +159,11 @@ def _sign_out() -> None:
 def _has_signed_out() -> bool:
     """Whether the page was opened by a sign-in that has been ended since, or before."""
     content = _signed(st.context.cookies)
-    return content is not None and _is_signed_out(content)
-
-
-def _is_signed_out(content: bytes) -> bool:
-    return _place_of(content).exists()
+    return content is not None and _place_of(content).exists()
 
 
 def _place_of(content: bytes) -> Path:
-    """The file that says that somebody signed out of this sign-in; its claims have a nonce, so no two are alike."""
+    """The file that is there once somebody signed out of this sign-in; its claims have a nonce: no two are alike."""
     return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
 
 
@@ -186,17 +179,11 @@ def _draw_door() -> None:
         if st.user.get("is_logged_in") is True and not _has_signed_out():
             st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
             st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
-        else:
-            for name in _providers():
-                label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
-                st.button(
-                    label,
-                    type="primary",
-                    icon=":material/login:",
-                    on_click=st.login,
-                    args=(name or None,),
-                    key=f"sign_in_{name}",
-                )
+            return
+        for name in _providers():
+            label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
+            look: dict[str, Any] = {"type": "primary", "icon": ":material/login:", "key": f"sign_in_{name}"}
+            st.button(label, on_click=st.login, args=(name or None,), **look)
 
 
 def _providers() -> list[str]:
@@ -204,13 +191,6 @@ def _providers() -> list[str]:
     section = st.secrets["auth"]
     named = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
     return ([""] if "client_id" in section else []) + named
-
-
-def _warn_of_everybody() -> None:
-    """Say that nobody signs in, where others than those at this machine reach the app."""
-    reached_at = urlsplit(st.context.url or "").hostname or "localhost"
-    if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
-        st.warning(word("access.everybody"), icon=":material/lock_open:")
 
 
 def _clear() -> None:
@@ -284,17 +264,16 @@ def _with_safe_cookies(scope: Scope, send: Send) -> Send:
     if scope["scheme"] != "https" and urlsplit(address_of_sign_in()).scheme != "https":
         return send
 
+    def safe(name: bytes, value: bytes) -> bytes:
+        parts = [part.strip().lower() for part in value.split(b";")]
+        return value + b"; Secure" if name.lower() == b"set-cookie" and b"secure" not in parts else value
+
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [(name, _safe(name, value)) for name, value in message["headers"]]
+            message["headers"] = [(name, safe(name, value)) for name, value in message["headers"]]
         await send(message)
 
     return sent
-
-
-def _safe(name: bytes, value: bytes) -> bytes:
-    is_open = name.lower() == b"set-cookie" and b"secure" not in [part.strip().lower() for part in value.split(b";")]
-    return value + b"; Secure" if is_open else value
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, count
 from pathlib import Path
 
 import streamlit as st
@@ -10,7 +11,7 @@ import streamlit as st
 from data.records import RELEVANT_GRADE
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
-from jobs.status import State
+from jobs.folder import State
 from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
@@ -164,8 +165,8 @@ def finished_runs(data: StoredSet | None = None) -> list[Run]:
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """Return the name, or the name with the first number that makes it different from those taken."""
-    names = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 3))]
-    return next(candidate for candidate in names if candidate not in taken)
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
 
 
 def model_place(run: Run) -> str:
@@ -183,8 +184,7 @@ def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
 
 
 def draw_methods(names: Sequence[str], specs: Mapping[str, Spec], analyzer: Analyzer) -> None:
-    lines = [plain(method_line(specs[name], specs, analyzer)) for name in names if name in specs]
-    if lines:
+    if lines := [plain(method_line(specs[name], specs, analyzer)) for name in names if name in specs]:
         st.caption("  \n".join(lines))
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from data.pairs.store import PAIR_CATALOG, StoredPairs
 from data.records import Maker, Question, model_of
 from data.store import CATALOG
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
@@ -19,14 +19,13 @@ from training.sweeps.halving import SHARES
 from training.sweeps.variants import AblationExperiment
 from views.ui.words import known, moment, plain, word, word_or
 
-_SAMPLE = CATALOG["sample"].title
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
 
 
 def set_name(name: str) -> str:
     """Return what a set of this name is called: the sample in the person's language, any other as it is."""
-    return word("data_page.sample") if name == _SAMPLE else name
+    return word("data_page.sample") if name == CATALOG["sample"].title else name
 
 
 def pairs_name(name: str) -> str:
@@ -35,7 +34,12 @@ def pairs_name(name: str) -> str:
 
 
 def pair_set_name(kept: StoredPairs) -> str:
-    return word("sidebar.shared", name=pairs_name(kept.name)) if kept.shared else pairs_name(kept.name)
+    return as_shared(pairs_name(kept.name), shared=kept.shared)
+
+
+def as_shared(name: str, *, shared: bool) -> str:
+    """Return a name, and that what it names is everybody's where it is `shared`. Not Markdown."""
+    return word("sidebar.shared", name=name) if shared else name
 
 
 def kind_words(kind: str) -> str:

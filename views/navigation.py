@@ -1,7 +1,6 @@
 """The pages of the app, and the way from one to another."""
 
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -53,19 +52,19 @@ PAGES = (  # the first one opens; a page is added by its module, a line here, an
 
 
 def pages() -> dict[str, list[Any]]:
-    """Return the pages in their order by menu, no menu first, and the first page the one that opens.
-
-    At its own name the first page is found, too.
-    """
+    """Return the pages in their order by menu, no menu first; the first page opens, and is found at its name, too."""
     first = PAGES[0]
-    go_on = partial(_go_on, first)
+
+    def go_on() -> None:
+        """Go to the first page with what the address asks for."""
+        st.switch_page(_served(first), query_params={key: st.query_params.get_all(key) for key in st.query_params})
+
     named = st.Page(go_on, title=first.title, icon=first.sign, url_path=first.name, visibility="hidden")
     usual = [_served(page) for page in PAGES if not page.inside]
     return {"": [*usual, named], word("page.more"): [_served(page) for page in PAGES if page.inside]}
 
 
 def read_first_page() -> None:
-    """Read what draws the page that opens, and what stands around it."""
     with without_collections():
         for name in ("views.sidebar", "views.compare.page", "views.compare.overview"):
             import_module(name)
@@ -101,7 +100,6 @@ def draw_ways(opened: str) -> None:
 
 
 def way_to(name: str, label: str, **parameters: str) -> None:
-    """Draw a link to a page in the row at hand, with these parameters in its address."""
     page = page_called(name)
     st.page_link(_served(page), label=label, icon=page.sign, query_params=parameters)
 
@@ -109,8 +107,3 @@ def way_to(name: str, label: str, **parameters: str) -> None:
 def _served(page: Page) -> Any:
     path = "first" if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
     return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])
-
-
-def _go_on(page: Page) -> None:
-    """Go to a page with what its address asks for."""
-    st.switch_page(_served(page), query_params={key: st.query_params.get_all(key) for key in st.query_params})

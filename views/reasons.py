@@ -12,14 +12,11 @@ from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings
-from retrieval.report.colours import colour_of, shape_of
 from text.dictionary import DictionaryError
 from views.resources.retrieval import counted_bm25, explained_static
 from views.ui.passages import reason_html
 from views.ui.problems import failure_text
 from views.ui.words import word
-
-_NOWHERE_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -44,17 +41,17 @@ class AskedQuestion:
 
 def draw(asked: AskedQuestion, specs: Sequence[Spec], names: Sequence[str]) -> None:
     """Draw one line a retriever; `names` are all that can be picked, in the order that gives them their colours."""
-    lines = []
-    for spec in specs:
-        colour, shape = colour_of(spec.name, names), shape_of(spec.name, names)
-        lines.append(reason_html(spec.name, colour, shape, " ".join(sentences(asked, spec))))
-    st.html("".join(lines))
+    st.html("".join(reason_html(spec.name, names, " ".join(sentences(asked, spec))) for spec in specs))
 
 
 def sentences(asked: AskedQuestion, spec: Spec) -> list[str]:
     """Return what is to be said of a retriever; not Markdown."""
     of = asked.duel(spec.name)
-    return [_place(asked, spec.name, of), *_reasons(spec.local, asked, of)]
+    if of.right_rank is None:
+        place = word("why.place_none", depth=asked.depths[spec.name])
+    else:
+        place = word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
+    return [place, *_reasons(spec.local, asked, of)]
 
 
 @singledispatch
@@ -62,12 +59,6 @@ def _reasons(spec: Spec, asked: AskedQuestion, of: Duel) -> list[str]:
     """Return why a retriever of this kind puts the passage there; nothing of one that cannot be looked into."""
     del spec, asked, of
     return []
-
-
-def _place(asked: AskedQuestion, name: str, of: Duel) -> str:
-    if of.right_rank is None:
-        return word("why.place_none", depth=asked.depths[name])
-    return word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
 
 
 @_reasons.register
@@ -90,7 +81,7 @@ def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
         counts = {"here": found.telling_in_right, "there": found.telling_in_wrong}
         said.append(word("why.word_lost" if of.lost else "why.word_won", term=found.telling, **counts))
     if found.nowhere:
-        listed = ", ".join(word("why.quoted", text=text) for text in found.nowhere[:_NOWHERE_SHOWN])
+        listed = ", ".join(word("why.quoted", text=text) for text in found.nowhere[:3])
         said.append(word("why.words_nowhere", terms=listed))
     if len(added := table[table["in_question"] == 0]):
         sums = {side: f"{added[side].sum():.{spec.digits}f}" for side in ("right", "wrong")}

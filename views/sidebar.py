@@ -4,12 +4,11 @@ import streamlit as st
 
 from data.problems import DataError
 from data.workspace import user, workspace
-from jobs.folder import Job
-from jobs.status import State
+from jobs.folder import Job, State
 from training.runs.runs import Run
 from training.runs.sweeps import QUEUE
 from views.access import draw_user
-from views.names import phase_words, run_name, set_name
+from views.names import as_shared, phase_words, run_name, set_name
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set
 from views.ui.job import with_time_left
 from views.ui.words import LANGUAGES, catalog, language, plain, word
@@ -26,12 +25,12 @@ def draw() -> None:
             _follow_training(QUEUE.at_work())
         _pick_language()
         if user():
-            draw_user(busy=_is_busy())
+            others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
+            draw_user(busy=QUEUE.at_work() is not None or any(Job(path.parent).status().at_work for path in others))
 
 
 def _pick_set() -> None:
-    called = {kept.key: (set_name(kept.name), kept.shared) for kept in stored_sets()}
-    names = {key: word("sidebar.shared", name=name) if shared else name for key, (name, shared) in called.items()}
+    names = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
     current = chosen_set()
     # without a key of its own the box follows the choice wherever it was made
     chosen = st.selectbox(
@@ -58,18 +57,10 @@ def _pick_set() -> None:
     st.caption(word("sidebar.split" if found.by_article else "sidebar.split_passages", **counts))
 
 
-def _is_busy() -> bool:
-    others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
-    return QUEUE.at_work() is not None or any(Job(status.parent).status().at_work for status in others)
-
-
 def _pick_language() -> None:
     names = list(LANGUAGES)
     chosen = st.selectbox(
-        catalog(language())["sidebar.language"],
-        names,
-        index=names.index(language()),
-        format_func=LANGUAGES.__getitem__,
+        catalog(language())["sidebar.language"], names, index=names.index(language()), format_func=LANGUAGES.__getitem__
     )
     st.session_state["language"] = language()
     if chosen and chosen != language():

@@ -9,7 +9,7 @@ from data.formats.opening import set_name as named_by_file
 from data.problems import Failure
 from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
-from views.names import set_name
+from views.names import as_shared, set_name
 from views.resources.language import characters_of
 from views.ui.problems import draw_damaged, draw_remove, errors_told
 from views.ui.state import choose_named, remember
@@ -49,7 +49,7 @@ def learned_name(learned: Learned) -> str:
     """Return what a text to learn from is called: not Markdown, a person may have named it."""
     if isinstance(learned, StoredSet):
         return set_name(learned.name)
-    return word("sidebar.shared", name=learned.name) if learned.shared else learned.name
+    return as_shared(learned.name, shared=learned.shared)
 
 
 def reference_of(learned: Learned) -> str:
@@ -58,7 +58,7 @@ def reference_of(learned: Learned) -> str:
 
 
 def characters_in(learned: Learned) -> int:
-    return characters_of(learned.key, learned.fingerprint) if isinstance(learned, StoredSet) else learned.characters
+    return characters_of(learned) if isinstance(learned, StoredSet) else learned.characters
 
 
 def documents_in(learned: Learned) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from benchmarks.material import korquad
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
-from jobs.status import RESUMABLE, State, Status
+from jobs.folder import RESUMABLE, State, Status
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.spec import Spec

@@ -19,7 +19,7 @@ from data.split import Part, SplitOptions
 from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlate, cosines
-from jobs.status import RESUMABLE, State, Status
+from jobs.folder import RESUMABLE, State, Status
 from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from language.texts import find_corpus
 from models.encoders.bi_encoder import BiEncoder

@@ -22,7 +22,7 @@ from benchmarks.quality.article_split import (
 )
 from data.questions.read import read_file
 from data.split import Part
-from jobs.status import State
+from jobs.folder import State
 from models.packaged import DEFAULT
 from reading import results
 from reading.evaluate import Fate, ReaderResult, ReadingResult, evaluate

@@ -26,7 +26,7 @@ from embeddings.results import (
     Request,
     SimilarityRequest,
 )
-from jobs.status import State
+from jobs.folder import State
 from tests.embeddings.worlds import scored_pairs
 
 PAIRS = scored_pairs()

@@ -18,7 +18,7 @@ from data.store import keep as keep_set
 from data.store import load as load_set
 from data.store import stored
 from data.workspace import workspace, write_json
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added, of_kind
 from retrieval.comparison.store import (

@@ -11,9 +11,8 @@ import pytest
 from data.store import CATALOG, damaged, load, stored
 from data.workspace import workspace, write_text
 from jobs.detached import detached
-from jobs.folder import Job
+from jobs.folder import Job, State
 from jobs.machine import Process
-from jobs.status import State
 from retrieval.comparison.store import damaged_comparisons, kept_comparisons
 from tests.hostile.damages import TIMES
 from tests.programs import end_all_in

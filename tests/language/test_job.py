@@ -15,7 +15,7 @@ from data.records import QuestionSet
 from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
-from jobs.status import State
+from jobs.folder import State
 from language import comparison, texts
 from language import job as run_command
 from language.__main__ import main

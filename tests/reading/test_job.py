@@ -11,7 +11,7 @@ import pytest
 from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
-from jobs.status import State
+from jobs.folder import State
 from models.hub import ModelError
 from reading import results
 from reading.__main__ import main

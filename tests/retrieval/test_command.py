@@ -17,7 +17,7 @@ from ir_measures import RR, R, Success, nDCG
 
 from data.store import find, keep
 from data.workspace import PROJECT
-from jobs.status import State
+from jobs.folder import State
 from retrieval import __main__ as module
 from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
-from jobs.status import State
+from jobs.folder import State
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.store import CATALOG
-from jobs.status import State
+from jobs.folder import State
 from retrieval.__main__ import main as compare
 from tests.hub import build_bi_encoder
 from tests.programs import run_module

@@ -9,7 +9,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find
-from jobs.status import State
+from jobs.folder import State
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import find_model
 from tests.doubles import small_set

@@ -8,8 +8,8 @@ import pytest
 from data.problems import DataError, ProblemCode
 from data.split import SplitOptions
 from data.store import find, remove
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned

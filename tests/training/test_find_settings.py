@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from data.store import CATALOG
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from tests.training.worlds import all_searches
 from training import commands as command
 from training.__main__ import main

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision

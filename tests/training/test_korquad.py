@@ -10,7 +10,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import find
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource, find_model

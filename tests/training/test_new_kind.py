@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
-from jobs.status import State
+from jobs.folder import State
 from tests.training.toy import ToyOptions, ToyRecipe
 from tests.training.worlds import misleading_set
 from tests.views.driving import run as drawn

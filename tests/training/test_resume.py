@@ -21,7 +21,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from data.workspace import workspace
-from jobs.status import RESUMABLE, State
+from jobs.folder import RESUMABLE, State
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of

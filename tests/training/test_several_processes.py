@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from data.workspace import PROJECT
-from jobs.status import State
+from jobs.folder import State
 from language.masking import IGNORED
 from tests.hub import build_bi_encoder, build_masked_base
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two

@@ -17,7 +17,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
 from data.workspace import PROJECT
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25

@@ -1,8 +1,17 @@
 """Driving a page without a browser."""
 
+import re
 from collections.abc import Callable
 
 from streamlit.testing.v1 import AppTest
+
+
+def data_page() -> None:
+    from views import sidebar
+    from views.data import page
+
+    sidebar.draw()
+    page.draw()
 
 
 def opened(page: Callable[[], None], **address: str) -> AppTest:
@@ -25,3 +34,18 @@ def unfolded(app: AppTest, *kinds: str) -> AppTest:
     for key in (*folds, "train_several_open", "train_ablation_open"):
         app.session_state[key] = True
     return app
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click()
+    return run(app)
+
+
+def keys(app: AppTest) -> set[str]:
+    return {button.key for button in app.button if button.key}
+
+
+def texts(app: AppTest) -> str:
+    """Everything the page says, as Markdown shows it."""
+    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
+    return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))

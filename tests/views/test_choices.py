@@ -11,7 +11,7 @@ import streamlit as st
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet, find, keep
-from jobs.status import State
+from jobs.folder import State
 from models.packaged import PackagedBase
 from retrieval.comparison.experiment import Experiment, add, write_experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, SparseSpec, WindowedBM25Spec

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from jobs.status import Status
+from jobs.folder import Status
 from training.engine.checkpoints import discard_old, keep_model, seal
 from training.runs.runs import Phase, Run
 

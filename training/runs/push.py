@@ -9,7 +9,7 @@ from typing import Any
 
 from data.problems import Failure
 from data.workspace import workspace
-from jobs.status import State
+from jobs.folder import State
 from models.hub import TIMEOUT_SECONDS
 from training.runs.runs import Run
 

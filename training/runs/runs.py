@@ -28,9 +28,8 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from data.questions.judgements import remarks_of
 from data.split import SplitOptions
 from data.workspace import shelf, workspace, write_text
-from jobs.folder import Job
+from jobs.folder import Job, State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from training.options.common import TrainingOptions
 from training.options.questions import NegativesFrom
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions

@@ -12,8 +12,7 @@ from data.pairs.store import find as find_pairs
 from data.records import QuestionSet
 from data.store import find as find_questions
 from data.workspace import replacing
-from jobs.folder import AskedToStop
-from jobs.status import State, Status
+from jobs.folder import AskedToStop, State, Status
 from models.sources import STARTER, find_model
 from training.options.common import TrainingError
 from training.options.rankers import BI_ENCODER

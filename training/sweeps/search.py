@@ -10,8 +10,7 @@ import numpy as np
 
 from data.problems import Failure
 from data.statistics import LEVEL
-from jobs.folder import AskedToStop
-from jobs.status import State, Status
+from jobs.folder import AskedToStop, State, Status
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups

@@ -11,7 +11,7 @@ from threading import Thread
 import streamlit as st
 
 from data.store import StoredSet
-from jobs.status import Status
+from jobs.folder import Status
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparisons

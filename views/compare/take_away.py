@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from data.workspace import MEGABYTE
-from jobs.status import Status
+from jobs.folder import Status
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted

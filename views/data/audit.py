@@ -48,7 +48,6 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
 
 
 def draw_figures(questions: QuestionSet, figures: Audit) -> None:
-    """Draw how the figures of a question set are spread."""
     table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
     if questions.questions and len(table):
         st.markdown(f"**{word('data_page.overlap_title')}**")
@@ -69,7 +68,6 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
 
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
-    """Draw how the questions are split for training."""
     st.subheader(word("data_page.split"), anchor=False)
     options = found.options
     train = 1 - options.validation - options.test

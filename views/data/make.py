@@ -14,7 +14,7 @@ from chat.endpoint import MODEL, Endpoint, may_be_given
 from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from data.workspace import LimitError
-from questions.drafts import MakerOptions, Progress, PromptLanguage, QuestionsError
+from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
 from questions.make import MadeQuestions, Unanswered, make_questions, prompts
 from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
@@ -24,6 +24,11 @@ from views.ui.problems import failure_text
 from views.ui.words import language, plain, word
 
 _USUAL = 2000  # passages: enough to train with, and made in a minute
+_PREVIEWED = 5  # passages
+_SHOWN_CHARACTERS = 160  # of a passage below its question
+_SHOWN_ROWS = 1000
+_SECONDS_BETWEEN_WORDS = 0.1
+_STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"  # of the session
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,52 @@ class Chosen:
             language=PromptLanguage(language()),
         )
 
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """Where the language model is; None where none is asked. Raises `EndpointError`."""
-        return Endpoint.of(self.address, self.key) if self.by is Maker.MODEL else None
+
+def draw_made(data: StoredSet, questions: QuestionSet) -> None:
+    if not questions.made:
+        return
+    with st.container(border=True):
+        st.markdown(made_words(questions.made, len(questions.questions)))
+        if st.button(word("made.train"), type="primary", icon=":material/model_training:", key="made_train"):
+            open_page("train", data=data.key)
+        left, unanswered = st.session_state.get(f"{_UNANSWERED}_{data.key}", (0, ()))
+        if left:
+            st.caption(word("made.left", count=f"{left:,}"))
+        _draw_unanswered(questions, unanswered)
 
 
-def pick(passages: int, articles: int) -> Chosen:
-    """Draw the choices for a set of so many passages and articles; returns them."""
+@st.fragment
+def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+    st.caption(word("made.about"))
+    chosen = _pick(len(questions.passages), articles)
+    by_model = chosen.by is Maker.MODEL
+    with st.container(horizontal=True, vertical_alignment="center"):
+        make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
+        preview = st.button(
+            word("made.try_five" if by_model else "made.preview"), icon=":material/visibility:", key="made_preview"
+        )
+        make_kept = by_model and st.button(word("made.make_kept"), icon=":material/inventory_2:", key="made_make_kept")
+    place = st.empty()
+    if st.session_state.pop(_STOPPED, False):
+        place.info(word("made.stopped"), icon=":material/info:")
+    try:
+        if preview:
+            _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
+        elif make or make_kept:
+            name = word("made.name", data=set_name(data.name), by=maker_name(chosen.options().made))
+            found = _made(questions, chosen, place, calls=not make_kept, name=name)
+            kept = keep(found.question_set, source=data.name)
+            st.session_state[f"{_UNANSWERED}_{kept.key}"] = (found.left, found.unanswered)
+            use_set(kept.key)
+            st.toast(word("made.done", name=plain(kept.name)), icon=":material/check_circle:")
+            st.rerun()
+    except (EndpointError, LimitError, QuestionsError) as error:
+        place.error(plain(failure_text(error)), icon=":material/error:")
+        if isinstance(error, EndpointError):
+            st.caption(word("made.kept_words"))
+
+
+def _pick(passages: int, articles: int) -> Chosen:
     chosen = st.segmented_control(
         word("made.how"),
         list(Maker),
@@ -100,103 +143,36 @@ def _number(name: str, most: int, usual: int) -> int:
     )
 
 
-def _text(place: "st.delta_generator.DeltaGenerator", name: str, **look: str) -> str:
+def _text(place: DeltaGenerator, name: str, **look: str) -> str:
     return str(
         place.text_input(word(f"made.{name}"), key=f"made_{name}", help=word(f"made.{name}_help"), **look)  # type: ignore[call-overload]
     )
 
 
-_PREVIEWED = 5  # passages
-_SHOWN_CHARACTERS = 160  # of a passage below its question
-_SHOWN_ROWS = 1000
-_SECONDS_BETWEEN_WORDS = 0.1
-_STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"
-
-
-def draw_made(data: StoredSet, questions: QuestionSet) -> None:
-    """Draw what a set's questions were made of, and the way to their training; nothing where none was made."""
-    if not questions.made:
-        return
-    with st.container(border=True):
-        st.markdown(made_words(questions.made, len(questions.questions)))
-        if st.button(word("made.train"), type="primary", icon=":material/model_training:", key="made_train"):
-            open_page("train", data=data.key)
-        left, unanswered = st.session_state.get(f"{_UNANSWERED}_{data.key}", (0, ()))
-        if left:
-            st.caption(word("made.left", count=f"{left:,}"))
-        _draw_unanswered(questions, unanswered)
-
-
-@st.fragment
-def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
-    """Draw the way from passages to questions."""
-    st.caption(word("made.about"))
-    chosen = pick(len(questions.passages), articles)
-    by_model = chosen.by is Maker.MODEL
-    with st.container(horizontal=True, vertical_alignment="center"):
-        make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
-        preview = st.button(
-            word("made.try_five" if by_model else "made.preview"), icon=":material/visibility:", key="made_preview"
-        )
-        make_kept = by_model and st.button(word("made.make_kept"), icon=":material/inventory_2:", key="made_make_kept")
-    place = st.empty()
-    if st.session_state.pop(_STOPPED, False):
-        place.info(word("made.stopped"), icon=":material/info:")
-    try:
-        if preview:
-            _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
-        elif make or make_kept:
-            by = maker_name(chosen.options().made)
-            name = word("made.name", data=set_name(data.name), by=by)
-            _keep(data, _made(questions, chosen, place, calls=not make_kept, name=name))
-    except (EndpointError, LimitError, QuestionsError) as error:
-        place.error(plain(failure_text(error)), icon=":material/error:")
-        if isinstance(error, EndpointError):
-            st.caption(word("made.kept_words"))
-
-
 def _made(
-    questions: QuestionSet,
-    chosen: Chosen,
-    place: DeltaGenerator,
-    *,
-    most: int = 0,
-    calls: bool = True,
-    name: str = "",
+    questions: QuestionSet, chosen: Chosen, place: DeltaGenerator, *, most: int = 0, calls: bool = True, name: str = ""
 ) -> MadeQuestions:
     """Make questions under a bar that can be stopped. Raises `QuestionsError`, `EndpointError`."""
-    options, endpoint = chosen.options(most), chosen.endpoint if calls else None
-    with place.container():
-        bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
-        st.button(word("made.stop"), on_click=_stop, icon=":material/stop:", key="made_stop")
-    found = make_questions(questions, options, endpoint, name=name, on_progress=_following(bar))
-    place.empty()
-    return found
-
-
-def _following(bar: DeltaGenerator) -> Progress:
-    """Return what draws the bar a few times a second; whoever presses a button ends the work there."""
-    told = 0.0
+    options, told = chosen.options(most), 0.0
+    endpoint = Endpoint.of(chosen.address, chosen.key) if calls and chosen.by is Maker.MODEL else None
 
     def follow(done: int, total: int) -> None:
+        """Draw the bar a few times a second; whoever presses a button ends the work there."""
         nonlocal told
         if time.monotonic() - told >= _SECONDS_BETWEEN_WORDS:
             told = time.monotonic()
             bar.progress(done / max(1, total), word("made.working", done=f"{done:,}", total=f"{total:,}"))
 
-    return follow
+    with place.container():
+        bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
+        st.button(word("made.stop"), on_click=_stop, icon=":material/stop:", key="made_stop")
+    found = make_questions(questions, options, endpoint, name=name, on_progress=follow)
+    place.empty()
+    return found
 
 
 def _stop() -> None:
     st.session_state[_STOPPED] = True
-
-
-def _keep(data: StoredSet, found: MadeQuestions) -> None:
-    stored = keep(found.question_set, source=data.name)
-    st.session_state[f"{_UNANSWERED}_{stored.key}"] = (found.left, found.unanswered)
-    use_set(stored.key)
-    st.toast(word("made.done", name=plain(stored.name)), icon=":material/check_circle:")
-    st.rerun()
 
 
 def _draw_preview(found: MadeQuestions) -> None:

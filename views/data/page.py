@@ -11,10 +11,9 @@ from data.split import Split, SplitOptions
 from data.store import StoredSet
 from views.data import audit as data_audit
 from views.data import make as data_make
+from views.data import pairs as data_pairs
 from views.data import preview
 from views.data import reading as data_reading
-from views.data import sets as data_sets
-from views.data.pairs import page as data_pairs
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
@@ -30,7 +29,6 @@ _SPLIT = SplitOptions()
 
 
 def draw() -> None:
-    """Draw the page."""
     processes.make_ready()
     st.title(word("page.data"), anchor=False)
     kind = choose(
@@ -59,7 +57,7 @@ def _draw_questions(used: StoredSet) -> None:
     preview.draw_ways()
     shown = preview.current()
     if shown is None:
-        data_sets.draw(used.key)
+        preview.draw_sets(used.key)
         _draw_stored(used)
         return
     data_reading.draw(shown)
@@ -73,7 +71,6 @@ def _draw_questions(used: StoredSet) -> None:
 
 
 def _draw_next(used: StoredSet) -> None:
-    """Draw what can be done with a set."""
     with st.container(horizontal=True):
         if used.questions:
             way_to("compare", word("data_page.to_compare"), data=used.key)

@@ -1,28 +1,39 @@
-"""The ways to a question set, and the files that were read but are not in use: they live in the session until they are
-used or put aside."""
+"""The ways to a set: those that are kept, of questions and of pairs, those that are known, and files. What was read but
+is not in use lives in the session until it is used or put aside."""
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Generic, TypeVar
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data import store
 from data.apart.exchange import File, UnusableFileError
+from data.collection import KeptSet
 from data.formats.columns import Columns
 from data.formats.text import Content
+from data.pairs import store as pair_store
+from data.pairs.store import StoredPairs
 from data.problems import DataError, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
 from data.split import Split, split
 from data.store import CATALOG, CatalogEntry, Progress, keep, obtain
-from views.resources.sets import SAMPLE, use_set
-from views.ui.words import duration, word
+from views.names import pairs_name, set_name
+from views.resources.sets import SAMPLE, stored_sets, use_set
+from views.ui.problems import draw_damaged, draw_remove
+from views.ui.state import remember, remembered
+from views.ui.words import duration, moment, plain, word
 from views.uploads import translate_field
 
 P = TypeVar("P")
+MEGABYTE = 10**6  # bytes
+_READ, _REPLACED = "upload_read", "upload_replaced"  # the files of the field that were read, and that count no more
+_PAIRS = "pairs"  # in the address: those to look at
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,29 @@ def preview_of(files: Sequence[tuple[bytes, str]], *, source: str = "", title: s
     name = ", ".join(name for _, name in files)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
     sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return _read(Preview(name, source or name, title, tuple(files), sha256), None)
+    return read_again(Preview(name, source or name, title, tuple(files), sha256), None)
 
 
-def with_columns(preview: Preview, columns: Columns) -> Preview:
-    """Read the file once more with columns a person has chosen."""
-    return _read(preview, columns)
+def read_again(preview: Preview, columns: Columns | None) -> Preview:
+    """Read the files with the columns a person has chosen; None: they are guessed."""
+    try:
+        files = [File(Content(content), name) for content, name in preview.files]
+        reading = read_files_apart(files, asdict(columns) if columns else None)
+    except UnusableFileError as error:
+        guess, available, first_rows = error.proposal
+        known = replace(preview, available=available, first_rows=first_rows)
+        return replace(known, columns=columns or guess, read=None, error=error)
+    if preview.title:
+        reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
+    return replace(
+        preview,
+        title=reading.question_set.name,
+        columns=reading.columns or Columns(),
+        available=reading.available_columns,
+        first_rows=reading.first_rows,
+        read=_looked_at(reading),
+        error=None,
+    )
 
 
 def without_answers(preview: Preview) -> Preview:
@@ -73,6 +101,10 @@ def without_answers(preview: Preview) -> Preview:
     return replace(preview, read=_looked_at(replace(reading, question_set=question_set)))
 
 
+def _looked_at(reading: Reading) -> Read:
+    return Read(reading, audit(reading.question_set), split(reading.question_set))
+
+
 class LookedAt(Generic[P]):
     """What a session looks at and has not kept: previews of one kind, under the names of this session's state."""
 
@@ -80,12 +112,10 @@ class LookedAt(Generic[P]):
         self._kind, self._shown, self._kept, self._emptied = kind, shown, kept, emptied
 
     def current(self) -> P | None:
-        """Return the preview of this session, if there is one."""
         found = st.session_state.get(self._shown)
         return found if isinstance(found, self._kind) else None
 
     def show(self, preview: P) -> None:
-        """Make a preview the one this session shows."""
         st.session_state[self._shown] = preview
         st.session_state.pop(self._kept, None)
 
@@ -111,7 +141,7 @@ class LookedAt(Generic[P]):
         return str(st.session_state.get(self._kept, ""))
 
 
-_FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")
+_FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")  # of the session
 current, show, put_aside, kept_now = _FILES.current, _FILES.show, _FILES.put_aside, _FILES.kept_now
 
 
@@ -129,44 +159,13 @@ def use(preview: Preview, read: Read) -> None:
     _FILES.note_kept(kept.key)
 
 
-def _read(preview: Preview, columns: Columns | None) -> Preview:
-    try:
-        files = [File(Content(content), name) for content, name in preview.files]
-        reading = read_files_apart(files, asdict(columns) if columns else None)
-    except UnusableFileError as error:
-        guess, available, first_rows = error.proposal
-        known = replace(preview, available=available, first_rows=first_rows)
-        return replace(known, columns=columns or guess, read=None, error=error)
-    if preview.title:
-        reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
-    questions = reading.question_set
-    return replace(
-        preview,
-        title=questions.name,
-        columns=reading.columns or Columns(),
-        available=reading.available_columns,
-        first_rows=reading.first_rows,
-        read=_looked_at(reading),
-        error=None,
-    )
-
-
-def _looked_at(reading: Reading) -> Read:
-    return Read(reading, audit(reading.question_set), split(reading.question_set))
-
-
-KORQUAD = "korquad-v1-dev"
-_MEGABYTE = 10**6
-_READ, _REPLACED = "upload_read", "upload_replaced"  # the files of the field that were read, and that count no more
-
-
 def draw_ways() -> None:
     """Draw the field for a file and, while none is looked at, the sets that are known; each ends in a preview."""
     _upload(is_large=current() is None)
     if current() is not None:
         return
-    korquad = CATALOG[KORQUAD]
-    size = f"{korquad.size / _MEGABYTE:.1f}"
+    korquad = CATALOG["korquad-v1-dev"]
+    size = f"{korquad.size / MEGABYTE:.1f}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(word("data_page.no_file"), width="content")
         is_sample = _button(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"), "visibility")
@@ -192,7 +191,10 @@ def _look(entry: CatalogEntry, title: str) -> None:
         show(Preview(entry.path.name, entry.id, title, error=error))
         st.rerun()
     bar.empty()
-    _open([(content, entry.path.name)], entry.id, entry.title)
+    with st.spinner(word("data_page.reading"), show_time=True):
+        show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title))
+    st.session_state[_READ] = []
+    st.rerun()
 
 
 def _upload(*, is_large: bool) -> None:
@@ -224,24 +226,13 @@ def _open_uploaded(files: Sequence[UploadedFile]) -> None:
     new = [file for file in shown if file.file_id not in before]
     st.session_state[_READ] = [file.file_id for file in files]
     with st.spinner(word("data_page.reading"), show_time=True):
-        found = _preview_of(shown)
+        found = preview_of([(file.getvalue(), file.name) for file in shown])
         if found.error is not None and 0 < len(new) < len(shown):
-            alone = _preview_of(new)
+            alone = preview_of([(file.getvalue(), file.name) for file in new])
             if alone.error is None or found.error.problem.code is ProblemCode.NO_COLLECTION:
                 replaced |= {file.file_id for file in shown if file not in new}
                 found = alone
         show(found)
-    st.rerun()
-
-
-def _preview_of(files: Sequence[UploadedFile]) -> Preview:
-    return preview_of([(file.getvalue(), file.name) for file in files])
-
-
-def _open(files: Sequence[tuple[bytes, str]], source: str, title: str) -> None:
-    with st.spinner(word("data_page.reading"), show_time=True):
-        show(preview_of(files, source=source, title=title))
-    st.session_state[_READ] = []
     st.rerun()
 
 
@@ -250,13 +241,72 @@ def following(draw_bar: Callable[..., object]) -> Progress:
     started = time.monotonic()
 
     def follow(done: int, total: int) -> None:
-        left = (time.monotonic() - started) * (total - done) / done
-        text = word(
-            "data_page.downloading",
-            done=f"{done / _MEGABYTE:.1f}",
-            total=f"{total / _MEGABYTE:.1f}",
-            left=duration(left),
-        )
-        draw_bar(done / total, text=text)
+        left = duration((time.monotonic() - started) * (total - done) / done)
+        megabytes = {"done": f"{done / MEGABYTE:.1f}", "total": f"{total / MEGABYTE:.1f}"}
+        draw_bar(done / total, text=word("data_page.downloading", **megabytes, left=left))
 
     return follow
+
+
+def draw_sets(in_use: str) -> None:
+    """Draw the list of kept question sets; `in_use` is the key of the one that cannot be removed."""
+    sets = stored_sets()
+    with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+        st.caption(word("data_page.sets_about"))
+        for kept in sets:
+            counts = word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}")
+            is_used = kept.key == in_use
+            with _row(kept, set_name(kept.name), counts, None if is_used else store.remove):
+                if is_used:
+                    st.badge(word("data_page.is_used"), icon=":material/check:", color="green")
+                elif st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
+                    use_set(kept.key)
+                    st.rerun()
+    draw_damaged(store.damaged(), store.remove)
+
+
+def draw_pairs(shown: str) -> None:
+    """Draw the list of kept sets of pairs; `shown` is the key of the one that is looked at."""
+    sets = pair_store.stored()
+    if not sets:
+        st.caption(word("pairs_page.no_sets"))
+    else:
+        with st.expander(word("pairs_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+            st.caption(word("pairs_page.sets_about"))
+            for kept in sets:
+                counts = word("pairs_page.counts", kind=word(f"pair_kind.{kept.kind}"), rows=f"{kept.rows:,}")
+                with _row(kept, pairs_name(kept.name), counts, pair_store.remove):
+                    if kept.key == shown:
+                        st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
+                    elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
+                        choose_pairs(kept.key)
+                        st.rerun()
+    draw_damaged(pair_store.damaged(), pair_store.remove)
+
+
+@contextmanager
+def _row(kept: KeptSet, called: str, told: str, remove: Callable[[str], None] | None) -> Iterator[None]:
+    """Draw a set: its name, what is `told` of it, what the block draws to choose it, and what takes it away."""
+    with st.container(border=True):
+        name, counts, created, buttons = st.columns([4, 3, 2, 3], vertical_alignment="center")
+        with name.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{plain(called)}**", width="content")
+            if kept.shared:
+                st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
+        counts.text(told)
+        created.text(moment(kept.created))
+        with buttons.container(horizontal=True, horizontal_alignment="right"):
+            yield
+            if remove is not None and not kept.shared:
+                sure = word("data_page.remove_sure", name=plain(called))
+                draw_remove(kept.key, remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
+
+
+def chosen_pairs() -> StoredPairs | None:
+    """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
+    sets = {kept.key: kept for kept in pair_store.stored()}
+    return sets.get(remembered(_PAIRS, next(iter(sets), ""), [*sets]))
+
+
+def choose_pairs(key: str) -> None:
+    remember(_PAIRS, key)

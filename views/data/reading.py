@@ -24,6 +24,8 @@ from views.ui.problems import errors_told, failure_text, problem_text, reason_te
 from views.ui.words import catalog, language, plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
+_SHOWN_ROWS = 1000
+_SHOWN_COLUMNS = 30  # of the first rows
 
 
 def draw(shown: Preview) -> None:
@@ -91,27 +93,21 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
-def _unjudged(reading: Reading) -> int:
-    return sum(int(gap.details["ids"]) for gap in reading.gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
-
-
 def _draw_files(files: Sequence[CollectionFile]) -> None:
-    """Draw what each file of a collection holds, and its first rows."""
     if not files:
         return
-    st.caption("  \n".join(map(_file_words, files)))
+    lines = []
+    for file in files:
+        rows = word("pairs_page.rows", rows=f"{file.row_count:,}")
+        left_out = word("data_page.file_left_out", left_out=f"{file.left_out:,}") if file.left_out else ""
+        told = [word(f"role.{file.role}"), word(f"format.{file.format}"), file.encoding, rows, left_out]
+        lines.append(" · ".join([plain(file.name), *filter(None, told)]))
+    st.caption("  \n".join(lines))
     with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
         for file in files:
             if file.first_rows:
                 st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
                 st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
-
-
-def _file_words(file: CollectionFile) -> str:
-    rows = word("pairs_page.rows", rows=f"{file.row_count:,}")
-    left_out = word("data_page.file_left_out", left_out=f"{file.left_out:,}") if file.left_out else ""
-    told = [word(f"role.{file.role}"), word(f"format.{file.format}"), file.encoding, rows, left_out]
-    return " · ".join([plain(file.name), *filter(None, told)])
 
 
 def _columns(shown: Preview) -> None:
@@ -125,7 +121,7 @@ def _columns(shown: Preview) -> None:
     draw_first(shown.first_rows, shown.available, chosen)
     if chosen != given:
         with st.spinner(word("data_page.reading"), show_time=True):
-            preview.show(preview.with_columns(shown, Columns(**chosen)))
+            preview.show(preview.read_again(shown, Columns(**chosen)))
         st.rerun()
 
 
@@ -133,18 +129,12 @@ def _key(role: str, shown: Preview) -> str:
     return f"column_{role}_{shown.sha256[:16]}"
 
 
-def _leave_out(shown: Preview) -> None:
-    if shown.available:
-        st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
-    else:
-        preview.show(preview.without_answers(shown))
-
-
 def _notes(found: Read) -> list[str]:
     """What else is to be known before the set is used, as Markdown; the audit below tells it in full."""
-    figures = found.audit
+    figures, gaps = found.audit, found.reading.gaps
+    unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
-        "unanswerable": figures.unanswerable_count - _unjudged(found.reading),  # which is told already
+        "unanswerable": figures.unanswerable_count - unjudged,  # which is told already
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }
@@ -155,6 +145,12 @@ def _notes(found: Read) -> list[str]:
 
 
 def _buttons(shown: Preview) -> None:
+    def leave_labels_out() -> None:
+        if shown.available:
+            st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
+        else:
+            preview.show(preview.without_answers(shown))
+
     with st.container(horizontal=True, vertical_alignment="center"):
         if shown.read is not None and st.button(
             word("data_page.use"), type="primary", icon=":material/check:", help=word("data_page.use_help"), key="use"
@@ -164,20 +160,15 @@ def _buttons(shown: Preview) -> None:
                     preview.use(shown, shown.read)
                 st.rerun()
         if shown.read is not None and shown.read.audit.labels:
-            st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=_leave_out, args=(shown,))
+            st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
-    """Draw one box, as grave as the gravest that it tells; all texts are Markdown.
-
-    `is_clean` says that there is nothing at all to tell of the reading.
-    """
-    points = [*warnings, *notes]
-    if not points and is_clean:
-        points = [word("data_page.no_problem")]
+    """Draw one box of Markdown, as grave as the gravest it tells; `is_clean`: of the reading nothing is to tell."""
+    points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
     told = "\n".join([understood, "", *(f"- {point}" for point in points)])
     if warnings:
         st.warning(told, icon=":material/warning:")
@@ -185,10 +176,6 @@ def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], 
         st.info(told, icon=":material/info:")
     else:
         st.success(told, icon=":material/check_circle:")
-
-
-_SHOWN_ROWS = 1000
-_SHOWN_COLUMNS = 30  # of the first rows
 
 
 def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
@@ -214,11 +201,8 @@ def draw_first(
     names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
     titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
     table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
-    st.dataframe(
-        table,
-        hide_index=True,
-        column_config={name: st.column_config.TextColumn(title) for name, title in titles.items()},
-    )
+    columns = {name: st.column_config.TextColumn(title) for name, title in titles.items()}
+    st.dataframe(table, hide_index=True, column_config=columns)
 
 
 def left_out_words(readings: Sequence[FileReading]) -> list[str]:
@@ -245,28 +229,23 @@ def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
     others = [problem for problem in reading.problems if not problem.leaves_out_row]
     if left_out:
+        whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
-            _draw_left_out(reading, left_out, title)
+            if len(left_out) > _SHOWN_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+            st.dataframe(
+                _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts),
+                hide_index=True,
+                column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
+            )
+            if len(left_out) < reading.left_out:
+                st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+            tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
         count = f"{reading.problem_count - reading.left_out:,}"
         with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
             for problem in others[:_SHOWN_ROWS]:
                 st.text(problem_text(problem))
-
-
-def _draw_left_out(reading: FileReading, left_out: list[Problem], title: str) -> None:
-    texts = catalog(language())
-    if len(left_out) > _SHOWN_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-    st.dataframe(
-        _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts),
-        hide_index=True,
-        column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
-    )
-    whole = partial(_in_words, reading.rejected, left_out, texts)
-    if len(left_out) < reading.left_out:
-        st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
-    tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
 
 
 def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:

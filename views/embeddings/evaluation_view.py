@@ -16,7 +16,7 @@ from data.workspace import workspace
 from embeddings.bootstrap import Figure
 from embeddings.judgement import BANDS
 from embeddings.results import EmbeddingJob, Evaluation, ModelResult, Request
-from jobs.status import Status
+from jobs.folder import Status
 from models.hub import ModelError
 from training.runs.runs import Run
 from views.resources.sets import open_evaluation, pair_set

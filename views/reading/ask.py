@@ -44,7 +44,7 @@ from views.reading.passages import (
 from views.resources.sets import question_set
 from views.search.answer import search
 from views.search.judging import draw_judged, draw_mark
-from views.ui.asked import LanguageModel, pick_language_model
+from views.ui.job import LanguageModel, pick_language_model
 from views.ui.passages import draw_style
 from views.ui.problems import errors_told, failure_text, search_failure_text
 from views.ui.words import plain, word

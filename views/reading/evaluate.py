@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from jobs.status import Status
+from jobs.folder import Status
 from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.results import file_name

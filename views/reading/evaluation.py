@@ -19,8 +19,7 @@ from reading.results import KeptReading, load, tested_depth
 from reading.rules import Rules
 from reading.scores import EXACT, AnswerScores, slice_figures, slices
 from retrieval.comparison.spec import Spec
-from views.resources.cached import cached
-from views.resources.sets import question_set
+from views.resources.sets import cached, question_set
 from views.ui.words import word
 
 FATES = {fate: fate.name.lower() for fate in Fate}

@@ -17,7 +17,7 @@ from data.workspace import LimitError, for_this_user
 from reading.generate.generate import answer, kept_answer
 from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.rules import ReadingError, Rules
-from views.ui.asked import LanguageModel
+from views.ui.job import LanguageModel
 from views.ui.problems import failure_text
 from views.ui.words import language, plain, word
 

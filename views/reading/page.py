@@ -17,7 +17,7 @@ from views.choices import choices_for
 from views.navigation import open_page
 from views.reading.controls import draw_hub_model, readers_at_hand
 from views.resources.sets import chosen_set
-from views.ui.asked import draw_language_model, language_model
+from views.ui.job import draw_language_model, language_model
 from views.ui.state import choose_tab
 from views.ui.words import word
 

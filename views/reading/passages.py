@@ -18,8 +18,7 @@ from retrieval.report.colours import colour_of, shape_of
 from text.analyzers import Span
 from text.marking import MarkedText
 from views.reading.evaluation import probability
-from views.resources.cached import cached, content_of
-from views.resources.sets import question_set
+from views.resources.sets import cached, content_of, question_set
 from views.ui.passages import Hit, head_html, hits_html
 from views.ui.words import plain, word
 

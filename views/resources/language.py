@@ -29,8 +29,7 @@ from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokeniz
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
-from views.resources.cached import cached, content_of, opened, place_of
-from views.resources.sets import pair_set, parts_of, question_set, split_of
+from views.resources.sets import cached, content_of, opened, pair_set, parts_of, place_of, question_set, split_of
 
 MOST_PAIRS = 300  # of which layers are judged
 _one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
@@ -52,10 +51,9 @@ class CutPiece:
     occurrences: int
 
 
-@cached(max_entries=16)
-def characters_of(key: str, fingerprint: str) -> int:
-    del fingerprint  # only a part of the key: a key may come to mean another set
-    return int(passages_of(key).texts.lengths().sum())
+@cached(max_entries=16, hash_funcs={StoredSet: lambda data: (data.key, data.fingerprint)})
+def characters_of(data: StoredSet) -> int:
+    return int(passages_of(data.key).texts.lengths().sum())
 
 
 def open_tokenizers(folder: Path) -> KeptComparison | None:
@@ -64,7 +62,7 @@ def open_tokenizers(folder: Path) -> KeptComparison | None:
 
 def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
-    tokenizer, counts = _tokenizer(*_place(one)), one.occurrences
+    tokenizer, counts = _tokenizer(one), one.occurrences
     in_bytes = is_of_bytes(tokenizer)
     found = []
     for piece in tokenizer.pieces(text):
@@ -75,52 +73,52 @@ def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     return found
 
 
-def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
-    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
-    return _steps(*_place(one), text)
-
-
-@cached(max_entries=32)
-def _tokenizer(folder: str, name: str, written: float) -> PreparedTokenizer:
-    del written
-    return load_tokenizer(Path(folder), name)
-
-
-@cached(max_entries=64)
-def _steps(folder: str, name: str, written: float, text: str) -> list[Step]:
-    return steps(text, _tokenizer(folder, name, written))
-
-
-def _place(one: KeptTokenizer) -> tuple[str, str, float]:
+def _file(one: KeptTokenizer) -> tuple[str, str, float]:
     file = one.folder / "tokenizer.json"
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
 
 
+@cached(max_entries=64, hash_funcs={KeptTokenizer: _file})
+def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
+    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
+    return steps(text, _tokenizer(one))
+
+
+@cached(max_entries=32, hash_funcs={KeptTokenizer: _file})
+def _tokenizer(one: KeptTokenizer) -> PreparedTokenizer:
+    return load_tokenizer(one.folder, one.measured.name)
+
+
+@cached(content_of, max_entries=32)
 def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
     """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
-    return _contexts(reference, content_of(reference), wanted, sentences)
+    with _one_at_a_time:
+        return words_in_context(_encoder(reference), wanted, sentences)
 
 
+@cached(content_of, max_entries=16)
 def attention(reference: str, sentence: str) -> SentenceAttention:
     """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
-    return _attention(reference, content_of(reference), sentence)
+    with _one_at_a_time:
+        return attention_of(_encoder(reference), sentence)
 
 
+@cached(content_of, max_entries=128)
 def guesses(reference: str, text: str, k: int) -> list[list[Guess]]:
     """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
-    return _guesses(reference, content_of(reference), text, k)
+    with _one_at_a_time:
+        return fill(_masked(reference), text, k)
 
 
 def scores_by_layer(reference: str, key: str, part: Part, on_progress: Tell) -> LayerScores:
     """Measure every layer over the first pairs of a part. Raises `ModelError` and `LanguageError`."""
-    content = content_of(reference)
 
     def measured() -> LayerScores:
         on_progress(0.0)
         pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
-        return layer_scores(encoder(reference, content), pairs, on_progress)
+        return layer_scores(_encoder(reference), pairs, on_progress)
 
-    return made_once(place_of(("scores", reference, content, key, part)), measured)
+    return _made_once(("scores", reference, content_of(reference), key, part), measured)
 
 
 def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell) -> Course:
@@ -132,7 +130,7 @@ def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell
         return course(sources, text, on_progress)
 
     content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return made_once(place_of(("course", text, *content)), asked)
+    return _made_once(("course", text, *content), asked)
 
 
 def may_fill(reference: str) -> bool:
@@ -143,26 +141,9 @@ def may_fill(reference: str) -> bool:
         return False
 
 
-@cached(max_entries=32)
-def _contexts(reference: str, content: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
-    with _one_at_a_time:
-        return words_in_context(encoder(reference, content), wanted, sentences)
-
-
-@cached(max_entries=16)
-def _attention(reference: str, content: str, sentence: str) -> SentenceAttention:
-    with _one_at_a_time:
-        return attention_of(encoder(reference, content), sentence)
-
-
-@cached(max_entries=128)
-def _guesses(reference: str, content: str, text: str, k: int) -> list[list[Guess]]:
-    with _one_at_a_time:
-        return fill(_masked(reference, content), text, k)
-
-
-def made_once(place: list[Any], make: Callable[[], R]) -> R:
-    """Return what is in a place; made before, while no other model is at work, where nothing is."""
+def _made_once(of: tuple[Any, ...], make: Callable[[], R]) -> R:
+    """Return what was made of this; made now, while no other model is at work, where it was not."""
+    place = place_of(of)
     with _one_at_a_time:
         if not place:
             place.append(make())
@@ -170,16 +151,13 @@ def made_once(place: list[Any], make: Callable[[], R]) -> R:
     return found
 
 
-@cached(max_entries=2)
-def encoder(reference: str, content: str) -> Network:
-    """Load a transformer without its head. Raises `ModelError` and `LanguageError`."""
-    del content  # only a part of the key: a model that took its place is another one
+@cached(content_of, max_entries=2)
+def _encoder(reference: str) -> Network:
     return load_encoder(find_model(reference))
 
 
-@cached(max_entries=2)
-def _masked(reference: str, content: str) -> Network:
-    del content
+@cached(content_of, max_entries=2)
+def _masked(reference: str) -> Network:
     return load_masked(find_model(reference))
 
 
@@ -218,16 +196,15 @@ class LayerFindings:
 
 def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Tell) -> LayerFindings:
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
-    content = content_of(reference)
 
     def searched() -> LayerFindings:
         on_progress(0.0)
         asked = drawn(question_set(data.key), _rows(data)[part])
-        network = encoder(reference, content)
+        network = _encoder(reference)
         prompts = prompts_of(find_model(reference))  # of a packaged base, what is written when it is loaded
         return LayerFindings.of(layer_search(network, asked, prompts, on_progress))
 
-    return made_once(place_of(("search", reference, content, data.key, data.fingerprint, part)), searched)
+    return _made_once(("search", reference, content_of(reference), data.key, data.fingerprint, part), searched)
 
 
 def part_to_search(data: StoredSet) -> Part:

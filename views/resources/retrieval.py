@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -49,10 +50,16 @@ from text.analyzers import Analyzer
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored
 from text.marking import MarkedText, marked
-from views.resources.cached import cached, place_of
-from views.resources.sets import question_set, split_of
+from views.resources.sets import cached, place_of, question_set, split_of
 
 logger = logging.getLogger(__name__)
+_one_at_a_time = Lock()  # a page that is drawn anew asks for the same from a second thread
+_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
+_BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
+    Dictionary: lambda dictionary: dictionary.fingerprint,  # whatever a retriever calls it
+    StoredDictionary: lambda kept: (kept.key, kept.fingerprint),
+    QuestionSet: lambda questions: questions.fingerprint,
+}
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)
 
 
@@ -124,11 +131,6 @@ def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tupl
     return list(zip(found[::2], found[1::2], strict=True))
 
 
-_one_at_a_time = Lock()  # a page that is drawn anew asks for the same from a second thread
-_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
-_BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
-
-
 @dataclass(frozen=True)
 class CutWords:
     """Words that may be cut wrongly, and the texts of the questions asked, which the rows of the words are of."""
@@ -142,12 +144,18 @@ def dictionary_of(reference: str) -> Dictionary | None:
     if not reference:
         return None
     kept = next((one for one in stored() if one.reference == reference), None)
-    return _kept(kept.key, kept.fingerprint) if kept else find(reference)
+    return _kept(kept) if kept else find(reference)
 
 
+@cached(max_entries=8, hash_funcs=_BY_CONTENT)
+def _kept(kept: StoredDictionary) -> Dictionary:
+    return load(kept.key)
+
+
+@cached(max_entries=16, hash_funcs=_BY_CONTENT)
 def lines_of(kept: StoredDictionary) -> str:
     """Return the lines of a kept dictionary. Raises `DictionaryError`."""
-    return _lines(kept.key, kept.fingerprint)
+    return written(_kept(kept))
 
 
 def words_cut_wrongly(
@@ -178,22 +186,8 @@ def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWor
     return place_of(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 
-@cached(max_entries=8)
-def _kept(key: str, fingerprint: str) -> Dictionary:
-    del fingerprint  # only a part of the key
-    return load(key)
-
-
-@cached(max_entries=16)
-def _lines(key: str, fingerprint: str) -> str:
-    return written(_kept(key, fingerprint))
-
-
 def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
-    """Explain the score of a passage (a row), of windows its best one.
-
-    Raises `DictionaryError` where the retriever's dictionary is gone.
-    """
+    """Explain the score of a passage (a row), of windows the best one's. Raises `DictionaryError`: there is none."""
     return _explained_bm25(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
 
 
@@ -209,7 +203,7 @@ def counted_bm25(key: str, spec: TermSpec, question: str, row: int, among: Quest
     return explained_bm25(key, spec, question, row)
 
 
-@cached(max_entries=4, hash_funcs={**_BY_CONTENT, QuestionSet: lambda one: one.fingerprint})
+@cached(max_entries=4, hash_funcs=_BY_CONTENT)
 def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: QuestionSet) -> BM25Explainer | None:
     options = BM25Spec.model_validate_json(spec).options(dictionary)
     return counting_explainer(question_set(key).passages, options, [question.text for question in among.questions])

@@ -1,7 +1,12 @@
-"""Cached functions about sets of questions and of sentence pairs: read, audited and split once for
-all sessions."""
+"""What pages keep in memory, each workspace's apart: nobody is given what was read, or made, for somebody else. And the
+sets of questions and of sentence pairs: read, audited and split once for all sessions."""
 
+import inspect
+from collections.abc import Callable
+from functools import update_wrapper, wraps
 from pathlib import Path
+from types import FunctionType
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -14,13 +19,90 @@ from data.questions.audit import Audit, audit, passages_with
 from data.records import QuestionSet
 from data.split import Part, Split, SplitOptions, split
 from data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored
+from data.workspace import workspace
 from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation
-from views.resources.cached import cached, opened
+from models.sources import find_model
 from views.ui.state import PAGE_OF_LIST
 
+P = ParamSpec("P")
+R = TypeVar("R")
 SAMPLE = "sample"
+SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one that a first visit opens
+
+
+class Cached(Generic[P, R]):
+    """A function whose results are kept as `st.cache_resource` does, with the workspace as a part of every key.
+
+    So is what `content` tells of the first argument, where that is only a name: it may come to mean something else.
+    """
+
+    def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
+        @wraps(function)  # by its name and source the library tells one function's cache from another's
+        def of_workspace(_place: tuple[str, object], /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return function(*args, **kwargs)
+
+        signature = inspect.signature(function)
+        place = inspect.Parameter("workspace", inspect.Parameter.POSITIONAL_ONLY)
+        # from here the library takes what is a part of the key: not what begins with a line
+        parameters = [place, *signature.parameters.values()]
+        of_workspace.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        self._content = content
+        self._kept: Any = st.cache_resource(show_spinner=False, **options)(of_workspace)
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what is kept, or make it. Raises what making it raises, and keeps nothing then."""
+        found: R = self._kept((str(workspace()), self._content(*args[:1])), *args, **kwargs)
+        return found
+
+    def clear(self, *args: Any) -> None:
+        """Forget what was made of these arguments in this workspace; without any, everything of every workspace."""
+        self._kept.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
+
+
+def cached(
+    content: Callable[[Any], object] = lambda *_: None, **options: Any
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
+    """Decorate a function as `st.cache_resource` with these options does, for each workspace and `content` apart."""
+
+    def decorate(function: Callable[P, R]) -> Cached[P, R]:
+        return Cached(function, content, options)
+
+    return decorate
+
+
+def content_of(reference: str) -> str:
+    """Return the key of a model's content as far as it is known at once: empty of a hub model."""
+    source = find_model(reference)
+    return source.fingerprint("") if source.folder else ""
+
+
+def opened(read: Callable[[Path], R], folder: Path) -> R | None:
+    """Return what `read` makes of a finished job's folder, read once until it runs again; None where it cannot be."""
+    found: R | None = _opened(read, str(folder), (folder / "scores.json").stat().st_mtime)
+    return found
+
+
+@cached(max_entries=24, hash_funcs={FunctionType: lambda read: f"{read.__module__}.{read.__qualname__}"})
+def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
+    del finished  # only a part of the key: one that ran again is another one
+    try:
+        return read(Path(folder))
+    except ValueError:
+        return None
+
+
+@cached(max_entries=48)
+def place_of(of: tuple[Any, ...]) -> list[Any]:
+    """Return the place for what is made of this, at first empty.
+
+    What is drawn inside a cached function is drawn again whenever it is called: what tells of its progress is made
+    outside.
+    """
+    del of  # only a key
+    return []
 
 
 def stored_sets() -> list[StoredSet]:
@@ -28,11 +110,7 @@ def stored_sets() -> list[StoredSet]:
     return stored() or [_keep_sample()]
 
 
-def _is_stored(kept: StoredSet) -> bool:
-    return any(known.key == kept.key for known in stored())
-
-
-@cached(validate=_is_stored)
+@cached(validate=lambda kept: any(known.key == kept.key for known in stored()))
 def _keep_sample() -> StoredSet:
     return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
@@ -81,9 +159,6 @@ def use_set(key: str) -> None:
     st.query_params.update(address)
 
 
-SAMPLES = ("sample-nli", "sample-sts")  # the last one kept is the one that a first visit opens
-
-
 def stored_pairs() -> list[StoredPairs]:
     """Return the sets of the workspace, newest first; the samples are put there on the first visit."""
     if not (found := pair_store.stored()):
@@ -92,11 +167,7 @@ def stored_pairs() -> list[StoredPairs]:
     return found
 
 
-def _are_stored(kept: tuple[str, ...]) -> bool:
-    return set(kept) <= {known.key for known in pair_store.stored()}
-
-
-@cached(validate=_are_stored)
+@cached(validate=lambda kept: set(kept) <= {known.key for known in pair_store.stored()})
 def _keep_samples() -> tuple[str, ...]:
     return tuple(pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name).key for name in SAMPLES)
 

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from data.workspace import user
-from jobs.status import Status
+from jobs.folder import Status
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Plan, Run

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from jobs.status import DAMAGED, RESUMABLE, State, Status
+from jobs.folder import DAMAGED, RESUMABLE, State, Status
 from training.runs.runs import Plan, Run
 from training.runs.sweeps import CompositeRun, find_job
 from views.names import base_name, kind_name, run_name, set_name

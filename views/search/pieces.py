@@ -4,11 +4,10 @@ import streamlit as st
 
 from retrieval.comparison.first_stage import LateSpec
 from retrieval.explain.late import LateExplanation
-from views.matches import draw_matches
 from views.resources.retrieval import explained_late
 from views.search.answer import SearchAnswer
-from views.ui.asked import once_asked
-from views.ui.passages import matches_html
+from views.ui.job import once_asked
+from views.ui.passages import draw_matches, matches_html
 from views.ui.words import plain, word
 
 

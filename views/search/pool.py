@@ -24,7 +24,7 @@ from retrieval.comparison.store import kept_comparison
 from views.names import answers_line
 from views.resources.retrieval import open_comparison
 from views.search.judging import draw_agreement, draw_making, put
-from views.ui.asked import LanguageModel, pick_language_model
+from views.ui.job import LanguageModel, pick_language_model
 from views.ui.passages import weighed_html
 from views.ui.problems import failure_text
 from views.ui.state import remember, remembered

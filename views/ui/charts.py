@@ -81,8 +81,7 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
     bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    marks = base.mark_point(filled=True, size=70, opacity=1).encode(shape=shape(detail, drawn, names))
-    return (bands + base.mark_line() + marks).properties(height=HEIGHT)
+    return alt.layer(bands, *marked_lines(base, shape(detail, drawn, names))).properties(height=HEIGHT)
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
@@ -183,11 +182,7 @@ def draw_chart(
     Nothing else may decide what it makes, but for the language.
     """
     st.vega_lite_chart(
-        spec=made(language(), make, *of, **named),
-        key=key,
-        on_select=on_select,
-        selection_mode=selection_mode,
-        alt=alt,
+        spec=made(language(), make, *of, **named), key=key, on_select=on_select, selection_mode=selection_mode, alt=alt
     )
 
 
@@ -208,13 +203,9 @@ def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dic
     with _at_work, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
     spec.pop("config")  # Altair's sizes of a plot: the page has its own
-    # as the page sends them: else it would make them of rows every time
-    return spec | {"datasets": {name: _arrow(rows) for name, rows in spec["datasets"].items()}}
-
-
-def _arrow(rows: list[dict[str, Any]]) -> bytes:
-    table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = stream.getvalue().to_pybytes()
-    return content
+    for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
+        table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        spec["datasets"][name] = stream.getvalue().to_pybytes()
+    return spec

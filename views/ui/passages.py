@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -14,6 +15,7 @@ from retrieval.rankings import Findings
 from retrieval.report.colours import LETTERS, PALETTE, colour_of, shape_of
 from text.analysis import Piece
 from text.marking import MarkedText
+from views.ui import tables
 from views.ui.words import word
 
 _STYLE = Path(__file__).with_name("found.css")
@@ -41,28 +43,14 @@ def draw_style() -> None:
 
 def head_html(name: str, colour: str, shape: str, truth: str, does: str = "") -> str:
     """Return a column's head: the retriever's colour and mark, its name, what it does, where the answer passage is."""
-    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
     line = f'<div class="does">{escape(does)}</div>' if does else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
-    return f'<div class="found-head" style="--own:{colour}">{mark}<span class="name">{escape(name)}</span>{line}</div>'
+    called = f'{_mark(shape)}<span class="name">{escape(name)}</span>'
+    return f'<div class="found-head" style="--own:{colour}">{called}{line}</div>'
 
 
-def switch_html(group: str, names: Sequence[str], marks: Sequence[tuple[str, str]], ranks: Sequence[int | None]) -> str:
-    """Return the names to pick one column by: `marks` are their colours and shapes, `ranks` of their answer passages.
-
-    Only a narrow screen shows them, and then only the column picked (`found.css`): nothing is sent or drawn anew.
-    """
-    picks = []
-    for place, (name, (colour, shape), rank) in enumerate(zip(names, marks, ranks, strict=True)):
-        first = f" <small>✔{rank}</small>" if rank else ""
-        checked = "" if place else " checked"
-        picks.append(
-            f'<label style="--own:{colour}">'
-            f'<input type="radio" name="{escape(group)}" value="{place}"{checked}>'
-            f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>{escape(name)}{first}</label>'
-        )
-    said = escape(word("search.switch"))
-    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
+def _mark(shape: str) -> str:
+    return f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
 
 
 def legend_html(*, truth: bool) -> str:
@@ -71,27 +59,29 @@ def legend_html(*, truth: bool) -> str:
     return f'<div class="found-legend">{matched}{known}</div>'
 
 
-def reason_html(name: str, colour: str, shape: str, sentence: str) -> str:
-    """Return a retriever's mark and name, and what is to be said of it."""
-    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
-    return f'<p class="reason" style="--own:{colour}">{mark}<b>{escape(name)}</b> {escape(sentence)}</p>'
+def reason_html(name: str, every: Sequence[str], sentence: str) -> str:
+    """Return a retriever's mark and name, one of `every`, and what is to be said of it."""
+    called = f"{_mark(shape_of(name, every))}<b>{escape(name)}</b>"
+    return f'<p class="reason" style="--own:{colour_of(name, every)}">{called} {escape(sentence)}</p>'
 
 
 def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
     """Return a passage whose letters are shaded by what they add to its score, those below 0 otherwise."""
     most = max((abs(weight) for _, weight in (*title, *text)), default=0.0) or 1.0
-    head = "".join(_weighed(*piece, most) for piece in title)
-    body = "".join(_weighed(*piece, most) for piece in text)
+
+    def weighed(text: str, weight: float) -> str:
+        if not weight:
+            return escape(text)
+        kind, strength = "plus" if weight > 0 else "minus", f"{10 + 50 * abs(weight) / most:.0f}%"
+        return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
+
+    head, body = ("".join(weighed(*piece) for piece in pieces) for pieces in (title, text))
+    return f'<div class="found weighed">{_passage_html(head, body, gold=gold)}</div>'
+
+
+def _passage_html(title: str, text: str, *, gold: bool) -> str:
     kind = ' class="gold"' if gold else ""
-    return f'<div class="found weighed"><div{kind}><div class="title">{head}</div><p>{body}</p></div></div>'
-
-
-def _weighed(text: str, weight: float, most: float) -> str:
-    if not weight:
-        return escape(text)
-    kind = "plus" if weight > 0 else "minus"
-    strength = f"{10 + 50 * abs(weight) / most:.0f}%"
-    return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
+    return f'<div{kind}><div class="title">{title}</div><p>{text}</p></div>'
 
 
 def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
@@ -102,9 +92,7 @@ def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
     most = max((match.above for match in explained.told), default=0.0) or 1.0
     parts = (explained.asked_matches(), explained.title_matches(), explained.text_matches())
     asked, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
-    kind = ' class="gold"' if gold else ""
-    passage = f'<div{kind}><div class="title">{title}</div><p>{text}</p></div>'
-    return f'<div class="found pairs"><p class="asked">{asked}</p>{passage}</div>'
+    return f'<div class="found pairs"><p class="asked">{asked}</p>{_passage_html(title, text, gold=gold)}</div>'
 
 
 def _matched(text: str, places: Sequence[int], explained: LateExplanation, most: float) -> str:
@@ -128,30 +116,42 @@ def _matched(text: str, places: Sequence[int], explained: LateExplanation, most:
     return f'<span style="{style}" title="{escape(said)}">{escape(text)}<sup>{numbers}</sup></span>'
 
 
+def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
+    """Draw a row a piece of the question, and what answered it in each passage; sides are called `why.match_SIDE`."""
+    first = next(iter(sides.values()))
+    table = pd.DataFrame({"asked": [first.question[slice(*match.asked)] for match in first.told]})
+    columns = {
+        "number": tables.number("why.match_number", width=45, pinned=True),
+        "asked": tables.text("why.match_asked", width=115, pinned=True),
+    }
+    for side, explained in sides.items():
+        table[side] = [explained.passage.text[slice(*match.answered)] for match in explained.told]
+        table[f"{side}_cosine"] = [match.cosine for match in explained.told]
+        columns |= {side: tables.text(f"why.match_{side}"), f"{side}_cosine": tables.number("why.match_cosine", "%.3f")}
+    table["number"] = range(1, len(table) + 1)
+    tables.draw(table, columns)
+
+
 def hits_html(hits: Sequence[Hit]) -> str:
-    return f'<div class="found" role="list">{"".join(_hit(hit) for hit in hits)}</div>'
+    items = []
+    for hit in hits:
+        title = marked_html(hit.title, 0, len(hit.title.text))
+        top = (
+            f'<div class="top"><span class="rank">{hit.rank}</span>'
+            f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
+            f'<span class="score">{escape(hit.score)}</span></div>'
+        )
+        gold = ' class="gold"' if hit.relevant else ""
+        items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
+    return f'<div class="found" role="list">{"".join(items)}</div>'
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
-    """Return a part of a text, its matches and answers marked."""
-    return "".join(_piece(*piece) for piece in text.pieces(start, end))
-
-
-def _piece(text: str, matches: bool, answers: bool) -> str:
-    html = escape(text)
-    html = f"<u>{html}</u>" if answers else html
-    return f"<mark>{html}</mark>" if matches else html
-
-
-def _hit(hit: Hit) -> str:
-    title = marked_html(hit.title, 0, len(hit.title.text))
-    top = (
-        f'<div class="top"><span class="rank">{hit.rank}</span>'
-        f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
-        f'<span class="score">{escape(hit.score)}</span></div>'
-    )
-    gold = ' class="gold"' if hit.relevant else ""
-    return f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>'
+    found = []
+    for piece, matches, answers in text.pieces(start, end):
+        html = f"<u>{escape(piece)}</u>" if answers else escape(piece)
+        found.append(f"<mark>{html}</mark>" if matches else html)
+    return "".join(found)
 
 
 def _notes(hit: Hit) -> str:
@@ -193,10 +193,20 @@ def side_by_side(
     """Return a column for each of a few retrievers, each as narrow as one of `wide` where that is more.
 
     `every` are all names in their fixed order; `ranks` tell where each has its first answer passage, None if nowhere.
+    A narrow screen shows the names above them, and only the column picked there (`found.css`): nothing is drawn anew.
     """
-    marks = [(colour_of(name, every), shape_of(name, every)) for name in names]
+    picks = []
+    for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
+        first = f" <small>✔{rank}</small>" if rank else ""
+        checked = "" if place else " checked"
+        picks.append(
+            f'<label style="--own:{colour_of(name, every)}">'
+            f'<input type="radio" name="{escape(key)}" value="{place}"{checked}>'
+            f"{_mark(shape_of(name, every))}{escape(name)}{first}</label>"
+        )
+    said = escape(word("search.switch"))
     with st.container(key=f"beside_{key}"):
-        st.html(switch_html(key, names, marks, ranks))
+        st.html(f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>')
         return st.columns(max(wide, len(names)))[: len(names)]
 
 
@@ -236,7 +246,6 @@ def hit(
 
 
 def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
-    """Return the ranks of the passages that answer, the first one first."""
     return sorted(rank for row in relevant if (rank := found.rank_of(row)))
 
 

@@ -51,30 +51,25 @@ def attempt(
 
 
 def failure_text(error: Exception) -> str:
-    """Return why something failed: not Markdown, escape it with `plain` where it is read as such.
-
-    What nobody foresaw is told in its own words.
-    """
+    """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
     if isinstance(error, DataError):
-        texts = catalog(language())
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
-        return problem_text(error.problem, texts, **({"first": problem_text(first, texts)} if first else {}))
-    if isinstance(error, Failure):
-        for key in _keys_of(error):
-            if known(key):
-                return word(key, **error.details)
+        return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
+    if isinstance(error, Failure) and (key := next(filter(known, _keys_of(error)), None)):
+        return word(key, **error.details)
     return str(error)
 
 
 def _keys_of(error: Failure) -> tuple[str, ...]:
     """The locale keys that may hold the words of a failure; rooms with many codes have a section of their own."""
     code = error.code
-    if isinstance(error, LanguageError):
-        return (f"language.{code}",)
-    if isinstance(error, ReadingError):
-        return (f"reading.{code}",)
-    if isinstance(error, DictionaryError):
-        return (f"dictionary.{code}",)
+    match error:
+        case LanguageError():
+            return (f"language.{code}",)
+        case ReadingError():
+            return (f"reading.{code}",)
+        case DictionaryError():
+            return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
     return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
 

@@ -39,7 +39,7 @@ def choose(
     if st.session_state.get(key, value) != value:
         st.session_state[key] = value
     look |= _beginning_with(draw, options, value)
-    draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual), **look)
+    draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual, {}), **look)
     _begin_waiting(name)
     if not follows or value != usual or name in st.query_params:
         _write(name, value)
@@ -64,8 +64,10 @@ def _beginning_with(draw: Callable[..., Any], options: Sequence[str], value: str
     return {"value" if named == "select_slider" else "default": value}
 
 
-def _put_into_address(name: str, key: str, usual: str) -> None:
-    remember(name, st.session_state[key] or usual)
+def _put_into_address(name: str, key: str, usual: str, names: Mapping[str, str]) -> None:
+    """Remember what the widget of this key holds: a name, or a word that stands for one of `names`."""
+    chosen = st.session_state[key] or usual
+    remember(name, names.get(chosen, chosen))
     _chosen_here()[name] = inf
 
 
@@ -101,14 +103,10 @@ def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
         _write(name, opened)
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
-    places = st.tabs([*labels.values()], key=key, on_change=_open_tab, args=(name, key, labels))
+    called = {label: tab for tab, label in labels.items()}
+    places = st.tabs([*labels.values()], key=key, on_change=_put_into_address, args=(name, key, opened, called))
     _begin_waiting(name)
     return opened, places[tabs.index(opened)]
-
-
-def _open_tab(name: str, key: str, labels: Mapping[str, str]) -> None:
-    remember(name, next(tab for tab, label in labels.items() if label == st.session_state[key]))
-    _chosen_here()[name] = inf
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:

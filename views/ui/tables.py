@@ -32,7 +32,6 @@ def number(key: str, form: str | None = None, explained_by: str | None = None, *
 
 
 def checkbox(key: str, **options: Any) -> ColumnConfig:
-    """Return a column of yes and no, called and explained as a `text` is."""
     return st.column_config.CheckboxColumn(word(key), help=_explanation(key), **options)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from data.store import keep as keep_set
 from data.workspace import PROJECT, workspace
-from jobs.status import State
+from jobs.folder import State
 from retrieval.__main__ import main
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.store import keep as keep_comparison

@@ -14,8 +14,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from data.workspace import workspace
-from jobs.folder import AskedToStop
-from jobs.status import State, Status
+from jobs.folder import AskedToStop, State, Status
 from language.masking import write_tokens
 from language.texts import Corpus, find_corpus
 from language.train import Sample, gathered, train_on

@@ -9,7 +9,7 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from jobs.status import State
+from jobs.folder import State
 from models.reader_networks import load_masked
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file

@@ -14,7 +14,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmb
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder, load_sparse_encoder
 from models.sources import ModelSource, find_model

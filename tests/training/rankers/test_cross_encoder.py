@@ -7,7 +7,7 @@ import pytest
 
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import ModelSource, find_model

@@ -8,7 +8,7 @@ import pytest
 
 from data.split import SplitOptions
 from data.store import keep
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, find_model

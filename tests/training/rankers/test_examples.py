@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import find_model

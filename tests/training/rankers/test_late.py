@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import MultiVectorEncoder
 
 from data.split import SplitOptions
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.token_encoder import TokenEncoder
 from models.hub import ModelError
 from models.loading import load_token_encoder

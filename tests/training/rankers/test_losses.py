@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from data.split import SplitOptions
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision

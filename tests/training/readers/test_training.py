@@ -13,7 +13,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
-from jobs.status import State
+from jobs.folder import State
 from models.precision import Precision
 from models.reader import SpanOptions, SpanReader, load_reader, options_of
 from models.sources import find_model

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import planned

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from data.workspace import workspace
-from jobs.status import State
+from jobs.folder import State
 from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main

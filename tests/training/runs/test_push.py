@@ -20,7 +20,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.loading import load_bi_encoder, load_token_encoder
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, content_fingerprint, find_model

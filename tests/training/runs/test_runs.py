@@ -16,8 +16,8 @@ import pytest
 from data.split import SplitOptions
 from data.store import keep
 from data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint, find_model
 from retrieval.dense import Dense
@@ -53,7 +53,7 @@ from dataclasses import replace
 from pathlib import Path
 from jobs.machine import this_process
 from training.runs.runs import Run
-from jobs.status import State, Status
+from jobs.folder import State, Status
 
 pid, started = this_process()
 Run(Path(sys.argv[1])).write_status(Status(State(sys.argv[2]), pid=pid, pid_started=started))

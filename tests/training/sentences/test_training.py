@@ -16,7 +16,7 @@ from data.split import Part
 from data.store import keep as keep_questions
 from embeddings.geometry import trajectory
 from embeddings.judgement import spearman
-from jobs.status import State
+from jobs.folder import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError

@@ -15,7 +15,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import keep
 from embeddings.evaluate import evaluate
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.reader_networks import new_masked
 from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment

@@ -17,8 +17,8 @@ from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find, keep
 from jobs.detached import detached
+from jobs.folder import State, Status
 from jobs.machine import process_of
-from jobs.status import State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.programs import have_libraries_read
 from tests.training.test_resume import again

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import keep
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job

@@ -5,8 +5,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import Part
 from data.store import StoredSet, keep
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added

@@ -9,8 +9,7 @@ from data.records import Passage, QuestionSet
 from data.store import keep, load, stored
 from data.workspace import workspace
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
-from tests.views.data.driving import press, texts
-from tests.views.driving import opened, run
+from tests.views.driving import data_page, opened, press, run, texts
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
 CORPUS = QuestionSet(
@@ -27,12 +26,12 @@ CORPUS = QuestionSet(
 )
 
 
-def page() -> None:
-    from views import sidebar
-    from views.data import page as data_page
+def other_page() -> None:
+    from importlib import import_module
 
-    sidebar.draw()
-    data_page.draw()
+    import streamlit as st
+
+    import_module(f"views.{st.query_params['at']}.page").draw()
 
 
 def choose(app: AppTest, by: str) -> AppTest:
@@ -42,7 +41,7 @@ def choose(app: AppTest, by: str) -> AppTest:
 
 @pytest.fixture
 def app() -> AppTest:
-    return opened(page, data=keep(CORPUS).key)
+    return opened(data_page, data=keep(CORPUS).key)
 
 
 def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
@@ -56,9 +55,9 @@ def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
 def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: AppTest) -> None:
     assert app.tabs[0].label == "Make questions to train with"
     assert app.button(key="made_make")
-    summary = opened(page, data=stored()[0].key, look="summary")
+    summary = opened(data_page, data=stored()[0].key, look="summary")
     assert [metric.value for metric in summary.metric[:3]] == ["6", "0", "6"]
-    listed = opened(page, data=stored()[0].key, look="passages")
+    listed = opened(data_page, data=stored()[0].key, look="passages")
     assert "No question is about this passage" in "".join(html.proto.body for html in listed.get("html"))
 
 
@@ -86,7 +85,7 @@ def test_titles_ask(app: AppTest) -> None:
 
 def test_what_cannot_be_made_is_told() -> None:
     untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
-    app = opened(page, data=keep(untitled).key)
+    app = opened(data_page, data=keep(untitled).key)
     press(app, "made_make")
     assert "No passage has a sentence to spare" in texts(app)
     choose(app, "title")
@@ -141,41 +140,25 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
     assert "4 passages were not asked about yet" in texts(app)
 
 
-@pytest.mark.parametrize("name", ["compare", "train", "search"])
-def test_pages_without_questions_say_so(name: str) -> None:
-    def other(name: str) -> None:
-        from importlib import import_module
-
-        import_module(f"views.{name}.page").draw()
-
-    app = AppTest.from_function(other, kwargs={"name": name}, default_timeout=60)
-    app.query_params.update({"lang": "en", "data": keep(CORPUS).key})
-    run(app)
-    wanted = {
-        "compare": "Retrievers are compared by questions whose passages are known, and this set has none.",
-        "train": "Training needs questions, and this set has none.",
-        "search": "Enter a question above and press Search.",
-    }
-    assert wanted[name] in texts(app)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("compare", "Retrievers are compared by questions whose passages are known, and this set has none."),
+        ("train", "Training needs questions, and this set has none."),
+        ("search", "Enter a question above and press Search."),
+    ],
+)
+def test_pages_without_questions_say_so(name: str, told: str) -> None:
+    assert told in texts(opened(other_page, at=name, data=keep(CORPUS).key))
 
 
 def test_passages_without_questions_are_searched() -> None:
-    def search() -> None:
-        from views.search import page as search_page
-
-        search_page.draw()
-
-    app = opened(search, data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
+    app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
     assert "This set has no questions, so no answer passage is known." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))
 
 
 def test_the_train_page_says_that_questions_were_made(app: AppTest) -> None:
     press(app, "made_make")
-
-    def train() -> None:
-        from views.train import page as train_page
-
-        train_page.draw()
-
-    assert "6 of these questions were made of passages" in texts(opened(train, data=stored()[0].key))
+    train = opened(other_page, at="train", data=stored()[0].key)
+    assert "6 of these questions were made of passages" in texts(train)

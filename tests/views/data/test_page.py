@@ -13,8 +13,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 from data.store import CATALOG, load, stored
 from tests.data.layouts.written import beir, zipped
 from tests.data.sample_files import ROWS, as_csv, as_squad
-from tests.views.data.driving import keys, press, texts
-from tests.views.driving import run
+from tests.views.driving import data_page, keys, opened, press, run, texts
 from views.data.audit import _marked
 
 KORQUAD = "korquad-v1-dev"
@@ -24,25 +23,18 @@ UNNAMED = "칸1,칸2\n수도는?,서울은 수도이다.\n바다는?,부산은 �
 FAULTY = "질문,지문\n수도는?,서울은 수도이다.\n,부산은 항구이다.\n=1+1,\n강은?,한강은 서울을 지난다.\n"
 
 
-def page() -> None:
-    from views import sidebar
-    from views.data import page as data_page
-
-    sidebar.draw()
-    data_page.draw()
-
-
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> AppTest:
     monkeypatch.delenv("MRC_DATA", raising=False)
-    test = AppTest.from_function(page, default_timeout=30)
-    test.query_params["lang"] = "ko"
-    return run(test)
+    return opened(data_page, lang="ko")
 
 
 def upload(app: AppTest, content: str | bytes, name: str = "내 질문.csv") -> AppTest:
-    content = content.encode() if isinstance(content, str) else content
-    app.file_uploader[0].set_value((name, content, "application/octet-stream"))
+    return drop(app, {name: content.encode() if isinstance(content, str) else content})
+
+
+def drop(app: AppTest, files: dict[str, bytes]) -> AppTest:
+    app.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files.items()])
     return run(app)
 
 
@@ -214,14 +206,8 @@ def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
 
 
 def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) -> None:
-    rows = [{"question": f"{n}번은?", "context": f"{n}번째 지문", "answers": [str(n % 2 == 0)]} for n in range(20)]
-    paragraphs = [
-        {
-            "context": row["context"],
-            "qas": [{"id": str(n), "question": row["question"], "answers": [{"text": row["answers"][0]}]}],
-        }
-        for n, row in enumerate(rows)
-    ]
+    asked = [{"id": str(n), "question": f"{n}번은?", "answers": [{"text": str(n % 2 == 0)}]} for n in range(20)]
+    paragraphs = [{"context": f"{n}번째 지문", "qas": [one]} for n, one in enumerate(asked)]
     upload(app, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), "set.json")
     press(app, "leave_labels_out")
     press(app, "use")
@@ -344,11 +330,6 @@ def test_answers_are_marked_where_they_first_stand(answers: list[str], places: l
     assert "".join(pieces) == TEXT
     starts = [sum(map(len, pieces[:place])) for place in range(1, len(pieces), 2)]
     assert list(zip(starts, pieces[1::2], strict=True)) == places
-
-
-def drop(app: AppTest, files: dict[str, bytes]) -> AppTest:
-    app.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files.items()])
-    return run(app)
 
 
 def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:

@@ -15,7 +15,7 @@ from data.pairs.store import keep
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep as keep_questions
-from jobs.status import State
+from jobs.folder import State
 from language.inside.layers import LayerSearch, Pooling
 from language.inside.network import course
 from models.sources import STARTER, ModelSource

@@ -20,7 +20,7 @@ from data.records import QuestionSet
 from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from language import comparison
 from language.__main__ import commands
 from language.comparison import Measured, Refusal, Request

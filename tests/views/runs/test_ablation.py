@@ -9,8 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, progress_texts, texts

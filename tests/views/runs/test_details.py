@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
-from jobs.status import State
+from jobs.folder import State
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, done_run, made_run, texts
 from training.options.rankers import CROSS_ENCODER

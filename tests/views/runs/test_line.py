@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jobs.status import State
+from jobs.folder import State
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, made_run, start_button, texts
 from training.options.rankers import CROSS_ENCODER

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jobs.status import State
+from jobs.folder import State
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, kept_set, made_run, texts, with_model
 from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy

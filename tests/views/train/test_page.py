@@ -17,7 +17,7 @@ from data.records import QuestionSet
 from data.split import Part
 from data.store import find
 from data.workspace import PROJECT
-from jobs.status import RESUMABLE, State, Status
+from jobs.folder import RESUMABLE, State, Status
 from models.sources import STARTER
 from retrieval.comparison.experiment import added
 from tests.doubles import small_set

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import Part, split
 from data.workspace import write_text
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
 from tests.views.driving import run

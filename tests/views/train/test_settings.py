@@ -7,8 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
 from data.store import keep
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import all_searches

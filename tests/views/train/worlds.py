@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import StoredSet, keep
+from jobs.folder import State, Status
 from jobs.machine import this_process
-from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run, unfolded
 from training.options.rankers import BI_ENCODER

@@ -25,8 +25,8 @@ from views.compare.why.terms import (
 )
 from views.resources.retrieval import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
-from views.ui.asked import once_asked
 from views.ui.charts import draw_chart, part_bars
+from views.ui.job import once_asked
 from views.ui.passages import weighed_html
 from views.ui.words import known, plain, word
 

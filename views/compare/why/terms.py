@@ -17,12 +17,11 @@ from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
-from views.matches import draw_matches
 from views.resources.retrieval import dictionary_of, explained_bm25, explained_late, explained_sparse
 from views.ui import tables
-from views.ui.asked import once_asked
 from views.ui.charts import draw_chart, term_bars
-from views.ui.passages import matches_html, weighed_html
+from views.ui.job import once_asked
+from views.ui.passages import draw_matches, matches_html, weighed_html
 from views.ui.problems import failure_text
 from views.ui.state import keep
 from views.ui.words import plain, word

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
@@ -15,18 +16,13 @@ from data.pairs.records import PARTS, PairKind
 from data.pairs.store import PAIR_CATALOG, load, stored
 from data.split import Part
 from tests.data.sample_files import ROWS, as_squad
-from tests.views.data.driving import keys, press, texts
-from tests.views.driving import opened, run
+from tests.views.driving import keys, opened, press, run, texts
 
 HEADER = "sentence1\tsentence2\tscore\n"
 SCORED = HEADER + "".join(f"하나 {row}\t둘 {row}\t{row % 6}\n" for row in range(20))
+LABELS = ("entailment", "neutral", "contradiction")
 LABELLED = [
-    {
-        "guid": str(row),
-        "premise": f"전제 {row}",
-        "hypothesis": f"가설 {row}",
-        "gold_label": ("entailment", "neutral", "contradiction")[row % 3],
-    }
+    {"guid": str(row), "premise": f"전제 {row}", "hypothesis": f"가설 {row}", "gold_label": LABELS[row % 3]}
     for row in range(12)
 ]
 KLUE_STS = [
@@ -142,10 +138,14 @@ def test_klues_json_is_understood(app: AppTest) -> None:
     assert field(app, "label").value == "gold_label"
 
 
+def left_out(app: AppTest) -> pd.DataFrame:
+    return next(one.value for one in app.dataframe if "problem" in one.value)
+
+
 def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
     upload(app, ("pairs.tsv", SCORED + "하나\t둘\t많이\n"))
     assert "1 of 21 rows were left out." in texts(app)
-    table = next(one.value for one in app.dataframe if "problem" in one.value)
+    table = left_out(app)
     assert table["row"].tolist() == [22]
     assert table["problem"].tolist() == ["The score (score) is no number: 많이. Type the number, or remove the row."]
     assert table["score"].tolist() == ["많이"]
@@ -155,7 +155,7 @@ def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
 def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest, score: str) -> None:
     upload(app, ("pairs.tsv", SCORED + f"하나\t둘\t{score}\n"))
     assert "1 of 21 rows were left out." in texts(app)
-    table = next(one.value for one in app.dataframe if "problem" in one.value)
+    table = left_out(app)
     assert table["row"].tolist() == [22]
     assert table["problem"][0].startswith("The score (score) is too large: ")
     assert not app.exception
@@ -173,8 +173,7 @@ def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: 
 def test_an_unknown_label_is_left_out(app: AppTest) -> None:
     rows = [*LABELLED, LABELLED[0] | {"gold_label": "maybe", "premise": "다른 전제"}]
     upload(app, ("nli.json", json.dumps(rows)))
-    table = next(one.value for one in app.dataframe if "problem" in one.value)
-    assert table["problem"].tolist()[0].startswith("The label (gold_label) is none that is known: maybe.")
+    assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is none that is known: maybe.")
 
 
 def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
@@ -196,13 +195,8 @@ def test_ten_rows_are_a_set(app: AppTest, rows: int, is_enough: bool) -> None:
 
 @pytest.mark.slow
 def test_a_changed_column_is_read_again(app: AppTest) -> None:
-    upload(
-        app,
-        (
-            "pairs.tsv",
-            "앞\t뒤\t유사도\t다른 점수\n" + "".join(f"가 {n}\t나 {n}\t{n % 6}\t{n % 3}\n" for n in range(12)),
-        ),
-    )
+    rows = "".join(f"가 {n}\t나 {n}\t{n % 6}\t{n % 3}\n" for n in range(12))
+    upload(app, ("pairs.tsv", f"앞\t뒤\t유사도\t다른 점수\n{rows}"))
     choose(app, "sentence1", "앞")
     choose(app, "sentence2", "뒤")
     assert "12 rows → 12 scored pairs" in texts(app)

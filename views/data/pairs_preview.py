@@ -3,6 +3,7 @@ with what was understood of them and what is wrong with them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 
 import numpy as np
 import streamlit as st
@@ -14,23 +15,18 @@ from data.pairs.assembly import Scale
 from data.pairs.audit import PairAudit, audit_pairs, split_pairs
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
 from data.pairs.records import PARTS, PairKind, PairSet, sentence_set
-from data.pairs.store import StoredPairs, keep
+from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
 from data.split import Part
-from views.data import sets
-from views.data.preview import LookedAt
+from views.data.preview import LookedAt, choose_pairs
 from views.data.reading import draw_first, draw_problems, draw_status, left_out_words, pick_column
 from views.names import pairs_name
 from views.ui.problems import errors_told, failure_text, problem_text
 from views.ui.words import plain, word
 
-_A_ROW = 3  # fields
-_SHOWN_PROBLEMS = 100
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
-
-
-_COUNT = "pairs_looked_at"
+_COUNT = "pairs_looked_at"  # of the session
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ class Preview:
 
     @property
     def name(self) -> str:
-        """What the set is called."""
         return self.title or (self.read.pairs.name if self.read else ", ".join(name for _, name in self.files))
 
     @property
@@ -80,7 +75,6 @@ class Preview:
 
 
 def preview_of(preview: Preview, options: PairOptions) -> Preview:
-    """Read the files of a preview with these options."""
     try:
         reading = read_pairs_apart(preview.files, options)
     except UnusableFileError as error:
@@ -142,13 +136,6 @@ def drop() -> None:
         show(shown.before)
 
 
-def keep_read(preview: Preview, read: Read) -> StoredPairs:
-    """Keep the set of a preview, and forget the preview. Raises `LimitError` and `OSError`."""
-    kept = keep(read.pairs, source=preview.source)
-    _FILES.note_kept(kept.key)
-    return kept
-
-
 def draw(shown: Preview) -> None:
     """Draw the files under preview, and below files that cannot be used those that were shown before."""
     with st.container(border=True):
@@ -164,7 +151,7 @@ def draw(shown: Preview) -> None:
                 st.caption(word("pairs_page.nothing_lost"))
                 if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
                     with st.expander(word("data_page.see_left_out")):
-                        for problem in left_out[:_SHOWN_PROBLEMS]:
+                        for problem in left_out[:100]:
                             st.text(problem_text(problem))
             if shown.read is not None:
                 _draw_read(shown, shown.read)
@@ -175,24 +162,10 @@ def draw(shown: Preview) -> None:
         draw(shown.before)
 
 
-def _understood(found: Read) -> str:
-    """What was read, as Markdown."""
-    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
-    if not found.files:
-        return word("pairs_page.counts", **told)
-    given = f"{sum(file.row_count for file in found.files):,}"
-    return f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
-
-
-def _file_words(file: PairFileReading) -> str:
-    told = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
-    return " · ".join([plain(file.name), *filter(None, told)])
-
-
 def _draw_choices(shown: Preview) -> None:
     """Let a person say what was not understood: the files are then read again."""
     st.caption(word("pairs_page.choices"))
-    places = _places()
+    places = chain.from_iterable(st.columns(3) for _ in count())
     kind = _pick_kind(next(places), shown)
     given = asdict(shown.columns)
     roles = (*SENTENCES, "score", "label")
@@ -212,12 +185,6 @@ def _draw_choices(shown: Preview) -> None:
     draw_first(shown.first_rows, shown.available, columns)
     if options != shown.options:
         look_at(shown, options)
-
-
-def _places() -> Iterator[DeltaGenerator]:
-    """Yield places for fields, a few in a row."""
-    while True:
-        yield from st.columns(_A_ROW)
 
 
 def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
@@ -278,10 +245,19 @@ def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part 
 
 
 def _draw_read(shown: Preview, found: Read) -> None:
-    is_clean = not any(file.problems for file in found.files)
-    draw_status(_understood(found), left_out_words(found.files), _notes(found), is_clean=is_clean)
+    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
+    understood = word("pairs_page.counts", **told)
     if found.files:
-        st.caption("  \n".join(map(_file_words, found.files)))
+        given = f"{sum(file.row_count for file in found.files):,}"
+        understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
+    is_clean = not any(file.problems for file in found.files)
+    draw_status(understood, left_out_words(found.files), _notes(found), is_clean=is_clean)
+    lines = []
+    for file in found.files:
+        form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+        lines.append(" · ".join([plain(file.name), *filter(None, form)]))
+    if lines:
+        st.caption("  \n".join(lines))
     with st.container(horizontal=True, vertical_alignment="center"):
         kept = st.button(
             word("pairs_page.keep"),
@@ -296,7 +272,9 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if kept:
         with errors_told():
             with st.spinner(word("data_page.keeping")):
-                sets.choose_pairs(keep_read(shown, found).key)
+                stored = keep(found.pairs, source=shown.source)
+                _FILES.note_kept(stored.key)
+                choose_pairs(stored.key)
             st.rerun()
     draw_problems(found.files, shown.name)
 

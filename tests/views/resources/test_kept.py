@@ -1,22 +1,32 @@
-"""What pages keep in memory is each workspace's: two users with the same key are given their own."""
+"""What pages keep in memory is each workspace's: two users with the same key are given their own. What is made of a
+dictionary or a model is kept by its content, made once, and told of outside of what is kept."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from streamlit.runtime.scriptrunner_utils.script_run_context import in_cached_function
 
+from data.pairs import store as pair_store
+from data.pairs.records import PairKind, PairSet
 from data.problems import DataError
+from data.split import Part, SplitOptions, split
 from data.store import keep, load
 from data.workspace import PROJECT, acting_as, user_of, workspace
 from tests.doubles import small_set
-from views.resources.cached import cached
-from views.resources.sets import audit_of, question_set, split_of
+from tests.language.tiny_bert import PEAR, SHIP, written
+from tests.views.compare.worlds import sample
+from text import kept_dictionaries
+from text.dictionary import Dictionary, DictionaryError, Word
+from views.resources.language import course_of, scores_by_layer
+from views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
+from views.resources.sets import audit_of, cached, question_set, split_of
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
-    "views/resources/cached.py: Cached.__init__": "the way itself",
+    "views/resources/sets.py: Cached.__init__": "the way itself",
     "views/ui/charts.py: made": "of its arguments alone: tables and words",
     "views/train/base.py: _askers": "threads, which are told whose work they do",
     "views/train/base.py: hub_answer": "what the hub tells everybody",
@@ -103,3 +113,56 @@ def kept_by_hand() -> Iterator[str]:
 @pytest.mark.slow
 def test_nothing_else_is_kept_for_all_but_what_may_be() -> None:
     assert sorted(kept_by_hand()) == sorted(SHARED)
+
+
+@pytest.mark.slow
+def test_words_are_looked_for_once_for_every_dictionary_and_never_in_test_questions() -> None:
+    data, shares = sample(), SplitOptions()
+    told: list[float] = []
+    assert not is_read(data, shares, "")
+    found = words_cut_wrongly(data, shares, "", told.append)
+    assert told[0] == 0
+    assert told[-1] == 1
+    assert told == sorted(told)
+    assert is_read(data, shares, "")
+    assert words_cut_wrongly(data, shares, "", pytest.fail) is found
+    questions = question_set(data.key)
+    unseen = {questions.questions[row].text for row in split(questions, shares).rows[Part.TEST]}
+    assert unseen
+    assert not unseen & set(found.questions)
+    mended = kept_dictionaries.keep(Dictionary(tuple(Word(one.word) for one in found.words)), "mended")
+    assert not is_read(data, shares, mended.reference)
+    left = words_cut_wrongly(data, shares, mended.reference, told.append)
+    assert len(left.words) < len(found.words) / 2
+
+
+def test_a_removed_dictionary_is_gone_though_it_was_read() -> None:
+    kept = kept_dictionaries.keep(Dictionary((Word("경인선"),)), "철도")
+    assert dictionary_of(kept.reference) == Dictionary((Word("경인선"),))
+    kept_dictionaries.remove(kept.key)
+    with pytest.raises(DictionaryError, match="is kept"):
+        dictionary_of(kept.reference)
+
+
+@pytest.mark.slow
+def test_progress_is_told_where_it_may_be_drawn_and_once(tmp_path: Path) -> None:
+    """What is drawn inside a cached function is drawn again whenever it is called, also where its place is gone."""
+    cached: list[bool] = []
+    shares: list[float] = []
+
+    def tell(share: float) -> None:
+        cached.append(in_cached_function.get())
+        shares.append(share)
+
+    sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
+    data = pair_store.keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
+    model = written(tmp_path / "tiny").reference
+    first, second = (scores_by_layer(model, data.key, Part.TEST, tell) for _ in range(2))
+    assert first is second
+    assert (shares, cached) == ([0.0, 1.0], [False, False])
+    folders = (tmp_path / "tiny",)
+    assert course_of("tiny", folders, "[MASK]", tell) is course_of("tiny", folders, "[MASK]", tell)
+    written(tmp_path / "tiny", seed=1)
+    again = course_of("tiny", folders, "[MASK]", tell)
+    assert again.reference == "tiny"
+    assert shares == [0.0, 1.0] * 3

@@ -1,1 +1,0 @@
-"""The Data page's part for sentence pairs."""
