@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from retrieval.explain.late import LateExplanation
+from retrieval.explain.encoders import LateExplanation
 from views.ui import tables
 
 

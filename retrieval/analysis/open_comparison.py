@@ -14,8 +14,8 @@ import pandas as pd
 from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.analysis.evidence import Change, Evidence, changes, evidence
-from retrieval.analysis.judged import at_disadvantage
+from retrieval.analysis.changes import Change, changes
+from retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from retrieval.analysis.labs import lab_figures
 from retrieval.analysis.questions import (
     Quadrant,
@@ -33,12 +33,7 @@ from retrieval.analysis.slices import Property, Slice, properties, slice_table, 
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.store import load
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
-from retrieval.explain.multistage import (
-    FusionExplanation,
-    RerankExplanation,
-    fusion_contributions,
-    rerank_contributions,
-)
+from retrieval.explain.standing import FusionExplanation, RerankExplanation, fusion_contributions, rerank_contributions
 from retrieval.lexical.terms import UnmatchedQuestions, unmatched
 from text.analyzers import Analyzer
 

@@ -9,15 +9,23 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.records import RELEVANT_GRADE
-from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
-from retrieval.analysis.judged import at_disadvantage, judged_measures
+from retrieval.analysis.evidence import (
+    Evidence,
+    at_disadvantage,
+    evidence,
+    figures,
+    judged_measures,
+    label,
+    shown_measures,
+    turned,
+)
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import ReadingSpec
 from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, Measure, depth_of
 from retrieval.evaluation.significance import question_groups
 from retrieval.report.charts import pictures
-from retrieval.report.colours import colour_of, letter_of
+from retrieval.report.drawing import colour_of, letter_of
 from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
 
 _RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over

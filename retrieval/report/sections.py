@@ -22,7 +22,7 @@ from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
-from retrieval.report.colours import FATE_COLOURS
+from retrieval.report.drawing import FATE_COLOURS
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]

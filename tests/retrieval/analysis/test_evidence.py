@@ -1,17 +1,15 @@
 """How sure figures are, the table that shows them, and what changed since an earlier comparison."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data.split import Part
+from retrieval.analysis.changes import changes, comparable
 from retrieval.analysis.evidence import (
-    as_list,
     at_ceiling,
-    changes,
-    comparable,
     evidence,
     figures,
     label,
@@ -98,7 +96,7 @@ def test_one_retriever_has_intervals_and_no_test() -> None:
 
 
 def test_what_significance_json_holds() -> None:
-    listed = as_list(evidence(comparison_of({"right": RIGHT, "none": NONE})).tests)
+    listed = [asdict(test) for test in evidence(comparison_of({"right": RIGHT, "none": NONE})).tests]
     assert len(listed) == len(measures((1, 3)))
     names = {"a", "b", "measure", "difference", "low", "high", "p", "p_family", "wins", "ties", "losses"}
     assert all(set(entry) == names for entry in listed)

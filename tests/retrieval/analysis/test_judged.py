@@ -5,7 +5,7 @@ import numpy as np
 from ir_measures import Judged
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.judged import at_disadvantage, judged_measures, pool
+from retrieval.analysis.evidence import at_disadvantage, judged_measures, pool
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.retrieval.compared import LATE, RIGHT, comparison_of

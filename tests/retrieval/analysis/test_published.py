@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrieval.analysis.published import _file, published
+from retrieval.analysis.evidence import _file, published
 
 
 @pytest.mark.parametrize(

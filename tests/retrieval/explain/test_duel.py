@@ -3,8 +3,8 @@ import pytest
 
 from data.records import Passage
 from retrieval.explain.bm25 import BM25Explainer
-from retrieval.explain.duel import TERMS, TOKENS, Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.explain.encoders import StaticExplanation, TokenContribution
+from retrieval.explain.standing import TERMS, TOKENS, Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Findings
 from text.analysis import IndexedText, TokenKind

@@ -22,7 +22,6 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import WindowOptions
 from retrieval.dense import Dense
-from retrieval.explain.duel import WEIGHED, weighed_table
 from retrieval.explain.encoders import (
     SparseExplanation,
     StaticExplainer,
@@ -32,6 +31,7 @@ from retrieval.explain.encoders import (
     static_explainer,
     term_contributions,
 )
+from retrieval.explain.standing import WEIGHED, weighed_table
 from tests.doubles import texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from text.analysis import analyze

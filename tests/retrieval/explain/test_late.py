@@ -10,7 +10,7 @@ from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions
-from retrieval.explain.late import LateExplanation, TokenMatch, token_matches
+from retrieval.explain.encoders import LateExplanation, TokenMatch, token_matches
 from retrieval.late import Late
 from tests.doubles import PASSAGES
 from tests.hub import SENTENCES, build_bi_encoder

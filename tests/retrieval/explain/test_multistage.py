@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Passage
-from retrieval.explain.multistage import fusion_contributions, rerank_contributions
+from retrieval.explain.standing import fusion_contributions, rerank_contributions
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import Reranked

@@ -11,7 +11,7 @@ from data.formats.columns import SENTENCES
 from data.pairs.audit import PairAudit, part_to_measure
 from data.pairs.records import PARTS, Label, PairKind, PairSet
 from data.split import Part, SplitOptions
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from views.ui import tables
 from views.ui.charts import draw_chart, range_bars, tips

@@ -1,7 +1,8 @@
-"""A gate for those who change a search: what a comparison must reach, and which one it must not be worse than.
+"""What changed between two comparisons of the same questions, and a gate for those who change a search.
 
-A demand is met by the figure itself. Worse than before is only what is so with certainty: all retrievers that both
-comparisons know are tested together, question by question (see `significance.paired_tests`).
+The gate asks what a comparison must reach, and which one it must not be worse than. A demand is met by the figure
+itself. Worse than before is only what is so with certainty: all retrievers that both comparisons know are tested
+together, question by question (see `significance.paired_tests`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,55 @@ from pathlib import Path
 from typing import Self
 
 from data.records import QuestionSet
-from retrieval.analysis.evidence import changes
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.store import kept_comparison, load
+from retrieval.comparison.store import StoredComparison, kept_comparison, load
 from retrieval.evaluation.measures import Measure, measures
-from retrieval.evaluation.significance import mean_interval, question_groups
+from retrieval.evaluation.significance import Pair, PairTest, mean_interval, paired_tests, question_groups
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of one retriever, before and after. `test` is of after against before."""
+
+    retriever: str
+    before: float
+    after: float
+    test: PairTest
+
+
+def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
+    """Return None where two comparisons asked the same questions of the same passages, else why they cannot be set side
+    by side: `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
+    """
+    if a.fingerprint == b.fingerprint:
+        return None
+    if a.corpus_fingerprint != b.corpus_fingerprint:
+        return "other_passages"
+    return "other_part" if a.part is not b.part else "other_questions"
+
+
+def changes(before: Comparison, after: Comparison) -> list[Change]:
+    """Test retrievers of one name in two comparisons by every measure both have, in the order of `after`.
+
+    The retrievers are tested together, for each measure. Raises `ValueError` where the questions or passages are
+    not the same.
+    """
+    if before.question_set.fingerprint != after.question_set.fingerprint:
+        raise ValueError("the two comparisons asked other questions, or searched other passages")
+    old = before.scores
+    pairs = {
+        (name, measure): Pair("after", "before", measure, values, old[name].per_question[measure])
+        for name, new in after.scores.items()
+        if name in old
+        for measure, values in new.per_question.items()
+        if measure in old[name].per_question
+    }
+    tests = paired_tests([*pairs.values()], question_groups(after.question_set))
+    return [
+        Change(name, float(pair.of_b.mean()), float(pair.of_a.mean()), test)
+        for (name, _), pair, test in zip(pairs, pairs.values(), tests, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -83,8 +127,23 @@ class Gate:
     def verdicts(self, comparison: Comparison) -> Iterator[Verdict]:
         """Hold a comparison against all that is asked. Raises `ValueError` where it is of other questions."""
         yield from (_met(demand, comparison) for demand in self.demands)
-        if self.before:
-            yield from _unharmed(self.before, comparison, str(self.measure))
+        if self.before is None:
+            return
+        for name in self.before.scores:
+            if any(result.name == name and result.error for result in comparison.results):
+                yield Verdict(False, f"{name} failed, and did not before")
+        measure = str(self.measure)
+        for change in changes(self.before, comparison):
+            test = change.test
+            if test.measure != measure:
+                continue
+            is_worse = test.sure and test.difference < 0
+            yield Verdict(
+                not is_worse,
+                f"{change.retriever}: {measure} {change.before:.4f} before, {change.after:.4f} now, "
+                f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f}; p = {test.p_family:.4f}), "
+                f"{'worse' if is_worse else 'not worse'}",
+            )
 
 
 def _met(demand: Demand, comparison: Comparison) -> Verdict:
@@ -99,19 +158,3 @@ def _met(demand: Demand, comparison: Comparison) -> Verdict:
     holds = figure >= demand.least
     sign = "at least" if holds else "below"
     return Verdict(holds, f"{best}: {measure} {figure:.4f} (95 % {low:.4f} to {high:.4f}), {sign} {demand.least:g}")
-
-
-def _unharmed(before: Comparison, comparison: Comparison, measure: str) -> Iterator[Verdict]:
-    for name in before.scores:
-        if any(result.name == name and result.error for result in comparison.results):
-            yield Verdict(False, f"{name} failed, and did not before")
-    for change in changes(before, comparison):
-        test = change.test
-        if test.measure != measure:
-            continue
-        is_worse = test.sure and test.difference < 0
-        yield Verdict(
-            not is_worse,
-            f"{change.retriever}: {measure} {change.before:.4f} before, {change.after:.4f} now, {test.difference:+.4f} "
-            f"({test.low:+.4f} to {test.high:+.4f}; p = {test.p_family:.4f}), {'worse' if is_worse else 'not worse'}",
-        )
