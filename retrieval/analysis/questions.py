@@ -141,7 +141,8 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
 
 def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
-    return np.logical_and.reduce([np.ones(count, dtype=bool), *(np.isin(np.arange(count), part) for part in parts)])
+    rows = np.arange(count)
+    return np.array([np.isin(rows, part) for part in parts], dtype=bool).reshape(-1, count).all(axis=0)
 
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:

@@ -124,6 +124,7 @@ class RerankSpec(ReadingSpec):
         return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
 
 
+FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
 
 

@@ -28,7 +28,6 @@ from retrieval.report.charts import pictures
 from retrieval.report.drawing import colour_of, letter_of
 from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
 
-_RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
 
@@ -181,7 +180,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
-            for note in _RUN_NOTES
+            for note in ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
             if result.notes.get(note)
         ]
         if spec.tuned_on(comparison.experiment.split):
