@@ -141,8 +141,10 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
 
 def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
-    rows = np.arange(count)
-    return np.array([np.isin(rows, part) for part in parts], dtype=bool).reshape(-1, count).all(axis=0)
+    kept = np.ones(count, dtype=bool)
+    for part in parts:
+        kept &= np.isin(np.arange(count), part)
+    return kept
 
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:

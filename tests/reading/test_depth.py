@@ -3,8 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reading.evaluate import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
-from reading.extractive import CorpusReader
+from reading.extractive import WEIGHTS, CorpusReader, Fate, best_weight, by_depth, candidates, spread
 from reading.rules import Rules
 from retrieval.rankings import Rankings
 from tests.reading.doubles import SET, NextWord

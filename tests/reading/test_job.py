@@ -15,8 +15,7 @@ from jobs.status import State
 from models.hub import ModelError
 from reading import results
 from reading.__main__ import main
-from reading.evaluate import ReaderResult, ReadingResult, evaluate
-from reading.experiment import ReadingExperiment, ReadingJob
+from reading.evaluate import ReaderResult, ReadingExperiment, ReadingJob, ReadingResult, evaluate
 from reading.results import KeptReading
 from tests.reading.doubles import SET, NextWord
 

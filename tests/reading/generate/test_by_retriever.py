@@ -7,9 +7,9 @@ import pytest
 
 from chat.endpoint import Answer, Endpoint, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generate.by_retriever import GeneratedScores, generated_scores
-from reading.generate.generate import Batch, generate
-from reading.generate.generator import GeneratedAnswer, Generator, Request, prompts
+from reading.by_retriever import GeneratedScores, generated_scores
+from reading.generate import Batch, generate
+from reading.generator import GeneratedAnswer, Generator, Request, prompts
 from reading.rules import ReadingError, Rules
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY, chat_server

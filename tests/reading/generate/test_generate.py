@@ -11,8 +11,8 @@ from chat.asking import EndpointError
 from chat.endpoint import Chat, Endpoint, Usage, returned
 from data.records import Passage
 from data.workspace import read_json, workspace
-from reading.generate.generate import Batch, Budget, Prices, answer, generate, kept_answer
-from reading.generate.generator import Generator, Request, prompts
+from reading.generate import Batch, Budget, Prices, answer, generate, kept_answer
+from reading.generator import Generator, Request, prompts
 from reading.rules import ReadingError
 from tests.chat_server import (
     AT_ONCE,

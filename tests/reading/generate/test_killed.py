@@ -12,7 +12,7 @@ import pytest
 from data.workspace import workspace
 from jobs.detached import detached
 from jobs.machine import Process
-from reading.generate.generate import generate
+from reading.generate import generate
 from tests.chat_server import KEY, ChatServer, chat_server
 from tests.reading.generate.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 

@@ -10,8 +10,8 @@ import pytest
 
 from chat.endpoint import Endpoint
 from data.workspace import workspace
-from reading.generate.by_retriever import generated_scores
-from reading.generate.generate import Batch, generate
+from reading.by_retriever import generated_scores
+from reading.generate import Batch, generate
 from reading.rules import Rules, write_predictions
 from tests.chat_server import AT_ONCE, EVENTS, KEY, Reply, chat_server, event
 from tests.reading.generate.cities import GENERATOR, REQUESTS, SET, asked_of, right

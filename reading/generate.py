@@ -16,11 +16,8 @@ from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoug
 from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json
-from reading.generate.generator import GeneratedAnswer, Generator, Messages, Request, require_range
+from reading.generator import GeneratedAnswer, Generator, Messages, Request, require_range
 from reading.rules import ReadingError
-
-_MILLION = 1_000_000
-_FIRST_COMPLETION = 500  # tokens of an answer, while none has come
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Prices:
                 raise ReadingError("price_range", f"a price is a number from 0, not {value}")
 
     def of(self, prompt_tokens: float, completion_tokens: float) -> float:
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / _MILLION
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
 
 
 class Budget:
@@ -61,7 +58,7 @@ class Budget:
 
     def set_aside(self, request: str, size: int) -> bool:
         """Set aside what a request of so many bytes may cost; False where the most might be passed by it."""
-        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or _FIRST_COMPLETION)
+        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or 500)
         most, others = self._prices.most, sum(cost for _, cost in self._set_aside.values())
         if most is not None and self.spent + others + cost > most:
             return False
@@ -118,9 +115,6 @@ def _answer(entry: dict[str, Any]) -> Answer:
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 
-_MOST_AT_ONCE = 64
-_MAY_HAVE_COST = ("broken_off", "timeout", "too_long", "too_much")
-
 
 def says_something(answer: Answer) -> bool:
     """Whether there is an answer in it: silence is none, and no refusal."""
@@ -158,8 +152,8 @@ def _ask(
             if not says_something(answer):
                 failures[messages.key] = nothing_said()
             return
-        if answer.code in _MAY_HAVE_COST:
-            budget.settle(messages.key, None)
+        if answer.code in ("broken_off", "timeout", "too_long", "too_much"):
+            budget.settle(messages.key, None)  # it may have cost
         else:
             budget.release(messages.key)
         if not answer.ends:
@@ -242,7 +236,7 @@ def generate(
     how sure that is), nor is any after an error of the endpoint that the others would meet, too (`ended` is that
     error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
     """
-    require_range("concurrency", concurrency, 1, _MOST_AT_ONCE)
+    require_range("concurrency", concurrency, 1, 64)
     kept, budget = GeneratedAnswers(generator), Budget(prices)
     messages = {request.id: generator.messages(request) for request in requests}
     new = {one.key: one for one in messages.values() if not kept.get(one.key)}

@@ -7,8 +7,8 @@ import numpy as np
 
 from chat.endpoint import Endpoint
 from data.records import Question, QuestionSet
-from reading.generate.generate import Batch, Prices, generate
-from reading.generate.generator import GeneratedAnswer, Generator, GeneratorSpec, Support, checked, contains, prompts
+from reading.generate import Batch, Prices, generate
+from reading.generator import GeneratedAnswer, Generator, GeneratorSpec, Support, checked, contains, prompts
 from reading.rules import ReadingError, Rules, judged
 from reading.scores import EXACT
 from retrieval.comparison.compare import Comparison
