@@ -70,7 +70,6 @@ def generated_scores(
 
 
 def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict[str, float]:
-    """The values of the measures that are about an answer."""
     exact, overlap = judged(answer.prediction, question.answers, rules)
     held = any(contains(answer.prediction, right, rules) for right in question.answers)
     values = {EXACT: exact, rules.overlap_name: overlap, CONTAINS: float(held) if question.answers else exact}
@@ -128,7 +127,11 @@ def generated(
         generator, prices = generator_of(spec), None
         if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
             prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
-        asked = _drawn(comparison.question_set, spec.questions, seed)
+        rows = list(range(len(comparison.question_set.questions)))
+        if 0 < spec.questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        asked = comparison.question_set.with_questions(rows)
+        ids = {question.id for question in asked.questions}
         endpoint, found, spent = Endpoint.of(), {}, 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):
 
@@ -136,17 +139,13 @@ def generated(
                 del cost
                 tell((number + done / max(1, total)) / len(comparison.rankings))
 
-            requests = [
-                one for one in generator.requests(comparison.question_set, rankings) if one.id in asked and one.passages
-            ]
+            requests = generator.requests(comparison.question_set, rankings)
+            requests = [one for one in requests if one.id in ids and one.passages]
             left = replace(prices, most=max(0.0, prices.most - spent)) if prices and prices.most is not None else prices
             batch = generate(generator, requests, endpoint, prices=left, on_progress=told)
             spent += batch.spent
-            judged = comparison.question_set.with_questions(
-                [row for row, one in enumerate(comparison.question_set.questions) if one.id in asked]
-            )
-            found[name] = Generated(batch, generated_scores(judged, batch.answers, rules) if batch.answers else None)
-        return GeneratorResult(spec.name, found, len(asked))
+            found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
+        return GeneratorResult(spec.name, found, len(ids))
     except Exception as error:  # the others go on
         return GeneratorResult(spec.name, error=error)
 
@@ -164,12 +163,3 @@ def generator_of(spec: GeneratorSpec) -> Generator:
         most_passages=spec.most_passages,
         most_characters=spec.most_characters,
     )
-
-
-def _drawn(question_set: QuestionSet, most: int, seed: int) -> set[str]:
-    """The ids of the questions that are asked."""
-    questions = question_set.questions
-    if not 0 < most < len(questions):
-        return {question.id for question in questions}
-    rows = np.random.default_rng(seed).permutation(len(questions))[:most]
-    return {questions[row].id for row in rows.tolist()}

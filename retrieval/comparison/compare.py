@@ -123,12 +123,12 @@ class Comparison:
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
-        """The rankings by name, without retrievers that failed."""
+        """By name, without retrievers that failed."""
         return {result.name: result.rankings for result in self.results if result.rankings}
 
     @cached_property
     def scores(self) -> dict[str, Scores]:
-        """The scores by name, without retrievers that failed."""
+        """By name, without retrievers that failed."""
         return {result.name: result.scores for result in self.results if result.scores}
 
     @property
@@ -205,9 +205,8 @@ def search_light(
 ) -> bool:
     """Search those that need no model, or were searched before, and keep what they find for `compare`.
 
-    Returns whether any is left for that.
-
-    What goes wrong is left for `compare` to meet again, and raises nothing but its `ValueError`.
+    Returns whether any is left for that. What goes wrong is left for `compare` to meet again, and raises nothing but
+    its `ValueError`.
     """
     asked, light = _asked(experiment, question_set), list[str]()
     texts = [question.text for question in asked.questions]

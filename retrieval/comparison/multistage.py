@@ -95,7 +95,6 @@ class RerankSpec(ReadingSpec):
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
     def weight_with(self, source: ModelSource) -> float:
-        """Return the weight, where it is left out that of the model."""
         return recommended_weight(source) if self.weight is None else self.weight
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
@@ -150,7 +149,6 @@ class LearnedSpec(Spec):
         return max(k, self.depth)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return the characters that its own signals read."""
         return (passages + questions) * (3 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
 
     def make(self, materials: Materials) -> CachedRetriever:

@@ -119,7 +119,6 @@ class TermContribution:
 
     @property
     def in_text(self) -> int:
-        """How often it stands in the passage, its title left out."""
         return self.in_passage - self.in_title
 
     @property
@@ -203,7 +202,6 @@ class BM25Explainer:
         return {token: Standing(len(spans), spans) for token, spans in found.items()}
 
     def _asked_again(self, feedback: Feedback, question: str, standing: Standings) -> dict[str, "_Asked"]:
-        """Return the question's terms and those that feedback added."""
         first = self._first.search([question], feedback.options.passages)
         again = feedback.asked_again(analyze(self.analysis, [question]), first)
         weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))

@@ -158,7 +158,6 @@ class WeighedTerm:
 
     @property
     def is_expansion(self) -> bool:
-        """Whether it stands in neither text."""
         return not (self.question_spans or self.passage_spans)
 
 
@@ -235,7 +234,6 @@ class LateExplanation:
         return _numbered(self.passage.text, answered, 0, max(0, self.passage.start - 1))
 
     def text_matches(self) -> list[NumberedPiece]:
-        """Cut the passage's own text by the matches that it answered."""
         answered = [match.answered for match in self.told]
         return _numbered(self.passage.text, answered, self.passage.start, len(self.passage.text))
 

@@ -41,7 +41,6 @@ class Duel:
 
     @property
     def lost(self) -> bool:
-        """Whether the wrong passage stands above the right one."""
         return self.wrong_rank is not None and (self.right_rank is None or self.wrong_rank < self.right_rank)
 
 
