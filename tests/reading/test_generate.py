@@ -26,7 +26,7 @@ from tests.chat_server import (
     events,
     pieces,
 )
-from tests.reading.generate.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
+from tests.reading.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 
 
 def usage(prompt: int | None, completion: int | None) -> Usage:
