@@ -302,10 +302,8 @@ def test_a_layout_is_scored_as_ir_measures_scores_it(name: str, seed: int) -> No
     binary = {question: dict.fromkeys(RELEVANT[question], 1) for question in JUDGED}
     told = JUDGED if name in GRADED else binary
     judged = {question[1:]: held for question, held in told.items()}  # gdeval asks for ids that are numbers
-    theirs = {
-        f"{key}@{k}": measure @ k for k in LAYOUT_KS for key, measure in (("recall", R), ("hit", Success), ("mrr", RR))
-    }
-    theirs |= {f"ndcg@{k}": nDCG @ k for k in LAYOUT_KS}
+    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+    theirs = {f"{key}@{k}": measure @ k for k in LAYOUT_KS for key, measure in kinds.items()}
     if name in GRADED:
         theirs |= {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in LAYOUT_KS}
     expected = ir_measures.calc_aggregate([*theirs.values()], judged, run)
