@@ -49,10 +49,7 @@ class GeneratedScores:
 def generated_scores(
     question_set: QuestionSet, answers: Mapping[str, GeneratedAnswer], rules: Rules
 ) -> GeneratedScores:
-    """Judge answers by question id.
-
-    Raises `ReadingError` where none is of a question of the set (`other_questions`).
-    """
+    """Judge answers by question id. Raises `ReadingError` (`other_questions`) where none is of the set."""
     questions = question_set.questions
     rows = [row for row, question in enumerate(questions) if question.id in answers]
     if not rows:
@@ -100,10 +97,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class GeneratorResult:
-    """A language model's answers by retriever. One that failed has an `error` and nothing else.
-
-    `asked` is how many questions it was to answer from each.
-    """
+    """A language model's answers by retriever, of `asked` questions each; one that failed has an `error` alone."""
 
     name: str
     by_retriever: Mapping[str, Generated] = field(default_factory=dict)

@@ -270,10 +270,7 @@ class Property(StrEnum):
 
 
 def labels(question_set: QuestionSet, by: Property) -> pd.Categorical:
-    """Label every question; `UNKNOWN` where no passage is known, or the passage does not hold the answer.
-
-    Not every category need occur.
-    """
+    """Label every question; `UNKNOWN` where no passage is known, or it does not hold the answer."""
     found = iter(_found(question_set, [question for question in question_set.questions if question.answers], by))
     told = [next(found) if question.answers else NO_ANSWER for question in question_set.questions]
     return pd.Categorical(told, categories=[*_NAMES[by], NO_ANSWER])

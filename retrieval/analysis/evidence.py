@@ -142,19 +142,13 @@ def usual_figure(measure: str, ks: Sequence[int]) -> Measure:
 
 
 def at_ceiling(scores: Mapping[str, Scores], figure: Measure) -> bool:
-    """Whether all retrievers, two or more, that have the figure find nearly everything by it.
-
-    What is left to tell them apart is then a handful of questions.
-    """
+    """Whether all retrievers, two or more, find nearly all by the figure: a handful of questions is left."""
     means = [float(of.per_question[str(figure)].mean()) for of in scores.values() if str(figure) in of.per_question]
     return len(means) > 1 and min(means) > 0.99
 
 
 def telling_figure(scores: Mapping[str, Scores], ks: Sequence[int], figure: Measure) -> Measure:
-    """Return the figure, or where that is at its ceiling the same measure at the smallest of `ks` that is not.
-
-    The figure itself where all K are at their ceiling, too.
-    """
+    """Return the figure, or where that is at its ceiling the same at the smallest of `ks` that is not, if any."""
     if not at_ceiling(scores, figure):
         return figure
     finer = (Measure(figure.name, k) for k in sorted(ks) if k < figure.cut)

@@ -69,10 +69,7 @@ def _last(count: int) -> Callable[[Analysis], Analysis]:
 
 
 class OpenComparison:
-    """A kept comparison with everything that can be asked of it.
-
-    Retrievers are named; of those without rankings or scores nothing can be told, and they are left out.
-    """
+    """A kept comparison with all that can be asked of it; retrievers without rankings or scores are left out."""
 
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
         """Open the comparison of a set that a folder keeps. Raises `ValueError` as `store.load` does."""
@@ -133,10 +130,7 @@ class OpenComparison:
 
     @_last(16)
     def slice_figures(self, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
-        """Measure the retrievers named on the first `MEASURED_SLICES` slices, differences from the first one tested.
-
-        The columns of `slice_table`, and "p_holm".
-        """
+        """Return the `slice_table` of the first `MEASURED_SLICES` slices, with "p_holm" of their tests."""
         scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
         parts = self.slices(by)[:MEASURED_SLICES]
         table = slice_table(parts, scores, measure, self.groups)

@@ -128,10 +128,7 @@ def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
 
 
 def most_contested(table: pd.DataFrame, count: int) -> list[int]:
-    """Return the slices of a `slice_table` where a retriever wins or loses most questions against the first.
-
-    As many as `count` of them; the largest where it has only one retriever.
-    """
+    """Return the `count` slices with most questions won or lost against the first; of one alone the largest."""
     won = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
     size = table.groupby("slice")["questions"].first()
     ranked = pd.DataFrame({"won": won, "size": size}).sort_values(["won", "size"], ascending=False, kind="stable")

@@ -46,10 +46,7 @@ class TokenContribution:
 
 @dataclass(frozen=True)
 class StaticExplanation(Explanation):
-    """The cosine of a question and a passage, told twice: the values of either's tokens sum to it.
-
-    Tokens that add most come first.
-    """
+    """The cosine of two texts, told twice: the values of either's tokens, the highest first, sum to it."""
 
     question_tokens: tuple[TokenContribution, ...]
     passage_tokens: tuple[TokenContribution, ...]
@@ -289,10 +286,7 @@ class SentenceExplanation:
 def sentence_contributions(
     encoder: Encoder, question: str, passage: Passage, *, title: bool = True
 ) -> SentenceExplanation:
-    """Score a passage sentence by sentence with the model of a dense retriever, which may load it.
-
-    The title counts as a sentence where it is indexed.
-    """
+    """Score a passage sentence by sentence with a dense retriever's model, a title that is indexed as one of them."""
     indexed = indexed_text(passage, title=title)
     spans = sentence_spans(indexed.text)
     vectors = encoder.encode_passages([indexed.text, *(indexed.text[start:end] for start, end in spans)])

@@ -172,10 +172,7 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
 
 
 def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
-    """Return name, seconds to build, milliseconds a question and megabytes of the index, as text.
-
-    Nothing is built or searched of an imported run.
-    """
+    """Return name, seconds to build, milliseconds a question and megabytes of the index; an imported run's are –."""
     questions = len(comparison.question_set.questions)
     return [
         (
