@@ -29,12 +29,12 @@ numbers and clauses in Korean by Kiwi's morphemes. It is form and not meaning, s
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from data.records import Question, QuestionSet
 from data.texts import Script, script_of
@@ -269,11 +269,21 @@ class Property(StrEnum):
     ANSWER_PLACE = "answer_place"
 
 
-def labels(question_set: QuestionSet, by: Property) -> pd.Categorical:
-    """Label every question; `UNKNOWN` where no passage is known, or it does not hold the answer."""
+@dataclass(frozen=True)
+class Labels:
+    """The label of each question is `names[code]`, with `codes` `(n_questions,)` int8; not every name need occur."""
+
+    codes: np.ndarray
+    names: tuple[str, ...]
+
+
+def labels(question_set: QuestionSet, by: Property) -> Labels:
+    """Label every question; `UNKNOWN` where no passage is known, or the passage does not hold the answer."""
+    names = (*_NAMES[by], NO_ANSWER)
+    code_of = {name: code for code, name in enumerate(names)}
     found = iter(_found(question_set, [question for question in question_set.questions if question.answers], by))
-    told = [next(found) if question.answers else NO_ANSWER for question in question_set.questions]
-    return pd.Categorical(told, categories=[*_NAMES[by], NO_ANSWER])
+    told = (next(found) if question.answers else NO_ANSWER for question in question_set.questions)
+    return Labels(np.array([code_of[name] for name in told], dtype=np.int8), names)
 
 
 # where each band begins: what KorQuAD and SQuAD answer with, and what passages they, KLUE-MRC and KorQuAD 2 have

@@ -87,7 +87,7 @@ FEWEST = 5  # questions of a slice: of fewer a mean says nothing, and every test
 def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
     """Cut a set into slices of at least `FEWEST` questions, by label in its order; smaller ones are left out."""
     found = labels(question_set, by)
-    parts = (Slice(np.flatnonzero(found.codes == code), name) for code, name in enumerate(found.categories))
+    parts = (Slice(np.flatnonzero(found.codes == code), name) for code, name in enumerate(found.names))
     return [part for part in parts if len(part.rows) >= FEWEST]
 
 

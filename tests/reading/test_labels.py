@@ -25,7 +25,7 @@ def of(*questions: Question) -> QuestionSet:
 
 def told(question_set: QuestionSet, by: Property) -> list[str]:
     found = labels(question_set, by)
-    return found.tolist()
+    return [found.names[code] for code in found.codes]
 
 
 def test_words_and_kinds_are_those_of_the_question_and_of_its_first_answer() -> None:
@@ -37,7 +37,7 @@ def test_words_and_kinds_are_those_of_the_question_and_of_its_first_answer() -> 
     assert told(asked, Property.QUESTION_WORD) == ["where", "when", NO_ANSWER]
     assert told(asked, Property.ANSWER_KIND) == ["short_phrase", "date", NO_ANSWER]
     assert told(asked.with_questions([2]), Property.QUESTION_WORD) == [NO_ANSWER]
-    assert [*labels(asked, Property.QUESTION_WORD).categories[-2:]] == ["other", NO_ANSWER]
+    assert labels(asked, Property.QUESTION_WORD).names[-2:] == ("other", NO_ANSWER)
 
 
 def test_lengths_fall_into_bands_that_hold_their_ends() -> None:
@@ -97,9 +97,9 @@ def test_every_question_has_one_label(by: Property, drawn: list[tuple[str, list[
     )
     found = labels(asked, by)
     assert found.codes.shape == (len(drawn),)
-    assert ((found.codes >= 0) & (found.codes < len(found.categories))).all()
-    assert len(set(found.categories)) == len(found.categories)
-    alone = found.codes == [*found.categories].index(NO_ANSWER)
+    assert ((found.codes >= 0) & (found.codes < len(found.names))).all()
+    assert len(set(found.names)) == len(found.names)
+    alone = found.codes == found.names.index(NO_ANSWER)
     assert alone.tolist() == [not answers for _, answers, _, _ in drawn]
 
 
@@ -138,8 +138,8 @@ SHARES: dict[Property, dict[str, tuple[float, float]]] = {
 @pytest.mark.parametrize("by", Property)
 def test_shares_of_korquad(korquad: QuestionSet, by: Property) -> None:
     found = labels(korquad, by)
-    counts = np.bincount(found.codes, minlength=len(found.categories))
-    shares = dict(zip(found.categories, 100 * counts / 5774, strict=True))
+    counts = np.bincount(found.codes, minlength=len(found.names))
+    shares = dict(zip(found.names, 100 * counts / 5774, strict=True))
     assert {name: share for name, share in shares.items() if not share}.keys() <= {NO_ANSWER, UNKNOWN, "0–249"}
     for name, (low, high) in SHARES[by].items():
         assert low <= shares[name] <= high, (name, shares[name])

@@ -232,10 +232,7 @@ def test_morphemes_and_pairs_of_letters_are_told_apart_and_marked() -> None:
     assert explanation.title_pieces() == [("왕국", both)]
     assert explanation.text_pieces()[0] == ("왕국", both)
     first, *_ = weighted_pieces(explanation.question, explanation.weights[0], 0, len(explanation.question))
-    assert first == (
-        "왕국",
-        both,
-    )
+    assert first == ("왕국", both)
     wide = next(term for term in explanation.terms if term.text == "넓")
     assert [piece for piece, weight in explanation.text_pieces() if weight == pytest.approx(wide.value)] == ["넓"]
     assert "".join(piece for piece, _ in explanation.text_pieces()) == "왕국은 넓다"

@@ -136,10 +136,7 @@ def test_tokens_are_told_with_their_places(english: tuple[StaticExplainer, BiEnc
     assert explanation.title_pieces() == [("River", pytest.approx(values["river"]))]
     assert ("river", pytest.approx(values["river"])) in explanation.text_pieces()
     first, *_ = weighted_pieces(explanation.question, explanation.weights[0], 0, len(explanation.question))
-    assert first == (
-        "Zebra, ",
-        0,
-    )
+    assert first == ("Zebra, ", 0)
     ordered = [token.value for token in explanation.passage_tokens]
     assert ordered == sorted(ordered, reverse=True)
 
@@ -244,10 +241,8 @@ def test_letters_are_shaded_by_what_they_add(folder: Path) -> None:
     shaded = [*found.title_pieces(), *found.text_pieces()]
     assert sum(len(text) * weight for text, weight in shaded) == pytest.approx(in_passage)
     assert "".join(text for text, _ in found.title_pieces()) == "한강은"
-    assert (
-        "".join(text for text, _ in weighted_pieces(found.question, found.weights[0], 0, len(found.question)))
-        == QUESTION
-    )
+    pieces = weighted_pieces(found.question, found.weights[0], 0, len(found.question))
+    assert "".join(text for text, _ in pieces) == QUESTION
 
 
 def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:
