@@ -17,7 +17,6 @@ from data.split import Part
 from jobs.folder import RequestJob
 from models.reader import SpanReader
 from models.sources import contents, find_model
-from reading.by_retriever import GeneratorResult, generated
 from reading.extractive import (
     ByDepth,
     Candidates,
@@ -29,6 +28,7 @@ from reading.extractive import (
     own_passages,
     spread,
 )
+from reading.generate import GeneratorResult, generated
 from reading.generator import GeneratorSpec, Name
 from reading.rules import Rules
 from retrieval.comparison.compare import Comparison, compare

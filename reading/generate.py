@@ -8,16 +8,28 @@ import math
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from chat.asking import EndpointError, KeptAnswers, ask_each
 from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
 from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json
-from reading.generator import GeneratedAnswer, Generator, Messages, Request, require_range
-from reading.rules import ReadingError
+from reading.generator import (
+    GeneratedAnswer,
+    Generator,
+    GeneratorSpec,
+    Messages,
+    Request,
+    prompts,
+    require_range,
+)
+from reading.rules import ReadingError, Rules
+from reading.scores import GeneratedScores, generated_scores
+from retrieval.comparison.compare import Comparison
 
 
 @dataclass(frozen=True)
@@ -256,3 +268,75 @@ def generate(
     failures = {id_: failed[one.key] for id_, one in messages.items() if one.key in failed}
     left = len(messages) - len(answers) - len(failures)
     return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What came of the questions asked over one retriever's passages; no scores where nothing was answered."""
+
+    batch: Batch
+    scores: GeneratedScores | None
+
+
+@dataclass(frozen=True)
+class GeneratorResult:
+    """A language model's answers by retriever, of `asked` questions each; one that failed has an `error` alone."""
+
+    name: str
+    by_retriever: Mapping[str, Generated] = field(default_factory=dict)
+    asked: int = 0
+    error: Exception | None = None
+
+
+def generated(
+    spec: GeneratorSpec,
+    comparison: Comparison,
+    rules: Rules,
+    seed: int,
+    tell: Callable[[float], None],
+) -> GeneratorResult:
+    """Ask a language model at the environment's endpoint; where that is not there, tell what was kept of it.
+
+    Of more questions than `spec.questions` so many are drawn, seeded. `most_cost` is for all retrievers together, in
+    their order. `tell` is told the share of the questions done.
+    """
+    try:
+        generator, prices = generator_of(spec), None
+        if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
+            prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
+        rows = list(range(len(comparison.question_set.questions)))
+        if 0 < spec.questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        asked = comparison.question_set.with_questions(rows)
+        ids = {question.id for question in asked.questions}
+        endpoint, found, spent = Endpoint.of(), {}, 0.0
+        for number, (name, rankings) in enumerate(comparison.rankings.items()):
+
+            def told(done: int, total: int, cost: float, number: int = number) -> None:
+                del cost
+                tell((number + done / max(1, total)) / len(comparison.rankings))
+
+            requests = generator.requests(comparison.question_set, rankings)
+            requests = [one for one in requests if one.id in ids and one.passages]
+            left = replace(prices, most=max(0.0, prices.most - spent)) if prices and prices.most is not None else prices
+            batch = generate(generator, requests, endpoint, prices=left, on_progress=told)
+            spent += batch.spent
+            found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
+        return GeneratorResult(spec.name, found, len(ids))
+    except Exception as error:  # the others go on
+        return GeneratorResult(spec.name, error=error)
+
+
+def generator_of(spec: GeneratorSpec) -> Generator:
+    """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`, where none has that name."""
+    if spec.prompt not in prompts():
+        known = ", ".join(prompts())
+        raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
+    return Generator(
+        name=spec.name,
+        model=spec.model,
+        prompt=prompts()[spec.prompt],
+        temperature=spec.temperature,
+        most_passages=spec.most_passages,
+        most_characters=spec.most_characters,
+    )

@@ -161,8 +161,7 @@ JUDGED = f"judged@{CUT}"
 def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
     """Return what is told only where judgements are known, of what was measured: at `CUT`, and Bpref."""
     found = dict.fromkeys(measure for of in scores.values() for measure in of.per_question)
-    told = [one for one in map(Measure.parse, found) if one.by_judgements]
-    return [str(one) for one in told if one.cut == CUT or one.name == "bpref"]
+    return [one for one in found if one in (f"ndcg_exp@{CUT}", f"judged@{CUT}") or Measure.parse(one).name == "bpref"]
 
 
 def at_disadvantage(scores: Mapping[str, Scores], groups: np.ndarray) -> list[PairTest]:

@@ -20,10 +20,10 @@ from data.records import Passage, Question, QuestionSet
 from data.workspace import workspace
 from jobs.detached import detached
 from jobs.machine import Process
-from reading.by_retriever import GeneratedScores, generated_scores
 from reading.generate import Batch, generate
 from reading.generator import GeneratedAnswer, Generator, Request, prompts
 from reading.rules import ReadingError, Rules, write_predictions
+from reading.scores import GeneratedScores, generated_scores
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import AT_ONCE, EVENTS, KEY, ChatServer, Reply, chat_server, event
 from tests.reading.cities import CITIES, GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right

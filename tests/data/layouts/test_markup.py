@@ -1,6 +1,5 @@
 """TREC's topics and documents between tags, however these are closed, and nothing that a file declares."""
 
-
 import pytest
 
 from data.formats.text import Content, EncodedText, encoding_of
