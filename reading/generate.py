@@ -18,15 +18,7 @@ from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoug
 from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json
-from reading.generator import (
-    GeneratedAnswer,
-    Generator,
-    GeneratorSpec,
-    Messages,
-    Request,
-    prompts,
-    require_range,
-)
+from reading.generator import GeneratedAnswer, Generator, GeneratorSpec, Messages, Request, prompts, require_range
 from reading.rules import ReadingError, Rules
 from reading.scores import GeneratedScores, generated_scores
 from retrieval.comparison.compare import Comparison
@@ -289,11 +281,7 @@ class GeneratorResult:
 
 
 def generated(
-    spec: GeneratorSpec,
-    comparison: Comparison,
-    rules: Rules,
-    seed: int,
-    tell: Callable[[float], None],
+    spec: GeneratorSpec, comparison: Comparison, rules: Rules, seed: int, tell: Callable[[float], None]
 ) -> GeneratorResult:
     """Ask a language model at the environment's endpoint; where that is not there, tell what was kept of it.
 

@@ -62,10 +62,7 @@ def numbers(text: str, *, most: float) -> tuple[float, ...]:
 def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
     """Return the analyzers worth trying on passages of this script, the one chosen by itself first."""
     best = choose(Analyzer.AUTO, texts)
-    others = {
-        Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD),
-        Analyzer.BIGRAM: (Analyzer.WORD,),
-    }
+    others = {Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD), Analyzer.BIGRAM: (Analyzer.WORD,)}
     return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))
 
 
@@ -147,10 +144,7 @@ def hybrid_lab(
 
 
 def rerank_lab(
-    compared: Experiment,
-    present: str,
-    depths: Sequence[int] = DEPTHS,
-    weights: Sequence[float] = RERANKER_WEIGHTS,
+    compared: Experiment, present: str, depths: Sequence[int] = DEPTHS, weights: Sequence[float] = RERANKER_WEIGHTS
 ) -> Experiment:
     """Return the experiment that reads as many first passages as `depths` say, and trusts the reranker by `weights`."""
     known = compared.specs[present]

@@ -67,14 +67,8 @@ def test_every_measure_by_hand() -> None:
         "f1": [1, 2 * 5 / (11 + 5), 0, 1, 1, nan],
         "contains": [1, 1, 0, 1, 1, nan],
         "cites": [1, 1, nan, 0, nan, nan],
-        "citations_hold": [
-            1,
-            1 / 3,
-            nan,
-            nan,
-            nan,
-            nan,
-        ],  # the king's passage has 1443, the river's has not, the seventh is none
+        # the king's passage has 1443, the river's has not, the seventh is none
+        "citations_hold": [1, 1 / 3, nan, nan, nan, nan],
         "cites_never_sent": [0, 1, nan, 0, nan, nan],
         "refused_with_passage": [0, 0, 1, nan, nan, nan],
         "refused_without_passage": [nan, nan, nan, 0, 1, nan],
@@ -162,18 +156,14 @@ def test_the_key_is_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert (found.answers["q3"].said, wrong.left) == ("인천역 앞 [1] …", 10)
     write_predictions({id_: one.prediction for id_, one in found.answers.items()}, tmp_path / "said.json")
     scores = generated_scores(SET, found.answers, Rules.KORQUAD)
-    told = [repr((GENERATOR, endpoint, found, wrong, scores)), json.dumps(scores.means()), *errors(found, wrong)]
+    told = [repr((GENERATOR, endpoint, found, wrong, scores)), json.dumps(scores.means())]
+    errors = [error for one in (found, wrong) for error in (*one.failures.values(), one.ended) if error]
+    assert len(errors) == 5
+    told += [text for error in errors for text in (*traceback.format_exception(error), str(error.as_dict()))]
     told += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.is_relative_to(tmp_path) for path in workspace().rglob("*.jsonl"))
     for secret in (KEY, server.address, server.address.split("/")[2]):
         assert secret not in "\n".join([*told, caplog.text])
-
-
-def errors(*batches: Batch) -> list[str]:
-    """All that anybody can tell of what went wrong."""
-    every = [error for one in batches for error in (*one.failures.values(), one.ended) if error]
-    assert len(every) == 5
-    return [text for error in every for text in (*traceback.format_exception(error), str(error.as_dict()))]
 
 
 def begun(server: ChatServer, monkeypatch: pytest.MonkeyPatch, log: Path, concurrency: int) -> Process:

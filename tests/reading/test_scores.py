@@ -12,14 +12,7 @@ from reading.__main__ import main
 from reading.labels import NO_ANSWER, Property
 from reading.rules import ReadingError, Rules, read_predictions, write_predictions
 from reading.scores import FEWEST, AnswerScores, compared, scored, slice_figures, slices
-from retrieval.evaluation.significance import (
-    Pair,
-    holm,
-    mean_interval,
-    paired_tests,
-    question_groups,
-    share_intervals,
-)
+from retrieval.evaluation.significance import Pair, holm, mean_interval, paired_tests, question_groups, share_intervals
 from tests.reading.doubles import score_words
 
 
@@ -84,13 +77,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [
-        ("", "EOF"),
-        ("[]", "object"),
-        ('{"q1": 3}', "at 'q1'"),
-        ('{"q1": ["서울"]}', "at 'q1'"),
-        ("\xff", "is needed"),
-    ],
+    [("", "EOF"), ("[]", "object"), ('{"q1": 3}', "at 'q1'"), ('{"q1": ["서울"]}', "at 'q1'"), ("\xff", "is needed")],
 )
 def test_another_form_is_told_with_its_place(tmp_path: Path, content: str, told: str) -> None:
     path = tmp_path / "said.json"

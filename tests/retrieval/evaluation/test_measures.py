@@ -163,18 +163,15 @@ def test_recall_of_groups_is_the_share_that_has_one() -> None:
     assert scores["hit@1"].tolist() == [1, 1]
 
 
-def _cut(drawn: tuple[list[int], int]) -> list[int]:
-    rows, count = drawn
-    return rows[:count]
-
-
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
 def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:
     n_passages = data.draw(st.integers(1, 14), "passages")
     orders = st.permutations(range(n_passages))
-    relevant, listed = (st.tuples(orders, st.integers(least, n_passages)).map(_cut) for least in (1, 0))
+    relevant, listed = (
+        st.tuples(orders, st.integers(least, n_passages)).map(lambda drawn: drawn[0][: drawn[1]]) for least in (1, 0)
+    )
     drawn = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
     questions = tuple(
