@@ -108,21 +108,20 @@ class Gate:
         `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` where
         a retriever or a measure is none of the experiment's, or the comparison before is none of the same questions.
         """
-        gate = cls(tuple(map(Demand.parse, at_least)), None, Measure.parse(by))
+        demands, told_by, before = tuple(map(Demand.parse, at_least)), Measure.parse(by), None
         names, known = {spec.name for spec in experiment.retriever}, measures(experiment.ks)
-        for demand in gate.demands:
+        for demand in demands:
             if demand.retriever and demand.retriever not in names:
                 raise ValueError(f"no retriever of this experiment is called {demand.retriever!r}")
-        for measure in (gate.measure, *(demand.measure for demand in gate.demands)):
+        for measure in (told_by, *(demand.measure for demand in demands)):
             if str(measure) not in known:
                 raise ValueError(f"{measure} is not measured here; ks of the experiment decide: {', '.join(known)}")
-        if not not_below:
-            return gate
-        kept = kept_comparison(not_below)
-        before = load(kept.folder if kept else Path(not_below), question_set)
-        if not names & {*before.scores}:
-            raise ValueError(f"no retriever of {not_below} has the name of one here: {', '.join(before.scores)}")
-        return cls(gate.demands, before, gate.measure)
+        if not_below:
+            kept = kept_comparison(not_below)
+            before = load(kept.folder if kept else Path(not_below), question_set)
+            if not names & {*before.scores}:
+                raise ValueError(f"no retriever of {not_below} has the name of one here: {', '.join(before.scores)}")
+        return cls(demands, before, told_by)
 
     def verdicts(self, comparison: Comparison) -> Iterator[Verdict]:
         """Hold a comparison against all that is asked. Raises `ValueError` where it is of other questions."""
