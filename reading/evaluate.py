@@ -7,6 +7,7 @@ the cache, so that one that was ended goes on.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,6 @@ from reading.extractive import (
     ByDepth,
     Candidates,
     CorpusReader,
-    Readings,
     best_weight,
     by_depth,
     candidates,
@@ -187,12 +187,10 @@ def _searched(
     if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
         return test, None
     of_validation = deep.model_copy(update={"split": Part.VALIDATION})
-
-    def tell_more(name: str, share: float) -> None:
-        tell(name, 0.7 + 0.3 * share)
-
     try:
-        return test, compare(of_validation, question_set, base=base, on_progress=tell_more)
+        return test, compare(
+            of_validation, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 + 0.3 * share)
+        )
     except ValueError:  # no such question
         return test, None
 
@@ -212,16 +210,12 @@ def _result(
         # exact match and overlap where each question is read with its own passage
         own = own_passages(test.question_set)[:, None].astype(np.int32)
         rankings = Rankings(own, np.where(own >= 0, 0, -np.inf).astype(np.float32))
-        readings = _read(reader, test.question_set, rankings, lambda _: None)
-        given = candidates(test.question_set, rankings, readings, experiment.rules)
+        given = _read(reader, test.question_set, rankings, experiment.rules)
         tell(1 / work)
         answered = {}
         for number, name in enumerate(test.rankings, start=1):
-
-            def told(share: float, number: int = number) -> None:
-                tell((number + share) / work)
-
             judging = validation if validation and name in validation.rankings else None
+            told = _part_of(tell, number / work, (number + 1) / work)
             answered[name] = _answered(reader, experiment, name, test, judging, tell=told)
         return ReaderResult(spec.name, answered, np.concatenate([given.exact, given.overlap], axis=1))
     except Exception as error:  # the others go on
@@ -237,26 +231,32 @@ def _answered(
     *,
     tell: Callable[[float], None],
 ) -> Answered:
-    depth, rules = experiment.deepest, experiment.rules
     parts = [one for one in (judging, test) if one]
-    counts = np.cumsum([0, *(len(one.question_set.questions) for one in parts)])
+    ends = [*accumulate((len(one.question_set.questions) for one in parts), initial=0)]
     read = []
-    for number, part in enumerate(parts):
-
-        def told(share: float, number: int = number) -> None:
-            done = counts[number] + share * (counts[number + 1] - counts[number])
-            tell(float(done / counts[-1]))
-
-        rankings = part.rankings[name].first(depth)
-        read.append(candidates(part.question_set, rankings, _read(reader, part.question_set, rankings, told), rules))
-    unit = spread(read[0].found)
-    weight = best_weight(read[0], depth, unit) if judging else 0.0
-    return Answered(
-        by_depth(read[-1], experiment.depths_read, weight, unit), read[-1], weight, judging is not None, unit
-    )
+    for part, (first, last) in zip(parts, pairwise(ends), strict=True):
+        rankings = part.rankings[name].first(experiment.deepest)
+        told = _part_of(tell, first / ends[-1], last / ends[-1])
+        read.append(_read(reader, part.question_set, rankings, experiment.rules, told))
+    judged, asked = read[0], read[-1]
+    unit = spread(judged.found)
+    weight = best_weight(judged, experiment.deepest, unit) if judging else 0.0
+    depth = by_depth(asked, experiment.depths_read, weight, unit)
+    return Answered(depth, asked, weight, judging is not None, unit)
 
 
-def _read(reader: SpanReader, question_set: QuestionSet, rankings: Rankings, tell: Callable[[float], None]) -> Readings:
-    passages = question_set.passages
-    corpus = CorpusReader(reader, passages.texts, passages.fingerprint, tell)
-    return corpus.of([question.text for question in question_set.questions], rankings)
+def _read(
+    reader: SpanReader,
+    question_set: QuestionSet,
+    rankings: Rankings,
+    rules: Rules,
+    tell: Callable[[float], None] | None = None,
+) -> Candidates:
+    corpus = CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
+    readings = corpus.of([question.text for question in question_set.questions], rankings)
+    return candidates(question_set, rankings, readings, rules)
+
+
+def _part_of(tell: Callable[[float], None], first: float, last: float) -> Callable[[float], None]:
+    """Tell how much of all work is done by how much of a part of it, from `first` to `last`."""
+    return lambda share: tell(first + (last - first) * share)
