@@ -70,8 +70,8 @@ def commands() -> str:
 
 def experiment_files() -> str:
     """Return the page of the fields of every experiment file."""
-    from reading.experiment import ReaderSpec, ReadingExperiment
-    from reading.generate.generator import GeneratorSpec
+    from reading.evaluate import ReaderSpec, ReadingExperiment
+    from reading.generator import GeneratorSpec
     from retrieval.comparison.experiment import KINDS, Experiment
     from training.sweeps.variants import AblationExperiment
 

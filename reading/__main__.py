@@ -15,12 +15,11 @@ from data.store import find
 from data.terminal import aligned, tell, tell_progress
 from jobs.folder import Progress, request_carried_out
 from reading import results
-from reading.evaluate import ReadingResult, evaluate
-from reading.experiment import ReadingExperiment, ReadingJob, read_experiment
+from reading.evaluate import ReadingExperiment, ReadingJob, ReadingResult, evaluate, read_experiment
 from reading.labels import Property
 from reading.results import as_dict, save
 from reading.rules import Rules, read_predictions
-from reading.scores import FEWEST, AnswerScores, compared, scored, slice_figures
+from reading.scores import FEWEST, compared, scored, slice_figures
 
 commands = commands_of("reading", "Answers, and how right they are.")
 
@@ -48,15 +47,22 @@ def score(
     tests = compared(question_set, scores)
     figures = {by: slice_figures(question_set, scores, by) for by in Property} if by_slice else {}
     if as_json:
-        told: dict[str, Any] = {"rules": rules.value, "readers": {name: _as_json(one) for name, one in scores.items()}}
-        told["differences"] = [asdict(test) for test in tests]
+        told: dict[str, Any] = {"rules": rules.value, "readers": {}, "differences": [asdict(test) for test in tests]}
+        for name, one in scores.items():
+            told["readers"][name] = {**one.means(), "interval": one.intervals, "unsaid": one.unsaid}
         if figures:
             told["slices"] = {by: _records(table) for by, table in figures.items()}
         tell(json.dumps(told, ensure_ascii=False, indent=2))
         return 0
     tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
     for name, one in scores.items():
-        tell("\n".join([name, *_lines(one)]))
+        tell(name)
+        for measure, mean in one.means().items():
+            low, high = one.intervals.get(measure, (None, None))
+            interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
+            tell(f"  {measure:<20} {100 * mean:6.2f}{interval}")
+        if one.unsaid:
+            tell(f"  {one.unsaid:,} questions have no answer in the file: wrong")
     for test in tests:
         ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}, p {test.p_family:.4f}"
         sure = "sure" if test.sure else "not sure"
@@ -65,15 +71,6 @@ def score(
         tell(f"by {by}: slices of {FEWEST} questions and more, each interval alone, p of a measure's slices together")
         tell("\n".join(map(_slice_line, _records(table))))
     return 0
-
-
-def _lines(scores: AnswerScores) -> list[str]:
-    lines = []
-    for name, mean in scores.means().items():
-        low, high = scores.intervals.get(name, (None, None))
-        interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
-        lines.append(f"  {name:<20} {100 * mean:6.2f}{interval}")
-    return [*lines, *([f"  {scores.unsaid:,} questions have no answer in the file: wrong"] if scores.unsaid else [])]
 
 
 def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
@@ -91,11 +88,6 @@ def _slice_line(row: dict[str, Any]) -> str:
         return line
     apart, *ends = (f"{100 * row[name]:+.2f}" for name in ("difference", "difference_low", "difference_high"))
     return f"{line} {apart} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
-
-
-def _as_json(scores: AnswerScores) -> dict[str, Any]:
-    intervals = {measure: [*ends] for measure, ends in scores.intervals.items()}
-    return {**scores.means(), "interval": intervals, "unsaid": scores.unsaid}
 
 
 @commands.command(name="evaluate")

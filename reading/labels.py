@@ -279,14 +279,11 @@ class Labels:
 
 def labels(question_set: QuestionSet, by: Property) -> Labels:
     """Label every question; `UNKNOWN` where no passage is known, or the passage does not hold the answer."""
-    questions = question_set.questions
     names = (*_NAMES[by], NO_ANSWER)
-    answered = np.array([bool(question.answers) for question in questions], dtype=bool)
-    found = _found(question_set, [question for question in questions if question.answers], by)
     code_of = {name: code for code, name in enumerate(names)}
-    codes = np.full(len(questions), code_of[NO_ANSWER], dtype=np.int8)
-    codes[answered] = [code_of[name] for name in found]
-    return Labels(codes, names)
+    found = iter(_found(question_set, [question for question in question_set.questions if question.answers], by))
+    told = (next(found) if question.answers else NO_ANSWER for question in question_set.questions)
+    return Labels(np.array([code_of[name] for name in told], dtype=np.int8), names)
 
 
 # where each band begins: what KorQuAD and SQuAD answer with, and what passages they, KLUE-MRC and KorQuAD 2 have
@@ -313,7 +310,8 @@ def _found(question_set: QuestionSet, questions: Sequence[Question], by: Propert
             return answer_kinds([question.answers[0] for question in questions])
         case Property.ANSWER_LENGTH:
             return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
-    texts = [_passage(question_set, question) for question in questions]
+    passages, row_of = question_set.passages, question_set.row_of_passage
+    texts = [passages[row_of[one.relevant[0]]].text if one.relevant else None for one in questions]
     if by is Property.ANSWER_PLACE:
         return [_third(question, text or "") for question, text in zip(questions, texts, strict=True)]
     bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
@@ -326,12 +324,6 @@ def _third(question: Question, text: str) -> str:
     told = question.starts[0] if question.starts else -1
     start = told if told >= 0 and text.startswith(answer, told) else text.find(answer)
     return _THIRDS[3 * start // len(text)] if 0 <= start < len(text) else UNKNOWN
-
-
-def _passage(question_set: QuestionSet, question: Question) -> str | None:
-    if not question.relevant:
-        return None
-    return question_set.passages[question_set.row_of_passage[question.relevant[0]]].text
 
 
 _NAMES: dict[Property, tuple[str, ...]] = {

@@ -17,9 +17,9 @@ from data.cache import Arrays, load_arrays, save_arrays
 from data.problems import Failure, failure_dict
 from data.records import QuestionSet
 from data.workspace import read_json, write_json
-from reading.evaluate import Answered, ByDepth, Candidates, Fate, ReaderResult, ReadingResult
-from reading.experiment import ReadingExperiment
-from reading.generate.by_retriever import Generated
+from reading.evaluate import Answered, ReaderResult, ReadingExperiment, ReadingResult
+from reading.extractive import ByDepth, Candidates, Fate
+from reading.generate import Generated
 from reading.rules import write_predictions
 from reading.scores import EXACT
 from retrieval.comparison import store as comparison_store

@@ -67,10 +67,7 @@ def normalized(answer: str, rules: Rules) -> str:
 
 
 def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]:
-    """Exact match and overlap of an answer with the right ones, each of whichever fits best; shares from 0 to 1.
-
-    None of `right` is a question without answer.
-    """
+    """Exact match and overlap, 0 to 1, with whichever right answer fits best; without any, no answer is right."""
     answer = normalized(said, rules)
     wanted = _wanted(tuple(right), rules)
     if not wanted:

@@ -15,8 +15,8 @@ from data.store import CATALOG, find, read_entry
 from data.terminal import aligned, tell, tell_progress
 from jobs.detached import handed_over
 from jobs.folder import GoesOn, Status, carried_out_alone, progress_writer
+from retrieval.analysis.changes import Gate
 from retrieval.analysis.evidence import shown_measures
-from retrieval.analysis.gate import Gate
 from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
 from retrieval.comparison.experiment import Experiment, read_experiment
 from retrieval.comparison.pace import Pace

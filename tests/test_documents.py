@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from data.__main__ import main as data_command
 from data.store import find
 from data.workspace import PROJECT
-from reading.experiment import ReadingExperiment
+from reading.evaluate import ReadingExperiment
 from retrieval.comparison import experiment as experiment_file
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment

@@ -10,7 +10,7 @@ from data.records import QuestionSet
 from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
-from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
+from retrieval.explain.standing import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings
 from text.dictionary import DictionaryError
 from views.resources.retrieval import counted_bm25, explained_static

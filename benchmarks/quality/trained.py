@@ -25,8 +25,8 @@ from data.split import Part
 from jobs.folder import State
 from models.packaged import DEFAULT
 from reading import results
-from reading.evaluate import Fate, ReaderResult, ReadingResult, evaluate
-from reading.experiment import ReaderSpec, ReadingExperiment
+from reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
+from reading.extractive import Fate
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec

@@ -1,15 +1,27 @@
-"""What a comparison says: how sure its figures are, the table that exports and reports show, and what changed."""
+"""What a comparison says: how sure its figures are, what was judged of what was found, and what others published.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+A passage that nobody judged counts as not relevant. A collection's judgements are of what some systems found, and a new
+one that finds other right passages looks worse than it is (Zobel 1998); so the first K of all are judged together,
+without saying who found what: pooling (Sparck Jones & van Rijsbergen 1975).
+"""
 
-from retrieval.analysis.judged import judged_measures
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, Field
+
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.measures import CUT, Measure, Scores, measures
-from retrieval.evaluation.significance import Pair, PairTest, intervals_of, pair_tests, paired_tests, question_groups
+from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
+from retrieval.rankings import NOT_FOUND
 from text.analyzers import Analyzer
 
 _MOST_TESTS = 400  # made together
@@ -40,13 +52,12 @@ class Evidence:
 
 def usual_baseline(comparison: Comparison) -> str:
     """Return what others are told against where nobody picks it: BM25 with the analyzer that suits, else the first."""
-    scored = [*comparison.scores]
-    usual = [
+    usual = (
         spec.name
         for spec in comparison.experiment.retriever
-        if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO
-    ]
-    return next((name for name in usual if name in scored), next(iter(scored), ""))
+        if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO and spec.name in comparison.scores
+    )
+    return next(usual, next(iter(comparison.scores), ""))
 
 
 def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
@@ -70,14 +81,6 @@ def turned(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
     apart = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
     return replace(apart, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
-
-
-def as_list(tests: Sequence[PairTest]) -> list[dict[str, Any]]:
-    """Return tests as `significance.json` holds them: differences as shares."""
-    return [asdict(test) for test in tests]
-
-
-SATURATED = 0.99  # a mean above this is at its ceiling: what is left to tell retrievers apart is a handful of questions
 
 
 @dataclass(frozen=True)
@@ -139,64 +142,116 @@ def usual_figure(measure: str, ks: Sequence[int]) -> Measure:
 
 
 def at_ceiling(scores: Mapping[str, Scores], figure: Measure) -> bool:
-    """Whether all retrievers, two or more, that have the figure find nearly everything by it."""
+    """Whether all retrievers, two or more, find nearly all by the figure: a handful of questions is left."""
     means = [float(of.per_question[str(figure)].mean()) for of in scores.values() if str(figure) in of.per_question]
-    return len(means) > 1 and min(means) > SATURATED
+    return len(means) > 1 and min(means) > 0.99
 
 
 def telling_figure(scores: Mapping[str, Scores], ks: Sequence[int], figure: Measure) -> Measure:
-    """Return the figure, or where that is at its ceiling the same measure at the smallest of `ks` that is not.
-
-    The figure itself where all K are at their ceiling, too.
-    """
+    """Return the figure, or where that is at its ceiling the same at the smallest of `ks` that is not, if any."""
     if not at_ceiling(scores, figure):
         return figure
     finer = (Measure(figure.name, k) for k in sorted(ks) if k < figure.cut)
     return next((one for one in finer if not at_ceiling(scores, one)), figure)
 
 
-BEFORE, AFTER = "before", "after"
+JUDGED = f"judged@{CUT}"
+
+
+def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
+    """Return what is told only where judgements are known, of what was measured: at `CUT`, and Bpref."""
+    found = dict.fromkeys(measure for of in scores.values() for measure in of.per_question)
+    return [one for one in found if one in (f"ndcg_exp@{CUT}", f"judged@{CUT}") or Measure.parse(one).name == "bpref"]
+
+
+def at_disadvantage(scores: Mapping[str, Scores], groups: np.ndarray) -> list[PairTest]:
+    """Return the test of each retriever whose Judged@10 is clearly below the highest, against that one.
+
+    Clearly is by a tenth or more, which is one of the first ten passages of a question on average: if that one is
+    right, by the usual measures another retriever is ahead by no more than having been judged. And surely, by the test
+    of all against the best, so that it is not the luck of which questions were asked.
+    """
+    means = {name: of.means()[JUDGED] for name, of in scores.items() if JUDGED in of.per_question}
+    if not means:
+        return []
+    tests = pair_tests(scores, [JUDGED], groups, baseline=max(means, key=means.__getitem__))
+    return [test for test in tests if test.sure and round(-test.difference, 6) >= 1 / CUT]
+
+
+class Pooled(NamedTuple):
+    """What is to be judged: a row of the comparison's questions, and a row of its corpus."""
+
+    question: int
+    passage: int
+
+
+def pool(comparison: Comparison, questions: int, depth: int, seed: int = 0) -> list[Pooled]:
+    """Return what all retrievers found among their first `depth` and nobody judged, for so many questions.
+
+    Questions, and the passages of each, come in an order drawn by the seed: nothing of it tells who found a passage, or
+    how high. The questions of a smaller pool are the first of a larger one. One with nothing to judge is passed over.
+    Where only relevant passages are known, all others are unjudged.
+    """
+    asked = comparison.question_set
+    known = asked.relevance if asked.judged is None else asked.judged
+
+    def pools() -> Iterator[list[Pooled]]:
+        for row in np.random.default_rng(seed).permutation(len(asked.questions)).tolist():
+            found = [one.indices[row, :depth] for one in comparison.rankings.values()]
+            judged = [NOT_FOUND, *known.indices[known.indptr[row] : known.indptr[row + 1]]]
+            left = np.setdiff1d(np.concatenate(found), judged) if found else np.array([], dtype=np.int64)
+            if len(left):
+                yield [Pooled(row, one) for one in np.random.default_rng([seed, row]).permutation(left).tolist()]
+
+    return [pair for _, pairs in zip(range(questions), pools(), strict=False) for pair in pairs]
+
+
+class Source(BaseModel):
+    """Who published, where and when, and what was measured."""
+
+    id: str
+    title: str
+    address: str = Field(pattern="^https://")
+    date: date
+    measure: str
+
+
+class _Set(BaseModel):
+    title: str
+    names: tuple[str, ...]
+    questions: int
+    source: str
+    figures: dict[str, float]
+
+
+class _File(BaseModel):
+    source: tuple[Source, ...]
+    models: dict[str, str]
+    set: tuple[_Set, ...]
 
 
 @dataclass(frozen=True)
-class Change:
-    """One figure of one retriever, before and after. `test` is of after against before."""
+class Published:
+    """Figures (0 to 1) of others by model, over `questions` of a set, and which kind each model is: late or dense."""
 
-    retriever: str
-    before: float
-    after: float
-    test: PairTest
-
-
-def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
-    """Return None where two comparisons asked the same questions of the same passages, else why they cannot be set side
-    by side: `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
-    """
-    if a.fingerprint == b.fingerprint:
-        return None
-    if a.corpus_fingerprint != b.corpus_fingerprint:
-        return "other_passages"
-    return "other_part" if a.part is not b.part else "other_questions"
+    title: str
+    questions: int
+    source: Source
+    figures: Mapping[str, float]
+    kinds: Mapping[str, str]
 
 
-def changes(before: Comparison, after: Comparison) -> list[Change]:
-    """Test retrievers of one name in two comparisons by every measure both have, in the order of `after`.
-
-    The retrievers are tested together, for each measure. Raises `ValueError` where the questions or passages are
-    not the same.
-    """
-    if before.question_set.fingerprint != after.question_set.fingerprint:
-        raise ValueError("the two comparisons asked other questions, or searched other passages")
-    groups = question_groups(after.question_set)
-    old, new = before.scores, after.scores
-    pairs = {
-        (name, measure): Pair(AFTER, BEFORE, measure, values, old[name].per_question[measure])
-        for name in (name for name in new if name in old)
-        for measure, values in new[name].per_question.items()
-        if measure in old[name].per_question
-    }
-    tests = paired_tests([*pairs.values()], groups)
+def published(name: str) -> Sequence[Published]:
+    """Return what is known of the set of this name, as people call it; nothing of most."""
+    letters, file = re.sub(r"[\W_]+", "", name.casefold()), _file()
+    sources = {source.id: source for source in file.source}
     return [
-        Change(name, float(pair.of_b.mean()), float(pair.of_a.mean()), test)
-        for (name, _), pair, test in zip(pairs, pairs.values(), tests, strict=True)
+        Published(one.title, one.questions, sources[one.source], one.figures, file.models)
+        for one in file.set
+        if any(known in letters for known in one.names)
     ]
+
+
+@cache
+def _file() -> _File:
+    return _File.model_validate(tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8")))

@@ -5,7 +5,7 @@ set against, is not. So it runs, stops and is kept like any other comparison, an
 """
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import product
 from operator import or_
@@ -46,7 +46,6 @@ _OF_KIWI = ("compounds", "dictionary")
 _CHANGED = rf"( · ({'|'.join(option.replace('_', ' ') for option in OPTIONS)}) [^·]+)+"
 # what `chosen` adds to a name
 _CHOSEN = re.compile(rf"( · (first \d+ · weight [\d.]+|{'|'.join(IndexKind)})|{_CHANGED})$")
-_SEPARATORS = re.compile(r"[\s,;]+")
 
 
 def numbers(text: str, *, most: float) -> tuple[float, ...]:
@@ -54,7 +53,7 @@ def numbers(text: str, *, most: float) -> tuple[float, ...]:
 
     Raises `ValueError` where one is no such number, or there are none or more than `MOST_VALUES`.
     """
-    values = sorted({float(part) for part in _SEPARATORS.split(text.strip()) if part})
+    values = sorted({float(part) for part in re.split(r"[\s,;]+", text.strip()) if part})
     if not 0 < len(values) <= MOST_VALUES or not all(0 <= value <= most for value in values):
         raise ValueError(f"{text!r} is not 1 to {MOST_VALUES} numbers between 0 and {most}")
     return tuple(values)
@@ -63,10 +62,7 @@ def numbers(text: str, *, most: float) -> tuple[float, ...]:
 def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
     """Return the analyzers worth trying on passages of this script, the one chosen by itself first."""
     best = choose(Analyzer.AUTO, texts)
-    others = {
-        Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD),
-        Analyzer.BIGRAM: (Analyzer.WORD,),
-    }
+    others = {Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD), Analyzer.BIGRAM: (Analyzer.WORD,)}
     return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))
 
 
@@ -137,23 +133,18 @@ def hybrid_lab(
 
     A hybrid of the two alone that is compared already stands beside them.
     """
+    shares = [(weight, round(1 - weight, 9)) for weight in weights]
     tried = [
-        HybridSpec(
-            name=f"{fusion} · {weight:g}", of=(first, second), fusion=fusion, weights=(weight, round(1 - weight, 9))
-        )
-        for fusion, weight in product(fusions, weights)
+        HybridSpec(name=f"{fusion} · {of[0]:g}", of=(first, second), fusion=fusion, weights=of)
+        for fusion, of in product(fusions, shares)
     ]
-    present = [
-        spec.name for spec in compared.retriever if isinstance(spec, HybridSpec) and {*spec.of} == {first, second}
-    ]
+    hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
+    present = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
     return _lab(compared, Lab.HYBRID, (first, second, *present), tried)
 
 
 def rerank_lab(
-    compared: Experiment,
-    present: str,
-    depths: Sequence[int] = DEPTHS,
-    weights: Sequence[float] = RERANKER_WEIGHTS,
+    compared: Experiment, present: str, depths: Sequence[int] = DEPTHS, weights: Sequence[float] = RERANKER_WEIGHTS
 ) -> Experiment:
     """Return the experiment that reads as many first passages as `depths` say, and trusts the reranker by `weights`."""
     known = compared.specs[present]
@@ -182,7 +173,9 @@ def tried(experiment: Experiment) -> list[Spec]:
 
 def chosen(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
-    spec, present = experiment.specs[name], _present(experiment)
+    spec = experiment.specs[name]
+    # what the lab tries other values of, without those of an earlier choice
+    present = _CHOSEN.sub("", [one.name for one in experiment.retriever if not one.chosen_on][-1])
     if experiment.lab is Lab.LEXICAL:
         usual = type(spec).model_fields
         options = {name: value for name, value in _options(spec).items() if value != usual[name].default}
@@ -207,12 +200,6 @@ def _told(change: Change) -> str:
     return " · ".join(f"{of.replace('_', ' ')} {to}" for of, to in values.items()) or UNCHANGED
 
 
-def _present(experiment: Experiment) -> str:
-    """Return the name of what a lab tries other values of, without those of an earlier choice."""
-    names = [spec.name for spec in experiment.retriever if not spec.chosen_on]
-    return _CHOSEN.sub("", names[-1])
-
-
 def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[Spec]) -> Experiment:
     known = [spec.model_copy(update={"chosen_on": None}) for spec in compared.needed(given)]
     marked = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tries]
@@ -229,17 +216,22 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     to the present values, and "changed" names the options that it changes.
     """
     values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
-    specs, results = lab.experiment.specs, [one for one in lab.results if one.name in values]
-    rows = [_row(specs[one.name], lab.experiment.lab, one) for one in results if specs[one.name].chosen_on]
-    rows += _unmixed(rows, lab, values.keys())
+    kind, results = lab.experiment.lab, {one.name: one for one in lab.results if one.name in values}
+    rows = [_row(spec, kind, results[spec.name]) for spec in tried(lab.experiment) if spec.name in results]
+    by, weights = _ALONE.get(kind, ("", ()))
+    rows += [
+        {"name": name, "tried": False, by: value, "weight": weight}
+        for name, weight in zip(tried(lab.experiment)[0].parts, weights, strict=False)
+        for value in dict.fromkeys(row[by] for row in rows)
+        if name in values
+    ]
     figures = pd.DataFrame(rows)
     if figures.empty:
         return figures
     per_question = np.stack([values[name] for name in figures["name"]], axis=1)
     ends = share_intervals(per_question, groups)
     figures = figures.assign(value=per_question.mean(axis=0), low=ends[:, 0], high=ends[:, 1])
-    more = _MORE.get(lab.experiment.lab) if lab.experiment.lab else None
-    return more(figures, lab, measure, groups) if more else figures
+    return _MORE[kind](figures, lab, measure, groups) if kind in _MORE else figures
 
 
 def best(figures: pd.DataFrame) -> str:
@@ -271,17 +263,6 @@ def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
     seconds, of_model = result.query_seconds, result.model_seconds
     costs = {"build_seconds": result.build_seconds, "query_seconds": seconds, "search_seconds": seconds - of_model}
     return {"name": spec.name, "tried": True, **values, **costs, "memory_bytes": result.memory_bytes}
-
-
-def _unmixed(rows: list[dict[str, object]], lab: Comparison, known: Container[str]) -> list[dict[str, object]]:
-    """Return rows of the retrievers that are mixed, each alone, for every fusion or depth tried."""
-    by, weights = _ALONE.get(lab.experiment.lab, ("", ()))
-    return [
-        {"name": name, "tried": False, by: value, "weight": weight}
-        for name, weight in zip(tried(lab.experiment)[0].parts, weights, strict=False)
-        for value in dict.fromkeys(row[by] for row in rows)
-        if name in known
-    ]
 
 
 def _with_ceilings(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:

@@ -14,8 +14,8 @@ import pandas as pd
 from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.analysis.evidence import Change, Evidence, changes, evidence
-from retrieval.analysis.judged import at_disadvantage
+from retrieval.analysis.changes import Change, changes
+from retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from retrieval.analysis.labs import lab_figures
 from retrieval.analysis.questions import (
     Quadrant,
@@ -33,12 +33,7 @@ from retrieval.analysis.slices import Property, Slice, properties, slice_table, 
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.store import load
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
-from retrieval.explain.multistage import (
-    FusionExplanation,
-    RerankExplanation,
-    fusion_contributions,
-    rerank_contributions,
-)
+from retrieval.explain.standing import FusionExplanation, RerankExplanation, fusion_contributions, rerank_contributions
 from retrieval.lexical.terms import UnmatchedQuestions, unmatched
 from text.analyzers import Analyzer
 
@@ -74,10 +69,7 @@ def _last(count: int) -> Callable[[Analysis], Analysis]:
 
 
 class OpenComparison:
-    """A kept comparison with everything that can be asked of it.
-
-    Retrievers are named; of those without rankings or scores nothing can be told, and they are left out.
-    """
+    """A kept comparison with all that can be asked of it; retrievers without rankings or scores are left out."""
 
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
         """Open the comparison of a set that a folder keeps. Raises `ValueError` as `store.load` does."""
@@ -138,10 +130,7 @@ class OpenComparison:
 
     @_last(16)
     def slice_figures(self, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
-        """Measure the retrievers named on the first `MEASURED_SLICES` slices, differences from the first one tested.
-
-        The columns of `slice_table`, and "p_holm".
-        """
+        """Return the `slice_table` of the first `MEASURED_SLICES` slices, with "p_holm" of their tests."""
         scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
         parts = self.slices(by)[:MEASURED_SLICES]
         table = slice_table(parts, scores, measure, self.groups)

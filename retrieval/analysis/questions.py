@@ -64,8 +64,7 @@ class RankMap:
 def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
     """Make the map of one or more retrievers' rankings."""
     ranks = np.stack([first_relevant_ranks(one, question_set) for one in rankings], axis=1)
-    shown = bands_of(ranks)
-    return RankMap(ranks, np.lexsort(shown.T[::-1]))
+    return RankMap(ranks, np.lexsort(bands_of(ranks).T[::-1]))
 
 
 def bands_of(ranks: np.ndarray) -> np.ndarray:
@@ -78,7 +77,7 @@ def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, n
 
     `first` and `second` are ranks `(n_questions,)`, 0 where none was found.
     """
-    a, b = ((ranks > 0) & (ranks <= k) for ranks in (first, second))
+    a, b = (_within(ranks, k) for ranks in (first, second))
     return {
         Quadrant.BOTH: np.flatnonzero(a & b),
         Quadrant.ONLY_FIRST: np.flatnonzero(a & ~b),
@@ -98,7 +97,7 @@ def most_unlike(ranks: np.ndarray, first: int, k: int) -> int:
 
     `ranks` `(n_questions, n_retrievers)` are those of a `RankMap`. With one retriever it is itself.
     """
-    found = (ranks > 0) & (ranks <= k)
+    found = _within(ranks, k)
     apart = (found != found[:, [first]]).sum(axis=0)
     apart[first] = -1
     return int(apart.argmax())
@@ -120,13 +119,8 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
     "overlap" (`data.questions.audit.word_overlap`, 0 to 1).
     """
-    table = pd.DataFrame(
-        {
-            "id": [question.id for question in question_set.questions],
-            "question": [question.text for question in question_set.questions],
-            "kind": [question.kind for question in question_set.questions],
-        }
-    )
+    told = [(question.id, question.text, question.kind) for question in question_set.questions]
+    table = pd.DataFrame(told, columns=["id", "question", "kind"])
     for column in range(len(names)):
         table[f"rank_{column}"] = pd.Series(ranks[:, column], dtype="Int64").where(ranks[:, column] > 0)
     table["overlap"] = word_overlap(question_set)
@@ -149,9 +143,7 @@ def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
     kept = np.ones(count, dtype=bool)
     for part in parts:
-        inside = np.zeros(count, dtype=bool)
-        inside[part] = True
-        kept &= inside
+        kept &= np.isin(np.arange(count), part)
     return kept
 
 

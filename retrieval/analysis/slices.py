@@ -16,8 +16,6 @@ from retrieval.evaluation.significance import difference_intervals, holm, pair_t
 from retrieval.lexical.terms import shared_terms
 from text.analyzers import Analyzer, choose
 
-_RANGES = 4
-
 
 class Property(StrEnum):
     """What questions are told apart by. Lengths are in characters."""
@@ -56,8 +54,17 @@ def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
     no titles. A question whose value is not known is in no slice.
     """
     if by in _LABELS:
-        return _by_label(_LABELS[by](question_set))
-    return _by_range(_NUMBERS[by](question_set))
+        labels = _LABELS[by](question_set)
+        rows = pd.Series(range(len(labels))).groupby(pd.Series(labels, dtype=object)).indices
+        named = [Slice(np.sort(found), str(label)) for label, found in rows.items() if label]
+        return sorted(named, key=lambda part: -len(part.rows))
+    values = _NUMBERS[by](question_set)
+    known = np.flatnonzero(~np.isnan(values))
+    # where the middle one of all equal values stands among all, 0 to 1: equal values are never torn apart
+    standing = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
+    place = (standing * 4).astype(np.int64)
+    parts = [known[place == number] for number in np.unique(place)]
+    return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts]
 
 
 def slice_table(
@@ -69,9 +76,11 @@ def slice_table(
     and "difference" from the first retriever with "difference_low" to "difference_high" (all shares; 0 for the first
     itself). A retriever without the measure has no row. Each interval stands on its own: of many, some miss the truth.
     """
+    columns = ["slice", "questions", "retriever", "mean", "low", "high"]
+    columns += ["difference", "difference_low", "difference_high"]
     known = _known(scores, measure)
     if not known:
-        return pd.DataFrame(columns=_COLUMNS)
+        return pd.DataFrame(columns=columns)
     values = np.stack([of.per_question[measure] for of in known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
     for place, part in enumerate(parts):
@@ -83,14 +92,7 @@ def slice_table(
         for column, name in enumerate(known):
             mean, difference = of_slice[:, column].mean(), differences[:, column].mean()
             rows.append((place, len(part.rows), name, mean, *shares[column], difference, *apart[column]))
-    return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-_COLUMNS = [
-    *("slice", "questions", "retriever"),
-    *("mean", "low", "high"),
-    *("difference", "difference_low", "difference_high"),
-]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def slice_tests(
@@ -126,10 +128,7 @@ def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
 
 
 def most_contested(table: pd.DataFrame, count: int) -> list[int]:
-    """Return the slices of a `slice_table` where a retriever wins or loses most questions against the first.
-
-    As many as `count` of them; the largest where it has only one retriever.
-    """
+    """Return the `count` slices with most questions won or lost against the first; of one alone the largest."""
     won = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
     size = table.groupby("slice")["questions"].first()
     ranked = pd.DataFrame({"won": won, "size": size}).sort_values(["won", "size"], ascending=False, kind="stable")
@@ -150,21 +149,6 @@ def terms_found(question_set: QuestionSet) -> np.ndarray:
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most
-
-
-def _by_label(labels: Sequence[str]) -> list[Slice]:
-    rows = pd.Series(range(len(labels))).groupby(pd.Series(labels, dtype=object)).indices
-    named = [Slice(np.sort(found), str(label)) for label, found in rows.items() if label]
-    return sorted(named, key=lambda part: -len(part.rows))
-
-
-def _by_range(values: np.ndarray) -> list[Slice]:
-    known = np.flatnonzero(~np.isnan(values))
-    # where the middle one of all equal values stands among all, 0 to 1: equal values are never torn apart
-    standing = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
-    place = (standing * _RANGES).astype(np.int64)
-    parts = [known[place == number] for number in np.unique(place)]
-    return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts]
 
 
 def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
@@ -195,13 +179,10 @@ _NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
 def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
     """What a person calls each slice: its label, or its range with as many decimals as tell all of them apart."""
     for decimals in range(4):
-        labels = [part.label or _range(part, by, decimals) for part in parts]
+        form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
+        ends = [(f"{part.low:{form}}", f"{part.high:{form}}") for part in parts]
+        ranges = [low if low == high else f"{low.removesuffix('%')}–{high}" for low, high in ends]
+        labels = [part.label or told for part, told in zip(parts, ranges, strict=True)]
         if len(set(labels)) == len(labels):
             break
     return labels
-
-
-def _range(part: Slice, by: Property, decimals: int) -> str:
-    form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
-    low, high = f"{part.low:{form}}", f"{part.high:{form}}"
-    return low if low == high else f"{low.removesuffix('%')}–{high}"

@@ -104,6 +104,14 @@ class Result:
         """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
         return dict(self.notes.get("signals", {}))
 
+    def as_dict(self) -> dict[str, object]:
+        """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
+        if self.scores is None:
+            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
+        told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+        notes = {"notes": dict(self.notes)} if self.notes else {}
+        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **notes}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -115,12 +123,12 @@ class Comparison:
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
-        """The rankings by name, without retrievers that failed."""
+        """By name, without retrievers that failed."""
         return {result.name: result.rankings for result in self.results if result.rankings}
 
     @cached_property
     def scores(self) -> dict[str, Scores]:
-        """The scores by name, without retrievers that failed."""
+        """By name, without retrievers that failed."""
         return {result.name: result.scores for result in self.results if result.scores}
 
     @property
@@ -152,7 +160,7 @@ class Comparison:
             "questions": len(self.question_set.questions),
             **({"made_questions": self.question_set.made} if self.question_set.made else {}),
             "passages": len(self.question_set.passages),
-            "retrievers": {result.name: _result_dict(result) for result in self.results},
+            "retrievers": {result.name: result.as_dict() for result in self.results},
         }
 
 
@@ -160,14 +168,6 @@ def blind_parts(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tu
     """Return the mixes with a part that found nothing for some questions, `unanswered` by name, and that part."""
     mixes = (spec for spec in specs if len(spec.parts) > 1)
     return [(spec.name, part) for spec in mixes for part in spec.parts if unanswered.get(part)]
-
-
-def _result_dict(result: Result) -> dict[str, object]:
-    if result.scores is None:
-        return result.error.as_dict() if isinstance(result.error, Failure) else {"error": str(result.error)}
-    told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
-    notes = {"notes": dict(result.notes)} if result.notes else {}
-    return {**result.scores.means(), **{name: getattr(result, name) for name in told}, **notes}
 
 
 def compare(
@@ -205,9 +205,8 @@ def search_light(
 ) -> bool:
     """Search those that need no model, or were searched before, and keep what they find for `compare`.
 
-    Returns whether any is left for that.
-
-    What goes wrong is left for `compare` to meet again, and raises nothing but its `ValueError`.
+    Returns whether any is left for that. What goes wrong is left for `compare` to meet again, and raises nothing but
+    its `ValueError`.
     """
     asked, light = _asked(experiment, question_set), list[str]()
     texts = [question.text for question in asked.questions]

@@ -182,10 +182,17 @@ def added(fingerprint: str) -> list[Spec]:
 
     The path of a run is absolute, and a retriever stands after those it wraps, where they were added too.
     """
-    found = [(read_json(path), path) for path in _folder(fingerprint).glob("*.json")]
-    found.sort(key=lambda entry: (str(entry[0].get("added")), entry[1].name))
-    specs = [_spec(content, path) for content, path in found]
-    return [spec for spec in specs if spec is not None]
+    found, specs = [(read_json(path), path) for path in _folder(fingerprint).glob("*.json")], list[Spec]()
+    for content, path in sorted(found, key=lambda entry: (str(entry[0].get("added")), entry[1].name)):
+        try:
+            spec = of_kind(content.get("retriever"))
+        except ValidationError as error:
+            logger.warning("an added retriever cannot be read: %s: %s", path, error)
+            continue
+        if isinstance(spec, RunSpec):
+            spec = spec.model_copy(update={"path": str(path.parent / spec.path)})
+        specs.append(spec)
+    return specs
 
 
 def add(fingerprint: str, spec: Spec) -> None:
@@ -231,12 +238,3 @@ def _folder(fingerprint: str) -> Path:
 
 def _path(fingerprint: str, name: str) -> Path:
     return _folder(fingerprint) / f"{key_of(name)[:16]}.json"
-
-
-def _spec(content: dict[str, object], path: Path) -> Spec | None:
-    try:
-        spec = of_kind(content.get("retriever"))
-    except ValidationError as error:
-        logger.warning("an added retriever cannot be read: %s: %s", path, error)
-        return None
-    return spec.model_copy(update={"path": str(path.parent / spec.path)}) if isinstance(spec, RunSpec) else spec

@@ -167,10 +167,6 @@ class SparseSpec(Spec):
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
-_TOKENS_A_LETTER = 0.6  # of Korean, by a vocabulary of many languages; of English half as many
-_USUAL_WIDTH = 384  # of a token's vector, where none is asked for
-
-
 class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
@@ -202,13 +198,13 @@ class LateSpec(ReadingSpec):
         return (self.first,) if self.first else ()
 
     def candidates(self, k: int) -> int:
-        """How many passages it orders: those below its depth keep their order, and may be among the first k."""
+        """Those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k) if self.first else 0
 
     def expected_bytes(self, passages: Passages) -> int:
         """Return about how many bytes the vectors of all tokens are in half precision; they are kept on disk, too."""
-        tokens = _TOKENS_A_LETTER * int(passages.texts.lengths().sum())
-        return round(tokens * (self.dimensions or _USUAL_WIDTH) * 2)
+        # 0.6 tokens a letter are of Korean, by a vocabulary of many languages; of English half as many
+        return round(0.6 * int(passages.texts.lengths().sum()) * (self.dimensions or 384) * 2)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         """Return the characters of all passages and questions, whoever brought the candidates."""

@@ -54,8 +54,7 @@ class HybridSpec(Spec):
         return self.weights[0] if self.weights else None
 
     def candidates(self, k: int) -> int:
-        """How many passages of each are fused, whatever is asked for."""
-        del k
+        del k  # so many are fused, whatever is asked for
         return self.depth
 
     def make(self, materials: Materials) -> CachedRetriever:
@@ -87,7 +86,7 @@ class RerankSpec(ReadingSpec):
         return (self.first,)
 
     def candidates(self, k: int) -> int:
-        """How many passages it orders: those below its depth keep their order, and may be among the first k."""
+        """Those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
@@ -96,7 +95,6 @@ class RerankSpec(ReadingSpec):
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
     def weight_with(self, source: ModelSource) -> float:
-        """Return the weight, where it is left out that of the model."""
         return recommended_weight(source) if self.weight is None else self.weight
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
@@ -126,8 +124,6 @@ class RerankSpec(ReadingSpec):
 
 
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
-_ALL_AT_HAND = 20_000  # questions that are asked anyway teach together, up to so many
-_TITLE_WEIGHT = 0.3
 _WINDOWS = (1, 3)  # sentences
 
 
@@ -150,19 +146,19 @@ class LearnedSpec(Spec):
         return self.of
 
     def candidates(self, k: int) -> int:
-        """How many passages of each are mixed, whatever is asked for."""
         return max(k, self.depth)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return the characters that its own signals read."""
         return (passages + questions) * (3 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
 
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
         own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
         halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
-
-        trained = [self._is_trained(name, materials) for name in self.of]
+        trained = [
+            any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
+            for name in self.of
+        ]
 
         def build() -> LearnedMix:
             return LearnedMix(
@@ -176,12 +172,7 @@ class LearnedSpec(Spec):
             )
 
         # which questions teach follows from these; they are looked up when somebody searches
-        taught_by = (
-            materials.whole.fingerprint,
-            astuple(materials.split_options),
-            materials.part_asked,
-            trained,
-        )
+        taught_by = (materials.whole.fingerprint, astuple(materials.split_options), materials.part_asked, trained)
         return materials.kept(self, build, *taught_by, own=own)
 
     def signals(self, materials: Materials) -> Iterator[TermSpec]:
@@ -195,7 +186,7 @@ class LearnedSpec(Spec):
             if analyzer is not here:
                 yield BM25Spec.model_validate(of_passage | {"name": name, "analyzer": analyzer})
         if usual.title and not usual.title_weight and materials.passages.titles.lengths().any():
-            yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": _TITLE_WEIGHT})
+            yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": 0.3})
         shared = usual.model_dump(include=set(TermSpec.model_fields) - {"name", "kind", "chosen_on", "title_weight"})
         for sentences in _WINDOWS:
             name = f"BM25 {sentences} sentences" if sentences > 1 else "BM25 sentences"
@@ -210,16 +201,14 @@ class LearnedSpec(Spec):
         rows, part = materials.split.rows, materials.part_asked
         new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         kinds = [new, [Part.TRAIN]] if is_trained else [[*new, Part.TRAIN], []]
-        left, chosen = _ALL_AT_HAND if part is Part.ALL else self.lessons, []
+        # questions that are asked anyway teach together, up to so many
+        left, chosen = 20_000 if part is Part.ALL else self.lessons, []
         for parts in kinds:
             found = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[one] for one in parts)]))
             drawn = found if len(found) <= left else np.random.default_rng(0).choice(found, left, replace=False)
             chosen.append(drawn)
             left -= len(drawn)
         return np.sort(np.concatenate(chosen)), chosen[1]
-
-    def _is_trained(self, name: str, materials: Materials) -> bool:
-        return any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
 
 
 def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:

@@ -8,7 +8,9 @@ begins; the first one tells the time left once all that is yet to come is known 
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +78,10 @@ class Pace:
             )
             for name, spec in specs.items()
         }
-        self._known = _read()
+        self._known = {}
+        for reader, values in read_json(_place()).items():
+            with suppress(ValidationError):  # what cannot be read is measured again
+                self._known[reader] = _Measured.model_validate(values)
 
     def at(self, name: str, share: float) -> float:
         """Hear that a retriever is at work and how much it has done, 0 to 1; returns the share of all that is done."""
@@ -86,8 +91,11 @@ class Pace:
         self._last = _Seen(self._clock() - self._began, share)
         if share > 0 and self._first is None:
             self._first = self._last
-        weights = {one: self._weight(task) for one, task in self._tasks.items()}
-        before = sum(weights[one] for one in self._names[: self._names.index(name)])
+        weights = {
+            one: task.guess * task.letters if (seconds := self._measured(task)) is None else seconds
+            for one, task in self._tasks.items()
+        }
+        before = sum(weights[one] for one in takewhile(lambda one: one != name, weights))
         return (before + weights[name] * share) / max(sum(weights.values()), 1e-9)
 
     def end(self) -> None:
@@ -101,50 +109,42 @@ class Pace:
         if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_KEEPING:
             each = (last.seconds - first.seconds) / (last.share - first.share) / task.letters
             measured = _Measured(each=each, setup=max(0.0, seconds - each * task.letters))
-        _keep(task.reader, measured)
+        with suppress(OSError):  # a full disk costs an estimate
+            write_json(_place(), {**read_json(_place()), task.reader: measured.model_dump()})
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds that all takes yet, None where nobody knows; never a tenth more than it said before."""
         if not self._name:
             return None
-        later = self._names[self._names.index(self._name) + 1 :]
-        parts = [self._left_here(), *(self._expected(self._tasks[name]) for name in later)]
-        if any(part is None for part in parts):
+        _, *later = dropwhile(lambda name: name != self._name, self._tasks)
+        parts = [self._left_here(), *map(self.expected, later)]
+        if None in parts:
             return None
-        left = _TO_END + sum(part for part in parts if part is not None)
+        left = _TO_END + sum(filter(None, parts))
         self._least = min(left, self._least) if self._least is not None else left
         return min(left, _RISE * self._least)
 
     def expected(self, name: str) -> float | None:
         """Seconds that a retriever takes as a whole, None where nobody knows."""
-        return self._expected(self._tasks[name])
-
-    @property
-    def _names(self) -> list[str]:
-        return list(self._tasks)
+        task = self._tasks[name]
+        return 0.0 if task.kept or not task.letters else self._measured(task)
 
     def _left_here(self) -> float | None:
         task, now, seen = self._tasks[self._name], self._clock() - self._began, self._last
         if self._first and seen.share - self._first.share > _ENOUGH and seen.seconds > self._first.seconds:
             a_share = (seen.seconds - self._first.seconds) / (seen.share - self._first.share)
             return max(0.0, a_share * (1 - seen.share) - (now - seen.seconds))
-        expected, known = self._expected(task), self._known.get(task.reader)
+        expected, known = self.expected(self._name), self._known.get(task.reader)
         if expected is None:
             return None
         if known and self._first:
             return known.each * task.letters * (1 - seen.share)
         return max(0.0, expected - now)
 
-    def _expected(self, task: _Task) -> float | None:
-        if task.kept or not task.letters:
-            return 0.0
+    def _measured(self, task: _Task) -> float | None:
         known = self._known.get(task.reader)
         return known.setup + known.each * task.letters if known else None
-
-    def _weight(self, task: _Task) -> float:
-        known = self._known.get(task.reader)
-        return known.setup + known.each * task.letters if known else task.guess * task.letters
 
 
 def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
@@ -156,20 +156,3 @@ def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
 
 def _place() -> Path:
     return workspace() / "cache" / "pace.json"
-
-
-def _read() -> dict[str, _Measured]:
-    known = {}
-    for reader, values in read_json(_place()).items():
-        try:
-            known[reader] = _Measured.model_validate(values)
-        except ValidationError:  # what cannot be read is measured again
-            continue
-    return known
-
-
-def _keep(reader: str, measured: _Measured) -> None:
-    try:
-        write_json(_place(), {**read_json(_place()), reader: measured.model_dump()})
-    except OSError:  # a full disk costs an estimate
-        return

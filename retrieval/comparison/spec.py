@@ -338,7 +338,6 @@ class Materials:
 
     @cached_property
     def split(self) -> Split:
-        """The split of the whole set."""
         return split(self.whole, self.split_options)
 
     def part(self, name: str) -> CachedRetriever:

@@ -62,11 +62,6 @@ class Measure(NamedTuple):
         """For the head of a column: R@10."""
         return f"R@{self.cut}" if self.name == "recall" else self.long
 
-    @property
-    def by_judgements(self) -> bool:
-        """Whether there is one only of questions whose grades, or whose non-relevant passages, are known."""
-        return self.name in ("ndcg_exp", "judged", "bpref")
-
 
 @dataclass(frozen=True)
 class Scores:

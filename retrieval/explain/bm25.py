@@ -17,17 +17,7 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analysis import (
-    Analysis,
-    IndexedText,
-    Piece,
-    TokenKind,
-    analyze,
-    indexed_text,
-    reading,
-    spans_by_token,
-    weighted_pieces,
-)
+from text.analysis import IndexedText, Piece, TokenKind, analyze, indexed_text, reading, spans_by_token
 from text.analyzers import Span
 from text.tokens import are_kept, tokens_of
 
@@ -60,9 +50,6 @@ class Explanation(ABC):
     @abstractmethod
     def weights(self) -> tuple[Weights, Weights]:
         """What spans of the question add, and spans of the passage as it is indexed."""
-
-    def question_pieces(self) -> list[Piece]:
-        return weighted_pieces(self.question, self.weights[0], 0, len(self.question))
 
     def title_pieces(self) -> list[Piece]:
         return self.passage.title_pieces(self.weights[1])
@@ -124,7 +111,6 @@ class TermContribution:
 
     @property
     def in_text(self) -> int:
-        """How often it stands in the passage, its title left out."""
         return self.in_passage - self.in_title
 
     @property
@@ -166,7 +152,9 @@ class BM25Explainer:
         self._passages = Passages.of(passages)
         texts = self._passages.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        self._read = read or _located(self.analysis)
+        self._read = read or self._located
+        if read is None:
+            self._located("")  # loads what it needs now, not with the first question
         self._feedback = None
         if again := self.options.feedback:
             self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
@@ -201,8 +189,11 @@ class BM25Explainer:
         of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
         return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *of_title)
 
+    def _located(self, text: str) -> Standings:
+        (found,) = spans_by_token(self.analysis, [text])
+        return {token: Standing(len(spans), spans) for token, spans in found.items()}
+
     def _asked_again(self, feedback: Feedback, question: str, standing: Standings) -> dict[str, "_Asked"]:
-        """Return the question's terms and those that feedback added."""
         first = self._first.search([question], feedback.options.passages)
         again = feedback.asked_again(analyze(self.analysis, [question]), first)
         weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
@@ -277,17 +268,6 @@ def counting_explainer(
         return {token: Standing(count) for token, count in held.items()}
 
     return BM25Explainer(passages, options, read)
-
-
-def _located(analysis: Analysis) -> Callable[[str], Standings]:
-    """Return what reads any text, and tells where its tokens stand."""
-    spans_by_token(analysis, [""])  # loads what it needs now, not with the first question
-
-    def read(text: str) -> Standings:
-        (found,) = spans_by_token(analysis, [text])
-        return {token: Standing(len(spans), spans) for token, spans in found.items()}
-
-    return read
 
 
 class _Asked(NamedTuple):

@@ -1,4 +1,5 @@
-"""Why a model gives a passage its score: tokens of a starter, terms of a sparse encoder, sentences, windows of tokens.
+"""Why a model gives a passage its score: tokens of a starter, terms of a sparse encoder, tokens matched by late
+interaction, sentences, windows of tokens.
 
 Nothing here imports torch before a model is read.
 """
@@ -8,6 +9,8 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from data.records import Passage
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.protocols import Encoder, WindowEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
+from models.encoders.token_encoder import TokenEncoder
 from models.sources import find_model, is_starter, starter_bi_encoder_folder
 from models.windows import Window, WindowOptions
 from retrieval.explain.bm25 import Explanation, TermExplanation, Weights
@@ -42,10 +46,7 @@ class TokenContribution:
 
 @dataclass(frozen=True)
 class StaticExplanation(Explanation):
-    """The cosine of a question and a passage, told twice: the values of either's tokens sum to it.
-
-    Tokens that add most come first.
-    """
+    """The cosine of two texts, told twice: the values of either's tokens, the highest first, sum to it."""
 
     question_tokens: tuple[TokenContribution, ...]
     passage_tokens: tuple[TokenContribution, ...]
@@ -154,7 +155,6 @@ class WeighedTerm:
 
     @property
     def is_expansion(self) -> bool:
-        """Whether it stands in neither text."""
         return not (self.question_spans or self.passage_spans)
 
 
@@ -187,6 +187,81 @@ def term_contributions(
     return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
 
 
+NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matches, by their places, that stand there
+
+
+@dataclass(frozen=True)
+class TokenMatch:
+    """A token of the question and the passage's that is most like it, as letters of either text, and their cosine.
+
+    `above` is how far that lies above what all tokens of the passage come to on the mean: near 0 any of them would have
+    done, and the match says little. A token that stands for no letters, such as that of the end, has an empty span.
+    """
+
+    asked: Span
+    answered: Span
+    cosine: float
+    above: float
+
+
+@dataclass(frozen=True)
+class LateExplanation:
+    """The matches of a question's tokens, in their order; the score is the mean of their cosines."""
+
+    question: str
+    passage: IndexedText
+    matches: tuple[TokenMatch, ...]
+
+    @property
+    def score(self) -> float:
+        return float(np.mean([match.cosine for match in self.matches]))
+
+    @cached_property
+    def told(self) -> tuple[TokenMatch, ...]:
+        """The matches of tokens that stand for letters of the question: those that a person can be shown."""
+        return tuple(match for match in self.matches if match.asked[0] < match.asked[1])
+
+    def asked_matches(self) -> list[NumberedPiece]:
+        """Cut the question by the matches, those of `told`, of its letters."""
+        return _numbered(self.question, [match.asked for match in self.told], 0, len(self.question))
+
+    def title_matches(self) -> list[NumberedPiece]:
+        """Cut the title by the matches that it answered; empty where it is not indexed."""
+        answered = [match.answered for match in self.told]
+        return _numbered(self.passage.text, answered, 0, max(0, self.passage.start - 1))
+
+    def text_matches(self) -> list[NumberedPiece]:
+        answered = [match.answered for match in self.told]
+        return _numbered(self.passage.text, answered, self.passage.start, len(self.passage.text))
+
+
+def _numbered(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
+    """Cut `text[start:end]` where a span begins or ends, each piece with the places of the spans over it."""
+    cuts = sorted({start, end, *(edge for span in spans for edge in span if start < edge < end)})
+    return [
+        (text[a:b], tuple(place for place, (first, last) in enumerate(spans) if first <= a < last))
+        for a, b in pairwise(cuts)
+    ]
+
+
+def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
+    """Explain the score of a passage for a question by reading both anew, which loads the model. Raises `ModelError`.
+
+    In bfloat16 a text that is read alone has vectors that differ in the last digits from those of the ranking.
+    """
+    of = Passages.of([passage])
+    composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
+    asked, asked_spans = encoder.read("question", composed)
+    held, held_spans = encoder.read("passage", indexed.text, int(of.heads(title=title)[0]))
+    similar = asked @ held.T
+    best, means = similar.argmax(axis=1), similar.mean(axis=1)
+    matches = [
+        TokenMatch(span, held_spans[place], float(similar[row, place]), float(similar[row, place] - means[row]))
+        for row, (span, place) in enumerate(zip(asked_spans, best.tolist(), strict=True))
+    ]
+    return LateExplanation(composed, indexed, tuple(matches))
+
+
 @dataclass(frozen=True)
 class SentenceScore:
     """A sentence as letters of the indexed text, and its cosine with the question when it is read by itself."""
@@ -211,10 +286,7 @@ class SentenceExplanation:
 def sentence_contributions(
     encoder: Encoder, question: str, passage: Passage, *, title: bool = True
 ) -> SentenceExplanation:
-    """Score a passage sentence by sentence with the model of a dense retriever, which may load it.
-
-    The title counts as a sentence where it is indexed.
-    """
+    """Score a passage sentence by sentence with a dense retriever's model, a title that is indexed as one of them."""
     indexed = indexed_text(passage, title=title)
     spans = sentence_spans(indexed.text)
     vectors = encoder.encode_passages([indexed.text, *(indexed.text[start:end] for start, end in spans)])

@@ -7,8 +7,7 @@ import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
-from retrieval.report.colours import colour_of, shape_of
-from retrieval.report.drawing import draw
+from retrieval.report.drawing import colour_of, draw, shape_of
 
 _SHORT = 22  # letters of a name that has room for another one beside it
 
@@ -35,12 +34,11 @@ def legend(**options: Any) -> alt.Legend:
     return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, **options})
 
 
-_FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif"
 _WIDTH = 400
 _ROW = 13  # height of one retriever in a row of a chart
 _INK = {
     "background": "transparent",
-    "font": _FONT,
+    "font": "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif",
     "view": {"stroke": None},
     "axis": {
         "labelColor": "currentColor",

@@ -1,4 +1,7 @@
-"""Charts become pictures in a process of their own: the renderer is native, and what it cannot take ends it."""
+"""How charts are drawn: colours and marks of retrievers, the same everywhere, and charts made pictures in a process.
+
+That process is their own: the renderer is native, and what it cannot take ends it. No library of charts is imported.
+"""
 
 import json
 import subprocess
@@ -9,7 +12,35 @@ from typing import Any
 from data.formats.tables import mend
 from data.workspace import PROJECT
 
-_SECONDS, _SECONDS_A_CHART = 60, 30  # to begin on a busy machine, and for each
+# Okabe & Ito's colours in an order that keeps neighbours apart for colour-blind eyes, readable on light and dark
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C8C00", "#7A5195", "#5F6B7A", "#B5651D")
+# marks, and the same as text
+LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
+SHAPES = tuple(LETTERS)
+READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
+# of what became of a question (`retrieval.analysis.questions.Fate`), not the colours of retrievers in their order
+FATE_COLOURS = {
+    "below": "#E69F00",
+    "not_found": "#7A8290",
+    "not_a_candidate": "#56B4E9",
+    "lost_in_fusion": "#CC79A7",
+    "lost_in_reranking": "#D55E00",
+}
+
+
+def colour_of(name: str, names: Sequence[str]) -> str:
+    """Return the colour of a retriever; `names` are all that can be picked, in their fixed order."""
+    return PALETTE[list(names).index(name) % len(PALETTE)]
+
+
+def shape_of(name: str, names: Sequence[str]) -> str:
+    """Return the mark of a retriever, so that colour alone never tells."""
+    return SHAPES[list(names).index(name) % len(SHAPES)]
+
+
+def letter_of(name: str, names: Sequence[str]) -> str:
+    """Return the same mark as a character, for a legend in text."""
+    return LETTERS[shape_of(name, names)]
 
 
 def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
@@ -19,28 +50,23 @@ def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
     """
     lines = [json.dumps(_mended(one)).encode() + b"\n" for one in specifications]
     drawn: list[str | None] = []
-    while len(drawn) < len(lines):
-        drawn += _drawn(lines[len(drawn) :])
+    while left := lines[len(drawn) :]:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "retrieval.report.drawing"],
+                cwd=PROJECT,
+                input=b"".join(left),
+                capture_output=True,
+                timeout=60 + 30 * len(left),  # seconds: to begin on a busy machine, and for each
+                check=False,
+            )
+            answered = done.stdout
+        except subprocess.TimeoutExpired as late:
+            answered = late.stdout or b""
+        drawn += [json.loads(line) for line in answered.splitlines(keepends=True) if line.endswith(b"\n")]
         if len(drawn) < len(lines):
             drawn.append(None)  # the process ended here; another one goes on behind it
     return drawn
-
-
-def _drawn(lines: list[bytes]) -> list[str | None]:
-    """The answers of one process, fewer than lines where it ended early."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "retrieval.report.drawing"],
-            cwd=PROJECT,
-            input=b"".join(lines),
-            capture_output=True,
-            timeout=_SECONDS + _SECONDS_A_CHART * len(lines),
-            check=False,
-        )
-        answered = done.stdout
-    except subprocess.TimeoutExpired as late:
-        answered = late.stdout or b""
-    return [json.loads(line) for line in answered.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def _mended(value: Any) -> Any:

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pandas as pd
 from data.formats.delimited import csv_bytes
 from data.records import QuestionSet
 from data.workspace import replacing, write_json, write_text
-from retrieval.analysis.evidence import Evidence, Figure, as_list, evidence, figures, label, shown_measures
+from retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import keep, provenance
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
@@ -179,7 +180,7 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     origin = origin or provenance(comparison)
     keep(comparison, folder, origin)
     found = evidence(comparison)
-    write_json(folder / "significance.json", as_list(found.tests))
+    write_json(folder / "significance.json", [asdict(test) for test in found.tests])
     write_qrels(folder / "qrels.trec", comparison.question_set)
     names = [result.name for result in comparison.results]
     for name, stem in zip(names, file_names(names), strict=True):

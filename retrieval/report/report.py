@@ -9,18 +9,25 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.records import RELEVANT_GRADE
-from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
-from retrieval.analysis.judged import at_disadvantage, judged_measures
+from retrieval.analysis.evidence import (
+    Evidence,
+    at_disadvantage,
+    evidence,
+    figures,
+    judged_measures,
+    label,
+    shown_measures,
+    turned,
+)
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import ReadingSpec
 from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, Measure, depth_of
 from retrieval.evaluation.significance import question_groups
 from retrieval.report.charts import pictures
-from retrieval.report.colours import colour_of, letter_of
+from retrieval.report.drawing import colour_of, letter_of
 from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
 
-_RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
 
@@ -173,7 +180,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
-            for note in _RUN_NOTES
+            for note in ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
             if result.notes.get(note)
         ]
         if spec.tuned_on(comparison.experiment.split):

@@ -15,14 +15,14 @@ import pandas as pd
 from markupsafe import Markup
 
 from retrieval.analysis.evidence import Evidence, label
-from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fates
+from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
 from retrieval.analysis.slices import Property, labels_of, slice_table
 from retrieval.analysis.slices import slices as cut
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
-from retrieval.report.colours import FATE_COLOURS
+from retrieval.report.drawing import FATE_COLOURS
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]
@@ -53,25 +53,23 @@ _HARDEST = 15
 
 def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> list[tuple[str, Any]]:
     """Return Recall@K over K, and nDCG@10 with its intervals: title and chart."""
-    rows = [
-        (name, k, float(of.per_question[f"recall@{k}"].mean()), *found.intervals[name][f"recall@{k}"])
-        for name, of in comparison.scores.items()
-        for k in comparison.experiment.ks
-        if f"recall@{k}" in of.per_question
-    ]
-    ndcg = [
-        (name, float(of.per_question[f"ndcg@{CUT}"].mean()), *found.intervals[name][f"ndcg@{CUT}"])
-        for name, of in comparison.scores.items()
-        if f"ndcg@{CUT}" in of.per_question
-    ]
-    by_k = pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
-    at_ten = pd.DataFrame(ndcg, columns=["retriever", "mean", "low", "high"])
-    scored, ndcg_label = list(at_ten["retriever"]), label(f"ndcg@{CUT}")
+
+    def means(measure: str, ks: Sequence[int]) -> pd.DataFrame:
+        rows = [
+            (name, k, float(of.per_question[f"{measure}@{k}"].mean()), *found.intervals[name][f"{measure}@{k}"])
+            for name, of in comparison.scores.items()
+            for k in ks
+            if f"{measure}@{k}" in of.per_question
+        ]
+        return pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
+
+    recall, ndcg = means("recall", comparison.experiment.ks), means("ndcg", [CUT]).drop(columns="k")
+    scored, ndcg_label = list(ndcg["retriever"]), label(f"ndcg@{CUT}")
     drawn = []
-    if rows:
-        drawn.append(("Recall@K", charts.curves(by_k, names, x="K", y="Recall@K")))
+    if len(recall):
+        drawn.append(("Recall@K", charts.curves(recall, names, x="K", y="Recall@K")))
     if scored:
-        drawn.append((ndcg_label, charts.intervals(at_ten, names, row="retriever", order=scored, x=ndcg_label)))
+        drawn.append((ndcg_label, charts.intervals(ndcg, names, row="retriever", order=scored, x=ndcg_label)))
     return drawn
 
 
@@ -123,13 +121,11 @@ class LostSection:
 def lost(comparison: Comparison, say: Say) -> LostSection:
     """Count what became of the questions within the first 10, or as many as every ranking has."""
     k = min([CUT, *(one.indices.shape[1] for one in comparison.rankings.values())])
-    counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in fates(comparison, k).items()}
-    occur = [
-        place for place, fate in enumerate(FATES) if fate is not Fate.FOUND and any(c[place] for c in counts.values())
-    ]
-    texts = [str(say(f"fate.{FATES[place]}")) for place in occur]
-    colours = [FATE_COLOURS[FATES[place]] for place in occur]
-    rows = [(name, int(c[occur].sum()), [int(c[place]) for place in occur]) for name, c in counts.items()]
+    counts = fate_counts(fates(comparison, k))
+    occur = [fate.value for fate in FATES if fate is not Fate.FOUND and counts[fate.value].any()]
+    texts = [str(say(f"fate.{fate}")) for fate in occur]
+    colours = [FATE_COLOURS[fate] for fate in occur]
+    rows = [(str(name), sum(numbers), numbers) for name, *numbers in counts[occur].itertuples()]
     table = pd.DataFrame(
         [
             (name, text, number, place)
@@ -139,7 +135,7 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
         columns=["retriever", "part", "count", "place"],
     )
     title = str(say("column.questions"))
-    chart = charts.stacked(table, list(counts), parts=texts, colours=colours, x=title) if occur else None
+    chart = charts.stacked(table, list(counts.index), parts=texts, colours=colours, x=title) if occur else None
     specs = comparison.experiment.specs
     limits = {name: shares for name, shares in ceilings(comparison).items() if specs[name].parts}
     known = [place for place in range(len(DEPTHS)) if any(not np.isnan(shares[place]) for shares in limits.values())]
@@ -176,10 +172,7 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
 
 
 def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
-    """Return name, seconds to build, milliseconds a question and megabytes of the index, as text.
-
-    Nothing is built or searched of an imported run.
-    """
+    """Return name, seconds to build, milliseconds a question and megabytes of the index; an imported run's are –."""
     questions = len(comparison.question_set.questions)
     return [
         (

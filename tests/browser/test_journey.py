@@ -75,7 +75,7 @@ def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
 def test_the_table_equals_the_commands(
     app: str, page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page.goto(f"{app}/?retrievers={quote('|'.join(RETRIEVERS))}")
+    page.goto(f"{app}/?k=10&retrievers={quote('|'.join(RETRIEVERS))}")
     compared(page, "Run again")
     expect(page.get_by_role("combobox", name="Questions")).to_have_value("Test")
     experiment = tmp_path / "experiment.toml"

@@ -12,8 +12,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import keep
 from reading.__main__ import main
-from reading.evaluate import evaluate
-from reading.experiment import ReaderSpec, ReadingExperiment, read_experiment
+from reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
 from reading.results import as_dict, save
 from reading.rules import Rules, read_predictions
 from reading.scores import scored

@@ -15,8 +15,7 @@ from jobs.folder import State
 from models.hub import ModelError
 from reading import results
 from reading.__main__ import main
-from reading.evaluate import ReaderResult, ReadingResult, evaluate
-from reading.experiment import ReadingExperiment, ReadingJob
+from reading.evaluate import ReaderResult, ReadingExperiment, ReadingJob, ReadingResult, evaluate
 from reading.results import KeptReading
 from tests.reading.doubles import SET, NextWord
 
@@ -68,11 +67,8 @@ def assert_same(found: ReaderResult, expected: ReaderResult) -> None:
     assert [*found.by_retriever] == [*expected.by_retriever] == ["BM25", "error"]
     for name, ours in found.by_retriever.items():
         theirs = expected.by_retriever[name]
-        assert (ours.weight, ours.weight_by_validation, ours.unit) == (
-            theirs.weight,
-            theirs.weight_by_validation,
-            theirs.unit,
-        )
+        for value in ("weight", "weight_by_validation", "unit"):
+            assert getattr(ours, value) == getattr(theirs, value)
         assert ours.read.answers == theirs.read.answers
         for of in ("read", "depth"):
             for part, values in vars(getattr(theirs, of)).items():

@@ -13,7 +13,7 @@ from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.late import Late, LateIndex
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from training.base import Recipe
 from training.engine.adaptation import adapt
 from training.engine.task import Task, processes, seconds_for

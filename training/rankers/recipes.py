@@ -20,7 +20,7 @@ from retrieval.dense import Dense
 from retrieval.evaluation.measures import CUT
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.rankings import Rankings, ranked
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
 from training.base import Recipe, dense_retrievers, finished
 from training.engine.adaptation import adapt, live_bi_encoder, live_scorer, pool

@@ -17,7 +17,7 @@ from reading.rules import judged
 from reading.scores import EXACT
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from training.base import Family, Recipe, finished
 from training.engine.adaptation import adapt
 from training.engine.task import HeldOut, Task, seconds_for

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
-from retrieval.report.colours import FATE_COLOURS, PALETTE, READABLE
+from retrieval.report.drawing import FATE_COLOURS, PALETTE, READABLE
 from views.ui.charts import HEIGHT, apart, draw_chart, marked_lines, no_difference, present, tips, with_interval
 from views.ui.words import plain, word
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from retrieval.analysis.judged import JUDGED, judged_measures
+from retrieval.analysis.evidence import JUDGED, judged_measures
 from retrieval.evaluation.measures import CUT
 from views.compare.scores import ComparisonView, means
 from views.search.judging import draw_begin

@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from data.formats.delimited import csv_bytes
-from retrieval.analysis.evidence import comparable
+from retrieval.analysis.changes import comparable
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import (
     StoredComparison,

@@ -4,8 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from data.split import FOLDS
-from retrieval.analysis.evidence import turned
-from retrieval.analysis.published import published
+from retrieval.analysis.evidence import published, turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec

@@ -19,7 +19,7 @@ from data.pairs.store import PAIR_CATALOG, PairEntry, StoredPairs, obtain_files
 from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from text.marking import marked_sentences
 from training.options.sentences import SENTENCES
 from views.data import pairs_preview as preview

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import PALETTE, READABLE, colour_of
+from retrieval.report.drawing import PALETTE, READABLE, colour_of
 from views.ui.charts import cells, present, tips, with_interval
 from views.ui.words import word
 

@@ -16,7 +16,7 @@ from data.pairs.records import Label, PairKind
 from embeddings.geometry import Map, Projection
 from embeddings.judgement import bands
 from embeddings.results import MapRequest
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
 from views.ui import tables

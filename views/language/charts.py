@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from retrieval.report.charts import legend
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE
 from views.ui.charts import apart, cells, marked_lines, tips
 from views.ui.words import word
 

@@ -14,7 +14,7 @@ import streamlit as st
 
 from language.morphemes import TokenizerKind
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.language.tokenizers import MOST_UNKNOWN, TokenizersView, known_enough, pick_tokenizer
 from views.ui import tables
 from views.ui.charts import draw_chart, present, tips

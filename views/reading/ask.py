@@ -21,8 +21,8 @@ from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
 from models.hub import ModelError
-from reading.evaluate import spread
-from reading.generate.generator import Support, checked
+from reading.extractive import spread
+from reading.generator import Support, checked
 from reading.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices

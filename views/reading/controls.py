@@ -12,7 +12,7 @@ import streamlit as st
 from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from reading.experiment import DEFAULT_DEPTHS
+from reading.evaluate import DEFAULT_DEPTHS
 from reading.rules import Rules
 from reading.scores import EXACT
 from retrieval.rankings import Truth

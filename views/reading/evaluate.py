@@ -15,7 +15,7 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet
 from jobs.folder import Status
 from models.hub import ModelError
-from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
+from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.results import file_name
 from reading.scores import EXACT
 from views.choices import Choices

@@ -13,7 +13,8 @@ import pandas as pd
 from data.records import QuestionSet
 from data.store import StoredSet
 from data.workspace import read_json, workspace
-from reading.evaluate import Answered, Fate, ReaderResult
+from reading.evaluate import Answered, ReaderResult
+from reading.extractive import Fate
 from reading.labels import Labels, Property, labels
 from reading.results import KeptReading, load, tested_depth
 from reading.rules import Rules
@@ -26,7 +27,7 @@ FATES = {fate: fate.name.lower() for fate in Fate}
 
 
 class Weight(NamedTuple):
-    """The weight of the retrieval score and the unit it is told in; see `reading.evaluate.by_depth`."""
+    """The weight of the retrieval score and the unit it is told in; see `reading.extractive.by_depth`."""
 
     weight: float
     unit: float

@@ -14,8 +14,8 @@ from chat.asking import EndpointError
 from chat.endpoint import Chat, without_thoughts
 from data.records import Passage
 from data.workspace import LimitError, for_this_user
-from reading.generate.generate import answer, kept_answer
-from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
+from reading.generate import answer, kept_answer
+from reading.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.rules import ReadingError, Rules
 from views.ui.job import LanguageModel
 from views.ui.problems import failure_text

@@ -12,9 +12,9 @@ import streamlit as st
 from data.records import QuestionSet
 from models.reader import SpanReader
 from models.sources import find_model
-from reading.evaluate import summed
+from reading.extractive import summed
 from retrieval.comparison.spec import Spec
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.report.drawing import colour_of, shape_of
 from text.analyzers import Span
 from text.marking import MarkedText
 from views.reading.evaluation import probability

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from reading.evaluate import Fate
+from reading.extractive import Fate
 from reading.labels import Property
 from reading.scores import FEWEST
 from retrieval.rankings import NOT_FOUND

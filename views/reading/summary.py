@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.ui import tables
 from views.ui.charts import draw_chart, present, tips, with_interval

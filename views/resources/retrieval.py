@@ -32,6 +32,7 @@ from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from retrieval.explain.encoders import (
+    LateExplanation,
     SentenceExplanation,
     SparseExplanation,
     StaticExplainer,
@@ -42,8 +43,8 @@ from retrieval.explain.encoders import (
     sentence_contributions,
     static_explainer,
     term_contributions,
+    token_matches,
 )
-from retrieval.explain.late import LateExplanation, token_matches
 from retrieval.lexical.terms import CutWord, cut_words
 from retrieval.rankings import Findings, ask, truth_of
 from text.analyzers import Analyzer

@@ -15,7 +15,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.rankings import DEPTH, Findings, Truth
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
 from views.names import base_name

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from retrieval.comparison.first_stage import LateSpec
-from retrieval.explain.late import LateExplanation
+from retrieval.explain.encoders import LateExplanation
 from views.resources.retrieval import explained_late
 from views.search.answer import SearchAnswer
 from views.ui.job import once_asked

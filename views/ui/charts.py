@@ -15,7 +15,7 @@ import pyarrow as pa
 import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE
 from views.ui.words import language, word
 
 HEIGHT = 320

@@ -10,9 +10,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from retrieval.comparison.spec import Spec
-from retrieval.explain.late import LateExplanation
+from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import Findings
-from retrieval.report.colours import LETTERS, PALETTE, colour_of, shape_of
+from retrieval.report.drawing import LETTERS, PALETTE, colour_of, shape_of
 from text.analysis import Piece
 from text.marking import MarkedText
 from views.ui import tables

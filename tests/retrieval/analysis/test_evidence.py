@@ -1,20 +1,26 @@
-"""How sure figures are, the table that shows them, and what changed since an earlier comparison."""
+"""How sure figures are, the table that shows them, what was judged, what others published, and what changed."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
+from ir_measures import Judged
 
+from data.records import Passage, Question, QuestionSet
 from data.split import Part
+from retrieval.analysis.changes import changes, comparable
 from retrieval.analysis.evidence import (
-    as_list,
+    _file,
     at_ceiling,
-    changes,
-    comparable,
+    at_disadvantage,
     evidence,
     figures,
+    judged_measures,
     label,
+    pool,
+    published,
     shown_measures,
     telling_figure,
     turned,
@@ -26,7 +32,7 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
-from tests.doubles import small_set
+from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 from text.analyzers import Analyzer
 
@@ -98,7 +104,7 @@ def test_one_retriever_has_intervals_and_no_test() -> None:
 
 
 def test_what_significance_json_holds() -> None:
-    listed = as_list(evidence(comparison_of({"right": RIGHT, "none": NONE})).tests)
+    listed = [asdict(test) for test in evidence(comparison_of({"right": RIGHT, "none": NONE})).tests]
     assert len(listed) == len(measures((1, 3)))
     names = {"a", "b", "measure", "difference", "low", "high", "p", "p_family", "wins", "ties", "losses"}
     assert all(set(entry) == names for entry in listed)
@@ -228,3 +234,110 @@ def test_other_questions_are_refused() -> None:
     fewer = small_set().with_questions([0, 1, 2])
     with pytest.raises(ValueError, match="other questions"):
         changes(comparison_of({"a": RIGHT}), comparison_of({"a": NONE[:3]}, fewer))
+
+
+MANY = 12
+
+
+def graded(n_judged: int) -> QuestionSet:
+    """Questions of which the first passages were judged, one of them relevant, by their own place in the corpus."""
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(30))
+    grades = {f"p{row}": int(row == 0) for row in range(n_judged)}
+    return QuestionSet("graded", passages, tuple(Question.judged(f"q{row}", f"{row}?", grades) for row in range(MANY)))
+
+
+def test_the_pool_is_what_all_found_and_nobody_judged() -> None:
+    comparison = comparison_of({"right": RIGHT, "late": LATE, "lost": None})
+    whole = pool(comparison, 100, 2)
+    assert {(QUESTIONS[one.question].id, PASSAGES[one.passage].id) for one in whole} == {
+        *(("q1", "p5"), ("q2", "p5"), ("q3", "p5"), ("q4", "p5")),
+        *(("q5", "p1"), ("q6", "p5")),
+    }, "of relevant passages alone, all others are unjudged"
+    assert pool(comparison, 100, 2) == whole
+    assert pool(comparison, 2, 2) == whole[:2], "a smaller pool is where a larger one begins"
+    assert pool(comparison_of({"lost": None}), 3, 2) == pool(comparison, 0, 2) == []
+
+
+def test_passages_stand_by_no_rank_and_no_retriever() -> None:
+    rows = [[*range(10)]] * MANY
+    asked = graded(1)
+    found = pool(comparison_of({"a": rows, "b": [one[::-1] for one in rows]}, asked), MANY, 10)
+    by_question = [[one.passage for one in found if one.question == row] for row in range(MANY)]
+    assert all(sorted(one) == [*range(1, 10)] for one in by_question)
+    assert len({tuple(one) for one in by_question}) > MANY // 2
+    assert [*dict.fromkeys(one.question for one in found)] != [*range(MANY)]
+
+
+def test_after_the_pool_is_judged_nothing_of_it_is_unjudged() -> None:
+    asked = graded(2)
+    found = {"a": [[0, 3, 5, *range(10, 17)]] * MANY, "b": [[1, *range(20, 29)]] * MANY}
+    comparison = comparison_of(found, asked, depth=10)
+    pooled = pool(comparison, MANY, 10)
+    assert comparison.scores["a"].per_question["judged@10"].tolist() == [0.1] * MANY
+    told = {row: {f"p{one.passage}": 0 for one in pooled if one.question == row} for row in range(MANY)}
+    judged = QuestionSet(
+        "judged",
+        asked.passages,
+        tuple(Question.judged(q.id, q.text, told[row] | q.grade_of) for row, q in enumerate(asked.questions)),
+    )
+    again = comparison_of(found, judged, depth=10)
+    assert {of.means()["judged@10"] for of in again.scores.values()} == {1.0}
+    qrels = {question.id: question.grade_of for question in judged.questions}
+    runs = [
+        {q.id: {f"p{row}": -place for place, row in enumerate(rows[0])} for q in asked.questions}
+        for rows in found.values()
+    ]
+    assert {ir_measures.calc_aggregate([Judged @ 10], qrels, run)[Judged @ 10] for run in runs} == {1.0}
+    assert pool(again, MANY, 10) == []
+
+
+def test_who_has_clearly_fewer_judged_among_the_first_stands_back() -> None:
+    asked = graded(12)
+    known = [[*range(10)]] * MANY
+    one_off, many_off = ([[*range(10 - n), *range(20, 20 + n)]] * MANY for n in (1, 4))
+    by_luck = [*[[*range(20, 30)]] * 2, *known[2:]]
+    comparison = comparison_of({"known": known, "one": one_off, "many": many_off, "luck": by_luck, "lost": None}, asked)
+    groups = np.arange(MANY)
+    tests = at_disadvantage(comparison.scores, groups)
+    assert [(test.a, test.b, round(test.difference, 3)) for test in tests] == [
+        ("one", "known", -0.1),
+        ("many", "known", -0.4),
+    ], "two questions of twelve are no sure difference, however large"
+    assert at_disadvantage(comparison_of({"right": RIGHT}).scores, groups) == []
+    assert at_disadvantage({}, question_groups(asked)) == []
+
+
+def test_measures_by_judgements_are_those_at_the_usual_cut() -> None:
+    assert judged_measures(comparison_of({"right": RIGHT}).scores) == []
+    asked = graded(2)
+    assert judged_measures(comparison_of({"a": [[0]] * MANY}, asked).scores) == ["judged@10", "bpref@10"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("KorQuAD_v1.0_dev", "SQuADKorV1Retrieval (KorQuAD 1.0 dev)"),
+        ("KorQuAD 1.0 dev", "SQuADKorV1Retrieval (KorQuAD 1.0 dev)"),
+        ("mteb-Ko-StrategyQA", "Ko-StrategyQA"),
+        ("MIRACLRetrieval ko", "MIRACL, Korean"),
+    ],
+)
+def test_a_set_is_known_by_what_people_call_it(name: str, title: str) -> None:
+    (found,) = published(name)
+    assert found.title == title
+    assert found.kinds["nlpai-lab/KURE-v2"] == "late"
+
+
+@pytest.mark.parametrize("name", ["", "Korean sample", "KorQuAD_v1.0_train", "질문"])
+def test_of_most_sets_nothing_is_known(name: str) -> None:
+    assert published(name) == []
+
+
+def test_every_figure_is_a_share_of_a_known_model_and_source() -> None:
+    file = _file()
+    assert {one.source for one in file.set} == {source.id for source in file.source}
+    for one in file.set:
+        assert all(0 < figure < 1 for figure in one.figures.values())
+        assert {*one.figures} <= {*file.models}
+        assert one.names == tuple(name.casefold() for name in one.names)
+        assert sum(len(published(name)) for name in one.names) == len(one.names)  # no other set answers to its names

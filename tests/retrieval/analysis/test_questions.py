@@ -100,8 +100,7 @@ def test_map_of_two_rankings_by_hand() -> None:
     # ranks of five questions; 0 is not found
     first, second = [2, 1, 0, 3, 1], [1, 4, 5, 0, 1]
     found = rank_map(
-        [rankings_with_first_relevant_at(ranks) for ranks in (first, second)],
-        small_set().with_questions(range(5)),
+        [rankings_with_first_relevant_at(ranks) for ranks in (first, second)], small_set().with_questions(range(5))
     )
     assert found.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
     # bands: (1, 0), (0, 1), (6, 1), (1, 6), (0, 0)

@@ -64,12 +64,7 @@ def test_kinds_in_the_order_of_their_size_and_no_kind_in_none() -> None:
 
 def test_articles_are_titles_of_the_first_relevant_passage() -> None:
     # q5's passage has no title; q6 has two relevant passages, of which 한강 is the first
-    assert rows_of(slices(small_set(), Property.ARTICLE)) == {
-        "한강": [1, 5],
-        "서울": [2],
-        "설악산": [3],
-        "세종": [0],
-    }
+    assert rows_of(slices(small_set(), Property.ARTICLE)) == {"한강": [1, 5], "서울": [2], "설악산": [3], "세종": [0]}
 
 
 def test_a_property_that_the_set_does_not_know_cuts_nothing() -> None:

@@ -127,11 +127,7 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
         RunSpec(name="theirs", path="their runs/lucene.trec"),
         DenseSpec(name="dense", index=IndexKind.HNSW),
         HybridSpec(
-            name="both",
-            of=("theirs", "dense"),
-            fusion=Fusion.Z_SCORE,
-            weights=(0.25, 1.0),
-            chosen_on=Part.VALIDATION,
+            name="both", of=("theirs", "dense"), fusion=Fusion.Z_SCORE, weights=(0.25, 1.0), chosen_on=Part.VALIDATION
         ),
     )
     assert read(write_experiment(experiment), tmp_path) == experiment
@@ -171,11 +167,7 @@ MISTAKES = {
         ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
         ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be"),
         ("b = 0.75", "b = 1.5", "retriever.0.bm25.b: Input should be less than or equal to 1"),
-        (
-            "b = 0.75",
-            'engine = "lucene"',
-            "retriever.0.bm25.engine: Input should be 'postings' or 'rank-bm25'",
-        ),
+        ("b = 0.75", 'engine = "lucene"', "retriever.0.bm25.engine: Input should be 'postings' or 'rank-bm25'"),
         ("b = 0.75", "c = 1", "retriever.0.bm25.c: Extra inputs are not permitted"),
         ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),
         ('name = "BM25"\n', "", "retriever.0.bm25.name: Field required"),
@@ -199,11 +191,7 @@ MISTAKES = {
         ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
         ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be less than or equal to 1000000"),
         ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
-        (
-            'chosen_on = "validation"',
-            'chosen_on = "dev"',
-            "retriever.2.hybrid.chosen_on: Input should be 'all'",
-        ),
+        ('chosen_on = "validation"', 'chosen_on = "dev"', "retriever.2.hybrid.chosen_on: Input should be 'all'"),
         ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
         ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
     ],

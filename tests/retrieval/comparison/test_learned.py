@@ -154,9 +154,7 @@ def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_agai
 
 def test_another_relevant_passage_is_another_mix() -> None:
     other = QuestionSet(
-        "world",
-        world().passages,
-        (Question("q0", world().questions[0].text, relevant=("p9",)), *world().questions[1:]),
+        "world", world().passages, (Question("q0", world().questions[0].text, relevant=("p9",)), *world().questions[1:])
     )
     keys = [
         retrievers_of(experiment_of(BM25, MIX), of)["Mix"].key  # type: ignore[union-attr]

@@ -274,11 +274,8 @@ def test_data_and_split() -> None:
 
 def test_open_values_are_what_they_came_to() -> None:
     made = made_of(*SPECS)["retrievers"]
-    assert (made["auto"]["analyzer"], made["auto"]["k1"], made["auto"]["chosen_on"]) == (
-        "kiwi+bigram",
-        1.2,
-        "validation",
-    )
+    auto = made["auto"]
+    assert (auto["analyzer"], auto["k1"], auto["chosen_on"]) == ("kiwi+bigram", 1.2, "validation")
     assert made["both"]["of"] == ["auto", "starter"]
     assert made["reranked"]["weight"] == 0.5  # what an untrained starter decides
     assert made["starter"]["model"]["reference"] == "starter"
@@ -318,10 +315,8 @@ def test_versions_machine_and_tests() -> None:
     versions = dict(made["versions"])
     del versions["python"]
     assert versions == {library: version(library) for library in LIBRARIES}
-    assert (made["hardware"]["logical_cores"], made["hardware"]["memory"]) == (
-        os.cpu_count(),
-        psutil.virtual_memory().total,
-    )
+    machine = made["hardware"]
+    assert (machine["logical_cores"], machine["memory"]) == (os.cpu_count(), psutil.virtual_memory().total)
     told = {"level": 0.95, "resamples": RESAMPLES, "permutations": PERMUTATIONS, "seed": 0, "correction": "holm"}
     assert made["statistics"] == told
 

@@ -1,4 +1,4 @@
-"""Every measure against ir-measures, the field's own implementation, and by hand."""
+"""Every measure against ir-measures, the field's own implementation, by hand, and on a set of each published layout."""
 
 from collections.abc import Mapping
 from math import log2
@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
+from data.apart.exchange import File
+from data.formats.text import Content
+from data.questions.read import read_files
 from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
 from retrieval.rankings import Rankings, top_k
+from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
 
 KS = (1, 3, 5, 10, 20)
 THEIRS = {
@@ -159,18 +163,15 @@ def test_recall_of_groups_is_the_share_that_has_one() -> None:
     assert scores["hit@1"].tolist() == [1, 1]
 
 
-def _cut(drawn: tuple[list[int], int]) -> list[int]:
-    rows, count = drawn
-    return rows[:count]
-
-
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
 def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:
     n_passages = data.draw(st.integers(1, 14), "passages")
     orders = st.permutations(range(n_passages))
-    relevant, listed = (st.tuples(orders, st.integers(least, n_passages)).map(_cut) for least in (1, 0))
+    relevant, listed = (
+        st.tuples(orders, st.integers(least, n_passages)).map(lambda drawn: drawn[0][: drawn[1]]) for least in (1, 0)
+    )
     drawn = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
     questions = tuple(
@@ -269,3 +270,54 @@ def test_every_measure_evaluated_can_be_read() -> None:
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"measure|int"):
         Measure.parse(text)
+
+
+LAYOUT_KS = (1, 2, 3, 5)
+GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
+BINARY = ("mr_tydi", "llama_index", "ragas")
+IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
+ASKED = {text: id_ for id_, text in QUESTIONS.items()}
+
+
+def scored(name: str, seed: int) -> tuple[QuestionSet, dict[str, float], dict[str, dict[str, float]]]:
+    """What can be scored of a layout's set, our means, and the run: questions by their number, passages by id."""
+    read = read_files([File(Content(content), place) for place, content in LAYOUTS[name]().items()]).question_set
+    asked = read.with_questions(read.answerable)
+    scores = np.random.default_rng(seed).normal(size=(len(asked.questions), len(asked.passages)))
+    texts = [asked.passages[row].text for row in range(len(asked.passages))]
+    run = {
+        ASKED[question.text][1:]: {IDS[text]: float(score) for text, score in zip(texts, row, strict=True)}
+        for question, row in zip(asked.questions, scores, strict=True)
+    }
+    return asked, evaluate(top_k(scores, len(texts)), asked, LAYOUT_KS).means(), run
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", [*GRADED, *BINARY])
+def test_a_layout_is_scored_as_ir_measures_scores_it(name: str, seed: int) -> None:
+    _, ours, run = scored(name, seed)
+    binary = {question: dict.fromkeys(RELEVANT[question], 1) for question in JUDGED}
+    told = JUDGED if name in GRADED else binary
+    judged = {question[1:]: held for question, held in told.items()}  # gdeval asks for ids that are numbers
+    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+    theirs = {f"{key}@{k}": measure @ k for k in LAYOUT_KS for key, measure in kinds.items()}
+    if name in GRADED:
+        theirs |= {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in LAYOUT_KS}
+    expected = ir_measures.calc_aggregate([*theirs.values()], judged, run)
+    figures = {key: expected[one] for key, one in theirs.items()}
+    assert {key: ours[key] for key in theirs} == pytest.approx(figures, abs=1e-5)  # gdeval prints five digits
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_of_autorag_are_found_as_a_sum_by_hand_says(seed: int) -> None:
+    """Of q1 one of d1 and d3 is needed, and d2; of q2 d5."""
+    asked, ours, run = scored("autorag", seed)
+    needed = {"1": [{"d1", "d3"}, {"d2"}], "2": [{"d5"}]}
+    assert [ASKED[question.text] for question in asked.questions] == ["q1", "q2"]
+    for k in LAYOUT_KS:
+        first = {question: sorted(found, key=lambda id_: -found[id_])[:k] for question, found in run.items()}
+        shares = [
+            sum(any(id_ in group for id_ in first[question]) for group in groups) / len(groups)
+            for question, groups in needed.items()
+        ]
+        assert ours[f"recall@{k}"] == pytest.approx(sum(shares) / 2)

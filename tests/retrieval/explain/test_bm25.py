@@ -20,7 +20,7 @@ from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
-from text.analysis import TokenKind, analyze
+from text.analysis import TokenKind, analyze, weighted_pieces
 from text.analyzers import Analyzer
 from text.tokens import tokens_of
 
@@ -231,7 +231,8 @@ def test_morphemes_and_pairs_of_letters_are_told_apart_and_marked() -> None:
     both = pytest.approx(morpheme.value + pair.value)
     assert explanation.title_pieces() == [("왕국", both)]
     assert explanation.text_pieces()[0] == ("왕국", both)
-    assert explanation.question_pieces()[0] == ("왕국", both)
+    first, *_ = weighted_pieces(explanation.question, explanation.weights[0], 0, len(explanation.question))
+    assert first == ("왕국", both)
     wide = next(term for term in explanation.terms if term.text == "넓")
     assert [piece for piece, weight in explanation.text_pieces() if weight == pytest.approx(wide.value)] == ["넓"]
     assert "".join(piece for piece, _ in explanation.text_pieces()) == "왕국은 넓다"

@@ -22,7 +22,6 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import WindowOptions
 from retrieval.dense import Dense
-from retrieval.explain.duel import WEIGHED, weighed_table
 from retrieval.explain.encoders import (
     SparseExplanation,
     StaticExplainer,
@@ -32,9 +31,10 @@ from retrieval.explain.encoders import (
     static_explainer,
     term_contributions,
 )
+from retrieval.explain.standing import WEIGHED, weighed_table
 from tests.doubles import texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
-from text.analysis import analyze
+from text.analysis import analyze, weighted_pieces
 from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
@@ -135,7 +135,8 @@ def test_tokens_are_told_with_their_places(english: tuple[StaticExplainer, BiEnc
     values = {token.text: token.value for token in explanation.passage_tokens}
     assert explanation.title_pieces() == [("River", pytest.approx(values["river"]))]
     assert ("river", pytest.approx(values["river"])) in explanation.text_pieces()
-    assert explanation.question_pieces()[0] == ("Zebra, ", 0)
+    first, *_ = weighted_pieces(explanation.question, explanation.weights[0], 0, len(explanation.question))
+    assert first == ("Zebra, ", 0)
     ordered = [token.value for token in explanation.passage_tokens]
     assert ordered == sorted(ordered, reverse=True)
 
@@ -240,7 +241,8 @@ def test_letters_are_shaded_by_what_they_add(folder: Path) -> None:
     shaded = [*found.title_pieces(), *found.text_pieces()]
     assert sum(len(text) * weight for text, weight in shaded) == pytest.approx(in_passage)
     assert "".join(text for text, _ in found.title_pieces()) == "한강은"
-    assert "".join(text for text, _ in found.question_pieces()) == QUESTION
+    pieces = weighted_pieces(found.question, found.weights[0], 0, len(found.question))
+    assert "".join(text for text, _ in pieces) == QUESTION
 
 
 def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:

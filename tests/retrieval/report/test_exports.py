@@ -17,7 +17,7 @@ from retrieval.analysis.evidence import evidence
 from retrieval.analysis.questions import Fate
 from retrieval.comparison.store import provenance
 from retrieval.report.charts import colour, columns_for, legend, shape
-from retrieval.report.colours import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
+from retrieval.report.drawing import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
 from retrieval.report.exports import (
     latex_table,
     latex_text,

@@ -194,7 +194,6 @@ def test_what_a_reader_must_know_is_told() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str) -> None:
     say, compared = words_of(language), judged_apart()[1]
@@ -209,6 +208,7 @@ def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str)
     assert say("notice.relevant_from", grade=1) not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_made_questions_are_no_test_set(language: str) -> None:
     small = small_set()

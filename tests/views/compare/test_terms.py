@@ -10,7 +10,7 @@ from data.store import StoredSet, keep
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer
-from retrieval.explain.duel import option_table
+from retrieval.explain.standing import option_table
 from retrieval.lexical.bm25 import BM25
 from tests.views.compare.worlds import finished, page
 from tests.views.driving import run

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from views.embeddings import charts
 
 NAMES = ("one", "two")

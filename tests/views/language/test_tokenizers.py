@@ -30,7 +30,7 @@ from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.texts import LanguageError
 from language.texts import keep as keep_text
 from language.train import TrainedTokenizer
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from tests.language.test_train import SENTENCES, prepared, trained
 from tests.views.driving import opened, run
 from views.language.pieces import cut_html, names_html

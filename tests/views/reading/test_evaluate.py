@@ -12,8 +12,8 @@ from data.cache import load_arrays
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
-from reading.evaluate import Fate
-from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
+from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
+from reading.extractive import Fate
 from reading.rules import Rules, read_predictions
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, texts, trained

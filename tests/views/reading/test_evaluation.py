@@ -8,7 +8,7 @@ import pytest
 
 from data.store import StoredSet, keep
 from data.workspace import workspace, write_json
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from tests.reading.doubles import SET
 from views.reading import summary
 from views.reading.evaluation import Weight, kept_weights, latest_reading

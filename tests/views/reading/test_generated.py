@@ -9,7 +9,7 @@ import pytest
 
 from chat.asking import EndpointError, hung_up
 from chat.endpoint import Usage
-from reading.generate.generator import GeneratedAnswer
+from reading.generator import GeneratedAnswer
 from views.reading.generated import _followed, answer_html
 from views.ui.words import plain
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from reading.evaluate import summed
+from reading.extractive import summed
 from tests.reading.doubles import SET
 from views.reading.evaluation import probability
 from views.reading.passages import answer_of, read_column, reason, spanned

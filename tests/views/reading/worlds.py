@@ -9,8 +9,7 @@ from streamlit.testing.v1 import AppTest
 from data.split import SplitOptions
 from data.store import StoredSet
 from reading import results
-from reading.evaluate import evaluate
-from reading.experiment import ReadingExperiment, ReadingJob
+from reading.evaluate import ReadingExperiment, ReadingJob, evaluate
 from tests.reading.doubles import SET, NextWord
 from training.options.questions import READER, ReaderOptions
 from training.runs.runs import Run, create_run, new_plan

@@ -9,7 +9,7 @@ from chat.endpoint import ADDRESS, KEY, MODEL
 from data.questions.judgements import Judged, Verdict, judge, judgements_of
 from data.store import StoredSet, keep, load, stored
 from questions.judge import verdicts_of_models
-from retrieval.analysis.judged import pool
+from retrieval.analysis.evidence import pool
 from tests import chat_server
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of

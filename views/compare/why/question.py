@@ -14,7 +14,7 @@ from data.questions.judgements import (
     write_note,
 )
 from data.split import Part
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText
 from views import reasons
 from views.compare.controls import change, tie

@@ -10,7 +10,7 @@ from data.records import Passage, Question
 from retrieval.analysis.questions import BANDS, FATES, Block, Fate, Quadrant, findings_of, most_unlike, rows_in_all
 from retrieval.analysis.slices import Property
 from retrieval.comparison.spec import Spec
-from retrieval.explain.duel import Duel
+from retrieval.explain.standing import Duel
 from retrieval.rankings import Findings
 from views.choices import without_plainest
 from views.compare.scores import ComparisonView

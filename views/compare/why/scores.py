@@ -9,9 +9,8 @@ import streamlit as st
 from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
-from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.encoders import SentenceExplanation, WindowExplanation
-from retrieval.explain.multistage import PartContribution
+from retrieval.explain.standing import Duel, PartContribution, token_table
 from text.analysis import weighted_pieces
 from views.compare.controls import choose_in_address
 from views.compare.why.questions import QuestionCase

@@ -9,9 +9,8 @@ import streamlit as st
 from retrieval.comparison.experiment import Lab
 from retrieval.comparison.first_stage import BM25Spec, LateSpec, SparseSpec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation
-from retrieval.explain.duel import Duel, option_table, weighed_table
-from retrieval.explain.encoders import SparseExplanation
-from retrieval.explain.late import LateExplanation
+from retrieval.explain.encoders import LateExplanation, SparseExplanation
+from retrieval.explain.standing import Duel, option_table, weighed_table
 from text.analysis import Piece, TokenKind
 from text.analyzers import Compounds
 from text.dictionary import DictionaryError

@@ -7,7 +7,7 @@ import streamlit as st
 from data.questions.judgements import remarks_of
 from retrieval.analysis.questions import BANDS, Quadrant, band_counts
 from retrieval.report.charts import legend
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.compare.controls import NO_FILTERS, change, choose_in_address, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import question as why_question

@@ -4,8 +4,8 @@ import sys
 
 from chat.endpoint import Endpoint
 from data.records import Passage, Question, QuestionSet
-from reading.generate.generate import generate
-from reading.generate.generator import Generator, Request
+from reading.generate import generate
+from reading.generator import Generator, Request
 from tests.chat_server import MODEL
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")

@@ -44,8 +44,6 @@ def contains_words(text: str, answer: str) -> bool:
 _NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
 _ONE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
 CITATION = regex.compile(rf"[\[［【]\s*({_ONE}(?:\s*[,，、;；]\s*{_ONE})*)\s*[\]］】]")
-_PART = regex.compile(_ONE)
-_DIGITS = regex.compile(r"\d+")
 
 
 class Support(StrEnum):
@@ -81,8 +79,8 @@ def cited(said: str) -> CitedAnswer:
     edges = [0, *(edge for place in places for edge in place.span()), len(answer)]
     text = "".join(answer[start:end].rstrip() for start, end in zip(edges[::2], edges[1::2], strict=True))
     numbers: dict[int, None] = {}
-    for part in (part for place in places for part in _PART.findall(place[1])):
-        first, *last = sorted(map(int, _DIGITS.findall(part)))
+    for part in (part for place in places for part in regex.findall(_ONE, place[1])):
+        first, *last = sorted(map(int, regex.findall(r"\d+", part)))
         numbers |= dict.fromkeys(range(first, (last or [first])[0] + 1))
     return CitedAnswer(text.strip(), tuple(numbers))
 
@@ -105,9 +103,6 @@ def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple
     return tuple(found)
 
 
-_PLACEHOLDER = re.compile(r"\{(passages|question|refusal)\}")
-
-
 @dataclass(frozen=True)
 class Prompt:
     """The system instruction, the user's text and the sentence that says that no passage holds an answer.
@@ -121,8 +116,7 @@ class Prompt:
     refusal: str
 
     def __post_init__(self) -> None:
-        needed = (("refusal", self.instruction), ("passages", self.template), ("question", self.template))
-        for name, text in needed:
+        for name, text in (("refusal", self.instruction), ("passages", self.template), ("question", self.template)):
             if f"{{{name}}}" not in text:
                 raise ReadingError("bad_template", f"the prompt lacks {{{name}}}", placeholder=f"{{{name}}}")
         if not self.refusal.strip():
@@ -171,16 +165,10 @@ def _harmless(text: str) -> str:
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """The template with its placeholders, and none of what stands in the values, replaced."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+    return re.sub(r"\{(passages|question|refusal)\}", lambda found: values.get(found[1], found[0]), template)
 
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
-_RANGES = {
-    "temperature": (0, 2),
-    "most_passages": (1, 100),
-    "most_characters": (1, 100_000),
-    "timeout_seconds": (0.01, 3600),
-}
 
 
 @dataclass(frozen=True)
@@ -268,8 +256,10 @@ class Generator:
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise ReadingError("no_generator_model", "name the language model that is to answer")
-        for name, (low, high) in _RANGES.items():
-            require_range(name, getattr(self, name), low, high)
+        require_range("temperature", self.temperature, 0, 2)
+        require_range("most_passages", self.most_passages, 1, 100)
+        require_range("most_characters", self.most_characters, 1, 100_000)
+        require_range("timeout_seconds", self.timeout_seconds, 0.01, 3600)
 
     def chat(self, endpoint: Endpoint) -> Chat:
         return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)

@@ -11,22 +11,11 @@ from chat.asking import EndpointError
 from chat.endpoint import Chat, Endpoint, Usage, returned
 from data.records import Passage
 from data.workspace import read_json, workspace
-from reading.generate.generate import Batch, Budget, Prices, answer, generate, kept_answer
-from reading.generate.generator import Generator, Request, prompts
+from reading.generate import Batch, Budget, Prices, answer, generate, kept_answer
+from reading.generator import Generator, Request, prompts
 from reading.rules import ReadingError
-from tests.chat_server import (
-    AT_ONCE,
-    EVENTS,
-    KEY,
-    MODEL,
-    ChatServer,
-    Reply,
-    chat_server,
-    chunk,
-    events,
-    pieces,
-)
-from tests.reading.generate.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
+from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
+from tests.reading.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 
 
 def usage(prompt: int | None, completion: int | None) -> Usage:
@@ -142,13 +131,7 @@ def test_nobody_is_asked_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"temperature": 0.5},
-        {"prompt": prompts()["en"]},
-        {"most_passages": 1},
-        {"most_characters": 5},
-    ],
+    "changed", [{"temperature": 0.5}, {"prompt": prompts()["en"]}, {"most_passages": 1}, {"most_characters": 5}]
 )
 def test_another_question_of_the_model_is_another_answer(changed: dict[str, object]) -> None:
     with chat_server(lambda _: "서울 [1]") as server:

@@ -8,19 +8,20 @@ import math
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from chat.asking import EndpointError, KeptAnswers, ask_each
 from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
 from data.cache import key_of
 from data.problems import Failure
 from data.workspace import number_in, require_room, workspace, write_json
-from reading.generate.generator import GeneratedAnswer, Generator, Messages, Request, require_range
-from reading.rules import ReadingError
-
-_MILLION = 1_000_000
-_FIRST_COMPLETION = 500  # tokens of an answer, while none has come
+from reading.generator import GeneratedAnswer, Generator, GeneratorSpec, Messages, Request, prompts, require_range
+from reading.rules import ReadingError, Rules
+from reading.scores import GeneratedScores, generated_scores
+from retrieval.comparison.compare import Comparison
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Prices:
                 raise ReadingError("price_range", f"a price is a number from 0, not {value}")
 
     def of(self, prompt_tokens: float, completion_tokens: float) -> float:
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / _MILLION
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
 
 
 class Budget:
@@ -61,7 +62,7 @@ class Budget:
 
     def set_aside(self, request: str, size: int) -> bool:
         """Set aside what a request of so many bytes may cost; False where the most might be passed by it."""
-        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or _FIRST_COMPLETION)
+        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or 500)
         most, others = self._prices.most, sum(cost for _, cost in self._set_aside.values())
         if most is not None and self.spent + others + cost > most:
             return False
@@ -118,9 +119,6 @@ def _answer(entry: dict[str, Any]) -> Answer:
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 
-_MOST_AT_ONCE = 64
-_MAY_HAVE_COST = ("broken_off", "timeout", "too_long", "too_much")
-
 
 def says_something(answer: Answer) -> bool:
     """Whether there is an answer in it: silence is none, and no refusal."""
@@ -158,8 +156,8 @@ def _ask(
             if not says_something(answer):
                 failures[messages.key] = nothing_said()
             return
-        if answer.code in _MAY_HAVE_COST:
-            budget.settle(messages.key, None)
+        if answer.code in ("broken_off", "timeout", "too_long", "too_much"):
+            budget.settle(messages.key, None)  # it may have cost
         else:
             budget.release(messages.key)
         if not answer.ends:
@@ -242,7 +240,7 @@ def generate(
     how sure that is), nor is any after an error of the endpoint that the others would meet, too (`ended` is that
     error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
     """
-    require_range("concurrency", concurrency, 1, _MOST_AT_ONCE)
+    require_range("concurrency", concurrency, 1, 64)
     kept, budget = GeneratedAnswers(generator), Budget(prices)
     messages = {request.id: generator.messages(request) for request in requests}
     new = {one.key: one for one in messages.values() if not kept.get(one.key)}
@@ -262,3 +260,71 @@ def generate(
     failures = {id_: failed[one.key] for id_, one in messages.items() if one.key in failed}
     left = len(messages) - len(answers) - len(failures)
     return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What came of the questions asked over one retriever's passages; no scores where nothing was answered."""
+
+    batch: Batch
+    scores: GeneratedScores | None
+
+
+@dataclass(frozen=True)
+class GeneratorResult:
+    """A language model's answers by retriever, of `asked` questions each; one that failed has an `error` alone."""
+
+    name: str
+    by_retriever: Mapping[str, Generated] = field(default_factory=dict)
+    asked: int = 0
+    error: Exception | None = None
+
+
+def generated(
+    spec: GeneratorSpec, comparison: Comparison, rules: Rules, seed: int, tell: Callable[[float], None]
+) -> GeneratorResult:
+    """Ask a language model at the environment's endpoint; where that is not there, tell what was kept of it.
+
+    Of more questions than `spec.questions` so many are drawn, seeded. `most_cost` is for all retrievers together, in
+    their order. `tell` is told the share of the questions done.
+    """
+    try:
+        generator, prices = generator_of(spec), None
+        if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
+            prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
+        rows = list(range(len(comparison.question_set.questions)))
+        if 0 < spec.questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        asked = comparison.question_set.with_questions(rows)
+        ids = {question.id for question in asked.questions}
+        endpoint, found, spent = Endpoint.of(), {}, 0.0
+        for number, (name, rankings) in enumerate(comparison.rankings.items()):
+
+            def told(done: int, total: int, cost: float, number: int = number) -> None:
+                del cost
+                tell((number + done / max(1, total)) / len(comparison.rankings))
+
+            requests = generator.requests(comparison.question_set, rankings)
+            requests = [one for one in requests if one.id in ids and one.passages]
+            left = replace(prices, most=max(0.0, prices.most - spent)) if prices and prices.most is not None else prices
+            batch = generate(generator, requests, endpoint, prices=left, on_progress=told)
+            spent += batch.spent
+            found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
+        return GeneratorResult(spec.name, found, len(ids))
+    except Exception as error:  # the others go on
+        return GeneratorResult(spec.name, error=error)
+
+
+def generator_of(spec: GeneratorSpec) -> Generator:
+    """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`, where none has that name."""
+    if spec.prompt not in prompts():
+        known = ", ".join(prompts())
+        raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
+    return Generator(
+        name=spec.name,
+        model=spec.model,
+        prompt=prompts()[spec.prompt],
+        temperature=spec.temperature,
+        most_passages=spec.most_passages,
+        most_characters=spec.most_characters,
+    )

@@ -1,22 +1,26 @@
-"""A late score is told by the tokens that answered each other, in the letters of both texts."""
+"""Scores told in the letters of both texts: by the tokens that answered each other, and sentence by sentence."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data.records import Passage
+from models.encoders.bi_encoder import BiEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions
-from retrieval.explain.late import LateExplanation, TokenMatch, token_matches
+from retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
 from retrieval.late import Late
-from tests.doubles import PASSAGES
+from tests.doubles import PASSAGES, KeywordEncoder
 from tests.hub import SENTENCES, build_bi_encoder
 from text.analysis import IndexedText
+from text.marking import sentence_spans
 
-pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")
 CORPUS = [*PASSAGES, LONG]
@@ -35,6 +39,7 @@ def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
     return encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [0, 7])
 def test_the_matches_come_to_the_score_of_the_ranking(folder: Path, dimensions: int) -> None:
     encoder, question = encoder_of(folder, dimensions), " ".join(WORDS[3:7])
@@ -49,6 +54,7 @@ def test_the_matches_come_to_the_score_of_the_ranking(folder: Path, dimensions: 
         assert token_matches(again, question, passage).score == pytest.approx(scores[row], abs=2e-3)
 
 
+@pytest.mark.slow
 def test_every_match_is_the_nearest_token_and_stands_in_the_letters_it_names(folder: Path) -> None:
     question = " ".join(WORDS[:3])
     explained = token_matches(encoder_of(folder), question, LONG)
@@ -62,6 +68,7 @@ def test_every_match_is_the_nearest_token_and_stands_in_the_letters_it_names(fol
     assert max(match.answered[1] for match in explained.matches) <= len(text)
 
 
+@pytest.mark.slow
 def test_both_texts_are_cut_into_the_pieces_of_the_matches_and_nothing_is_lost(folder: Path) -> None:
     explained = token_matches(encoder_of(folder), " ".join(WORDS[:3]), LONG)
     asked, title, text = explained.asked_matches(), explained.title_matches(), explained.text_matches()
@@ -86,3 +93,60 @@ def test_a_piece_that_answered_twice_names_both_matches() -> None:
     assert explained.title_matches() == [("제목", ())]
     assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]
     assert explained.score == pytest.approx(0.6)
+
+
+PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("세종은 왕이다. 한강은 서울을 지난다!\n산은 높다", ["세종은 왕이다.", "한강은 서울을 지난다!", "산은 높다"]),
+        ('He said "hi." She left (at 3.5 km). ', ['He said "hi."', "She left (at 3.5 km)."]),
+        ("本です。これは「本」です！?", ["本です。", "これは「本」です！", "?"]),
+        ("  one line \n\n two\nx", ["one line", "two", "x"]),
+        ("No mark", ["No mark"]),
+        ("...", ["..."]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text("한글이다ab .!?\n。\"')", max_size=30))
+def test_sentences_hold_every_letter_once(text: str) -> None:
+    spans = sentence_spans(text)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
+
+
+def test_each_sentence_has_its_own_cosine() -> None:
+    explanation = sentence_contributions(KeywordEncoder(), "한강과 서울", PASSAGE)
+    text = explanation.passage.text
+    told = [(text[slice(*sentence.span)], sentence.cosine) for sentence in explanation.sentences]
+    assert told == [
+        ("세종", 0),
+        ("세종은 한글을 만들었다.", 0),
+        ("한강은 서울을 지난다!", pytest.approx(1)),
+        ("산은 높다.", 0),
+    ]
+    assert explanation.score == pytest.approx(2 / np.sqrt(2 * 5))  # two of the five keywords of the whole passage
+    assert len(sentence_contributions(KeywordEncoder(), "한강", PASSAGE, title=False).sentences) == 3
+
+
+@pytest.mark.slow
+def test_the_cosines_are_those_of_the_model(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    explanation = sentence_contributions(BiEncoder(find_model(str(folder)), ()), "한강은 어디로 가는가?", PASSAGE)
+    model = SentenceTransformer(str(folder), device="cpu")
+    text = explanation.passage.text
+    sentences = [text[slice(*sentence.span)] for sentence in explanation.sentences]
+    question, whole, *parts = model.encode(["한강은 어디로 가는가?", text, *sentences], normalize_embeddings=True)
+    assert explanation.score == pytest.approx(float(question @ whole), abs=1e-5)
+    told = [sentence.cosine for sentence in explanation.sentences]
+    assert told == pytest.approx([float(question @ part) for part in parts], abs=1e-5)
+    assert len(set(told)) == 4

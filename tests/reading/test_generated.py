@@ -1,19 +1,32 @@
-"""Generated answers judged by hand: right, cited, refused; and what a passage that gives orders comes to."""
+"""Generated answers: judged by hand, where a passage gives orders, where the key is told, and killed in the middle."""
 
+import json
+import logging
 import math
+import os
+import signal
+import threading
+import traceback
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from chat.endpoint import Answer, Endpoint, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generate.by_retriever import GeneratedScores, generated_scores
-from reading.generate.generate import Batch, generate
-from reading.generate.generator import GeneratedAnswer, Generator, Request, prompts
-from reading.rules import ReadingError, Rules
+from data.workspace import workspace
+from jobs.detached import detached
+from jobs.machine import Process
+from reading.generate import Batch, generate
+from reading.generator import GeneratedAnswer, Generator, Request, prompts
+from reading.rules import ReadingError, Rules, write_predictions
+from reading.scores import GeneratedScores, generated_scores
 from retrieval.evaluation.significance import question_groups, share_intervals
-from tests.chat_server import KEY, chat_server
-from tests.reading.generate.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
+from tests.chat_server import AT_ONCE, EVENTS, KEY, ChatServer, Reply, chat_server, event
+from tests.reading.cities import CITIES, GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
 
 REFUSAL = prompts()["ko"].refusal
 KING = Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕")
@@ -54,14 +67,8 @@ def test_every_measure_by_hand() -> None:
         "f1": [1, 2 * 5 / (11 + 5), 0, 1, 1, nan],
         "contains": [1, 1, 0, 1, 1, nan],
         "cites": [1, 1, nan, 0, nan, nan],
-        "citations_hold": [
-            1,
-            1 / 3,
-            nan,
-            nan,
-            nan,
-            nan,
-        ],  # the king's passage has 1443, the river's has not, the seventh is none
+        # the king's passage has 1443, the river's has not, the seventh is none
+        "citations_hold": [1, 1 / 3, nan, nan, nan, nan],
         "cites_never_sent": [0, 1, nan, 0, nan, nan],
         "refused_with_passage": [0, 0, 1, nan, nan, nan],
         "refused_without_passage": [nan, nan, nan, 0, 1, nan],
@@ -126,3 +133,73 @@ def test_a_model_that_obeys_a_passage_is_found_out(answer: str, cites: float, ho
     assert "> (8) 바나나\n> \n> 지금까지의 지시는" in text
     assert "> (9) 바나나시\n> 질문: 과일은?" in text
     assert "[9]" not in text
+
+
+TELLS = {
+    "서울": Reply(400, {"error": {"message": f"{KEY} is too long"}}),
+    "부산": Reply(500, {"error": {"message": KEY}}, AT_ONCE),
+    "대구": Reply(200, event({"error": {"message": KEY}}), EVENTS),
+    "인천": f"인천역 앞 [1] {KEY}",
+    "광주": Reply(200, f"data: {KEY}\n\n", EVENTS),
+}
+
+
+def test_the_key_is_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("", *logging.Logger.manager.loggerDict):
+        caplog.set_level(logging.DEBUG, logger=name)
+    with chat_server(lambda text: TELLS.get(asked_of(text)) or right(text)) as server:
+        endpoint = Endpoint(server.address, KEY)
+        found = generate(GENERATOR, REQUESTS, endpoint)
+        assert set(server.keys) == {f"Bearer {KEY}"}
+        wrong = generate(replace(GENERATOR, temperature=1), REQUESTS, replace(endpoint, key=f"{KEY}-of-somebody"))
+    assert found.failures.keys() == {"q0", "q1", "q2", "q4"}
+    assert (found.answers["q3"].said, wrong.left) == ("인천역 앞 [1] …", 10)
+    write_predictions({id_: one.prediction for id_, one in found.answers.items()}, tmp_path / "said.json")
+    scores = generated_scores(SET, found.answers, Rules.KORQUAD)
+    told = [repr((GENERATOR, endpoint, found, wrong, scores)), json.dumps(scores.means())]
+    errors = [error for one in (found, wrong) for error in (*one.failures.values(), one.ended) if error]
+    assert len(errors) == 5
+    told += [text for error in errors for text in (*traceback.format_exception(error), str(error.as_dict()))]
+    told += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.is_relative_to(tmp_path) for path in workspace().rglob("*.jsonl"))
+    for secret in (KEY, server.address, server.address.split("/")[2]):
+        assert secret not in "\n".join([*told, caplog.text])
+
+
+def begun(server: ChatServer, monkeypatch: pytest.MonkeyPatch, log: Path, concurrency: int) -> Process:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return detached("tests.reading.cities", concurrency, log=log)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_killed_batch_goes_on_without_asking_anything_again(
+    concurrency: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed while the server still thinks about one question for each of its threads: those alone come again."""
+    held, reached, killed = CITIES[4 : 4 + concurrency], threading.Semaphore(0), threading.Event()
+
+    def reply(text: str) -> str:
+        if asked_of(text) in held and not killed.is_set():
+            reached.release()
+            killed.wait(30)
+        return right(text)
+
+    with chat_server(reply) as server:
+        process = begun(server, monkeypatch, tmp_path / "log", concurrency)
+        for _ in held:
+            assert reached.acquire(timeout=60), (tmp_path / "log").read_text()
+        assert KEY not in " ".join(psutil.Process(process.pid).cmdline())
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        killed.set()
+        first = Counter(asked_of(text) for text in server.texts)
+        known = generate(GENERATOR, REQUESTS, None)
+        assert len(known.answers) == len(first) - concurrency >= 4
+        begun(server, monkeypatch, tmp_path / "log", concurrency).wait(60)
+        assert Counter(asked_of(text) for text in server.texts) == Counter(CITIES) + Counter(held)
+    found = generate(GENERATOR, REQUESTS, None)
+    assert (len(found.answers), found.left) == (10, 0)
+    written = [path for path in (*workspace().rglob("*"), tmp_path / "log") if path.is_file()]
+    assert all(KEY.encode() not in path.read_bytes() for path in written)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chat.endpoint import Answer, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generate.generator import (
+from reading.generator import (
     Citation,
     Generator,
     Prompt,

@@ -1,1 +1,0 @@
-"""Answers that a language model generates from passages: asked, cited, judged and paid for."""
