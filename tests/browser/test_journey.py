@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not KORQUAD.is_file(), reason="MRC_DATA names no folder with KorQuAD_v1.0_dev.json"),
 ]
-MODELS = {"finder": ("bi-encoder", "1"), "reader": ("cross-encoder", "0.3")}  # their kinds and epochs
+MODELS = {"finder": ("bi-encoder", "1"), "reader": ("cross-encoder", "0.1")}  # their kinds and epochs
 HEADINGS = {"비교": "어느 검색이 내 문서에서 답을 찾을까요?", "데이터": "데이터", "학습": "학습", "검색": "검색"}
 RETRIEVERS = ["BM25", "Dense · finder", "Hybrid · finder", "Reranked · reader"]
 
