@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from data.apart import exchange, processes
 from data.terminal import quiet
+from jobs.detached import read_on, start_fork_server
 from models.packaged import PackagedBase
 
 PROGRAM = sys.modules["__main__"]
@@ -35,7 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     model_cache = tempfile.TemporaryDirectory()
     config.add_cleanup(model_cache.cleanup)
     os.environ.pop("HF_HUB_OFFLINE", None)
-    os.environ["HF_HOME"] = model_cache.name
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if not is_worker:  # workers share it, or no process could be forked for both
+        os.environ["HF_HOME"] = model_cache.name
     os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # the user's own trainings are not waited for
     # the contract is tested on a server where there is one, and nothing else uses it
     if "MILVUS_URI" in os.environ:
@@ -46,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # threads that spin while others hold the cores are many times slower than one: test processes share the cores
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or config.getoption("numprocesses", None) or 1)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
+    if config.getoption("numprocesses", None) and not is_worker and not config.option.markexpr:
+        # all workers' jobs have the libraries of one process, read while the tests are collected
+        start_fork_server()
+        read_on()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
