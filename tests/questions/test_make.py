@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Maker, Passage, QuestionSet, as_trained
-from questions.drafts import MakerOptions, QuestionsError, sentences_of
-from questions.make import make_questions
+from questions.make import MakerOptions, QuestionsError, make_questions, sentences_of
 
 WORDS = ("서울은", "한강이", "산이", "많다", "the", "river", "flows", "바다로", "17", "빠르게", "흐른다")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(lambda words: f"{' '.join(words)}.")

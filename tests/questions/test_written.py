@@ -14,8 +14,7 @@ from chat.endpoint import Endpoint
 from data.records import Maker, Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
-from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
-from questions.make import MadeQuestions, make_questions, questions_in
+from questions.make import MadeQuestions, MakerOptions, PromptLanguage, QuestionsError, make_questions, questions_in
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
