@@ -20,7 +20,7 @@ from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
 from views.ui import tables
-from views.ui.state import choose
+from views.ui.state import choose, typed
 from views.ui.words import word
 
 # of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
@@ -39,7 +39,7 @@ class _Deck(pydeck.Deck):
         return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def draw_points(
+def _draw_points(
     table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
     """Draw rows "x", "y", "sentence" and "place", the group that gives the colour; returns the row that is chosen.
@@ -76,10 +76,10 @@ def draw_points(
     return int(row) if row is not None and 0 <= int(row) < len(table) else None
 
 
-def draw_legend(groups: Sequence[tuple[str, str]]) -> None:
+def _draw_legend(groups: Sequence[str]) -> None:
     mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
-    marks = " &nbsp; ".join(mark.format(colour, html.escape(name)) for name, colour in groups)
-    if marks:
+    coloured = zip(BAND_COLOURS, map(html.escape, groups), strict=False)
+    if marks := " &nbsp; ".join(mark.format(*one) for one in coloured):
         st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
 
 
@@ -127,7 +127,9 @@ def draw_map(view: EvaluationView) -> None:
                 help=word("embeddings.projection_help"),
             )
         )
-        searched = _searched()
+        searched = typed(
+            lambda *of, **look: st.text_input(*of, **look).strip()[:200], "find", word("embeddings.find"), "", width=260
+        )
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
         return
@@ -136,9 +138,9 @@ def draw_map(view: EvaluationView) -> None:
         return
     table, groups = _table(view, placed.points)
     matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
-    draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
+    _draw_legend(groups)
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
-    chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
+    chosen = _draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
     if len(placed.explained):
         first, second = (f"{share:.0%}" for share in placed.explained)
         st.caption(word("embeddings.about_pca", first=first, second=second))
@@ -161,18 +163,6 @@ def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | N
         return None
     arrays = job.arrays()
     return Map(arrays["points"], arrays["explained"])
-
-
-def _searched() -> str:
-    key = "map_search"
-    if key not in st.session_state:
-        st.session_state[key] = st.query_params.get("find", "")
-    searched = st.text_input(word("embeddings.find"), key=key, width=260).strip()[:200]
-    if searched:
-        st.query_params["find"] = searched
-    else:
-        st.query_params.pop("find", None)
-    return searched
 
 
 def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from retrieval.report.drawing import colour_of
-from views.embeddings import charts
+from retrieval.report.colours import colour_of
+from views.embeddings import cosines, further, measures
 
 NAMES = ("one", "two")
 
@@ -28,7 +28,7 @@ def test_published_figures_are_hollow_and_have_no_interval() -> None:
             "source": ["", "a paper"],
         }
     )
-    intervals, marks, published = layers(charts.dots(table, NAMES, x="Spearman"))
+    intervals, marks, published = layers(measures.dots(table, NAMES, x="Spearman"))
     assert intervals["mark"]["type"] == "rule"
     assert marks["mark"]["filled"]
     assert marks["encoding"]["color"]["scale"] == {"domain": ["one"], "range": [colour_of("one", NAMES)]}
@@ -41,7 +41,7 @@ def test_ridges_stand_on_the_foot_of_their_band() -> None:
     table = pd.DataFrame(
         {"band": ["1 – 2", "0 – 1"], "place": [1, 0], "cosine": [0.5, 0.5], "density": [2.0, 1.0]},
     )
-    spec = charts.ridges(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
+    spec = cosines.ridges(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
     rows = next(iter(spec["datasets"].values()))
     assert [row["top"] - row["place"] for row in rows] == pytest.approx([1.6, 0.8])  # the highest has the whole room
     assert spec["mark"]["color"] == colour_of("two", NAMES)
@@ -52,9 +52,9 @@ def test_ridges_stand_on_the_foot_of_their_band() -> None:
 def test_a_path_is_drawn_only_where_there_is_one() -> None:
     points = pd.DataFrame({"model": ["one"], "alignment": [0.2], "uniformity": [-1.0]})
     none = pd.DataFrame(columns=["model", "step", "alignment", "uniformity"])
-    assert len(layers(charts.plane(points, none, NAMES))) == 1
+    assert len(layers(measures.plane(points, none, NAMES))) == 1
     path = points.assign(step=10)
-    line, small, large = layers(charts.plane(points, path, NAMES))
+    line, small, large = layers(measures.plane(points, path, NAMES))
     assert line["mark"]["type"] == "line"
     assert line["encoding"]["order"]["field"] == "step"
     assert small["mark"]["size"] < large["mark"]["size"]
@@ -70,13 +70,13 @@ def test_the_matrix_is_coloured_within_the_range_of_different_sentences() -> Non
             "cosine": [1.0, 0.8, 0.8, 1.0],
         }
     )
-    cells, figures = layers(charts.matrix(table, ["1", "2"]))
+    cells, figures = layers(cosines.matrix(table, ["1", "2"]))
     low, high = cells["encoding"]["color"]["scale"]["domain"]
     assert low == 0.8
     assert high == pytest.approx(0.8, abs=1e-5)
     assert figures["mark"]["type"] == "text"
     many = [str(number) for number in range(21)]
-    assert len(layers(charts.matrix(table, many))) == 1
+    assert len(layers(cosines.matrix(table, many))) == 1
 
 
 def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None:
@@ -84,7 +84,7 @@ def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None
         {"way": ["a", "a"], "sentences": [30, 100], "seconds": [1.0, 9.0], "measured": [True, False]},
     )
     theirs = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
-    dashed, solid, points, reported = layers(charts.costs(table, theirs))
+    dashed, solid, points, reported = layers(further.costs(table, theirs))
     assert dashed["mark"]["strokeDash"]
     assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
     assert "filled" not in reported["mark"]
@@ -92,7 +92,7 @@ def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None
 
 def test_next_to_no_difference_does_not_fill_the_chart() -> None:
     table = pd.DataFrame({"model": ["one", "two"], "spearman": [30.0, 50.0], "value": [72.40, 72.42]})
-    (marks,) = layers(charts.against(table, NAMES, y="nDCG@10"))
+    (marks,) = layers(further.against(table, NAMES, y="nDCG@10"))
     low, high = marks["encoding"]["y"]["scale"]["domain"]
     assert low < 71
     assert high > 73

@@ -13,7 +13,7 @@ from tests.embeddings.worlds import scored_pairs
 from tests.views.embeddings.worlds import scored
 from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.runs.runs import Run, create_run, new_plan
-from views.embeddings.controls import has_seen, models_at_hand, problem_of
+from views.embeddings.page import has_seen, models_at_hand, problem_of
 
 DONE = {"state": "done"}
 

@@ -15,8 +15,7 @@ from tests.views.driving import opened
 from tests.views.embeddings.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, kept, page, result, scored, words_of
 from text.analyzers import Analyzer
 from views import choices
-from views.embeddings.controls import Models, models_at_hand
-from views.embeddings.page import retriever_names
+from views.embeddings.page import Models, models_at_hand, retriever_names
 from views.ui.words import catalog
 
 EN = catalog("en")
