@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, NamedTuple
 
 from chat.asking import EndpointError, KeptAnswers, ask_each, lines_of
@@ -171,10 +170,16 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
     sure = [told for told in both if Verdict.UNSURE not in told]
     right, wrong = Verdict.RIGHT, Verdict.WRONG
-    counts = [sure.count(told) for told in product((right, wrong), repeat=2)]
     told_apart = len({verdict for told in sure for verdict in told}) > 1  # else chance alone explains everything
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if told_apart else None
-    return Agreement(*counts, unsure=len(both) - len(sure), kappa=kappa)
+    return Agreement(
+        both_right=sure.count((right, right)),
+        person_alone=sure.count((right, wrong)),
+        model_alone=sure.count((wrong, right)),
+        both_wrong=sure.count((wrong, wrong)),
+        unsure=len(both) - len(sure),
+        kappa=kappa,
+    )
 
 
 def _verdict(entry: dict[str, Any]) -> Verdict:

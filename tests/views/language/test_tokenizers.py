@@ -33,9 +33,8 @@ from language.train import TrainedTokenizer
 from retrieval.report.drawing import colour_of
 from tests.language.test_train import SENTENCES, prepared, trained
 from tests.views.driving import opened, run
-from views.language.pieces import cut_html, names_html
-from views.language.tokenizer_figures import best_rows, by_size, command_of, zipped
-from views.language.tokenizers import TokenizersView, usual_sizes
+from views.language.page import TokenizersView, usual_sizes
+from views.language.tokenizers import best_rows, by_size, command_of, cut_html, names_html, zipped
 from views.resources.language import CutPiece
 from views.ui.words import catalog
 
@@ -48,9 +47,9 @@ HOSTILE = "<img src=x onerror=alert(1)> **학교** 뷁"
 
 
 def page() -> None:
-    from views.language import tokenizers
+    from views.language.page import draw_tokenizers
 
-    tokenizers.draw()
+    draw_tokenizers()
 
 
 @pytest.fixture(autouse=True)
