@@ -5,7 +5,7 @@ import json
 import zipfile
 from collections.abc import Sequence
 from functools import partial
-from pkgutil import resolve_name
+from importlib import import_module
 
 import pandas as pd
 import streamlit as st
@@ -19,17 +19,8 @@ from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.results import file_name
 from reading.scores import EXACT
 from views.choices import Choices
-from views.reading.controls import (
-    Readers,
-    pick_k,
-    pick_measure,
-    pick_part,
-    pick_reader,
-    pick_retrievers,
-    pick_rules,
-    reader_name,
-)
 from views.reading.evaluation import ReadingView, difference_table, long_table, open_reading
+from views.reading.page import Readers, pick_k, pick_measure, pick_part, pick_reader, pick_retrievers, pick_rules
 from views.resources.sets import split_of
 from views.ui import tables
 from views.ui.job import begin, draw_job
@@ -37,7 +28,7 @@ from views.ui.problems import failure_text
 from views.ui.state import choose_tab
 from views.ui.words import plain, word
 
-VIEWS = {"summary": "summary:draw", "slices": "questions:draw_slices", "questions": "questions:draw"}
+VIEWS = {"summary": "draw_summary", "slices": "draw_slices", "questions": "draw_questions"}
 
 
 def draw_answer(view: ReadingView) -> None:
@@ -154,7 +145,8 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     view = ReadingView(data, job.folder, kept, tuple(picked), tuple(choices.specs), measure, k)
     _draw_evaluation(view, answer)
     if readers.has_seen(reader, data, part):
-        answer.warning(word("answers.has_seen", reader=reader_name(readers, reader)), icon=":material/warning:")
+        name = plain(readers.names.get(reader, reader))
+        answer.warning(word("answers.has_seen", reader=name), icon=":material/warning:")
     with st.container(horizontal=True):
         if view.answered:
             draw_downloads(view)
@@ -177,7 +169,7 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
         return
     name, place = choose_tab("answers_look", {name: word(f"answers.view_{name}") for name in VIEWS})
     with place:
-        resolve_name(f"views.reading.{VIEWS[name]}")(view)
+        getattr(import_module("views.reading.results"), VIEWS[name])(view)
 
 
 def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: Readers, reader: str) -> SplitOptions:

@@ -10,7 +10,7 @@ from data.store import StoredSet, keep
 from data.workspace import workspace, write_json
 from retrieval.report.drawing import colour_of
 from tests.reading.doubles import SET
-from views.reading import summary
+from views.reading import results
 from views.reading.evaluation import Weight, kept_weights, latest_reading
 
 NAMES = ("one", "two", "three")
@@ -33,7 +33,7 @@ def test_ceilings_are_dashed_in_the_colour_of_their_line_and_the_oracle_is_a_rul
             "ceiling": [0.7, 0.9],
         }
     )
-    found = layers(summary.curves(table, NAMES, 0.65, chosen=5, y="F1", label="the rule"))
+    found = layers(results.curves(table, NAMES, 0.65, chosen=5, y="F1", label="the rule"))
     marks = [one["mark"]["type"] for one in found]
     assert marks == ["rule", "area", "rule", "line", "line", "point", "text"]
     dashed = found[3]
@@ -48,12 +48,12 @@ def test_ceilings_are_dashed_in_the_colour_of_their_line_and_the_oracle_is_a_rul
 def test_a_bar_is_cut_into_the_four_fates_in_their_order() -> None:
     labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
     table = pd.DataFrame({"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "share": [0.4, 0.3, 0.2, 0.1]})
-    (bars,) = layers(summary.lost(table, order=["one"], fates=labels, x="share"))
+    (bars,) = layers(results.lost(table, order=["one"], fates=labels, x="share"))
     scale = bars["encoding"]["color"]["scale"]
-    assert scale == {"domain": [*labels], "range": [*summary.FATE_COLOURS.values()]}
+    assert scale == {"domain": [*labels], "range": [*results.FATE_COLOURS.values()]}
     assert bars["encoding"]["x"]["stack"] == "zero"
     assert bars["encoding"]["order"]["field"] == "place"
-    assert len(set(summary.FATE_COLOURS.values())) == 4
+    assert len(set(results.FATE_COLOURS.values())) == 4
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from chat.asking import EndpointError, hung_up
 from chat.endpoint import Usage
-from reading.generator import GeneratedAnswer
-from views.reading.generated import _followed, answer_html
+from reading.generate.generator import GeneratedAnswer
+from views.reading.ask import _followed, answer_html
 from views.ui.words import plain
 
 ANSWER = GeneratedAnswer("한강", Usage(None, None, 0.0, 0.0), (), refused=False)

@@ -25,7 +25,7 @@ from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import new_plan
 from training.runs.sweeps import QUEUE
 from views import access
-from views.reading.controls import Readers
+from views.reading.page import Readers
 from views.ui.words import catalog
 
 EN = catalog("en")
