@@ -35,16 +35,10 @@ def draw_wrong(view: EvaluationView) -> None:
     if all("spearman" not in one.figures for one in view.measured.values()):
         st.info(word("embeddings.no_gold"), icon=":material/info:")
         return
+    look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.wrong_{one}")}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         of = pick_model(view, "wrong_of", "embeddings.wrong_of")
-        side = choose(
-            st.segmented_control,
-            "wrong_side",
-            word("embeddings.wrong_side"),
-            _SIDES,
-            "both",
-            format_func=lambda one: word(f"embeddings.wrong_{one}"),
-        )
+        side = choose(st.segmented_control, "wrong_side", word("embeddings.wrong_side"), _SIDES, "both", **look)
     help_text = word("embeddings.cosine")
     columns = {
         "gold": tables.number("embeddings.gold", "%.1f"),
@@ -250,12 +244,12 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    asked = st.text_input(
+    label, explained, given = (
         word("embeddings.nearest"),
-        value=st.query_params.get("near", ""),
-        key="near_sentence",
-        help=word("embeddings.nearest_help"),
-    ).strip()[:_LETTERS]
+        word("embeddings.nearest_help"),
+        st.query_params.get("near", ""),
+    )
+    asked = st.text_input(label, value=given, key="near_sentence", help=explained).strip()[:_LETTERS]
     if not asked:
         st.query_params.pop("near", None)
         return
@@ -265,9 +259,8 @@ def _draw_nearest(view: EvaluationView, model: str) -> None:
     if job is None:
         return
     arrays, sentences = job.arrays(), distinct_of(view.data.key, view.part).sentences
-    table = pd.DataFrame(
-        {"cosine": arrays["cosines"][0].astype(float), "sentence": [sentences[row] for row in arrays["rows"][0]]}
-    )
+    nearest = [sentences[row] for row in arrays["rows"][0]]
+    table = pd.DataFrame({"cosine": arrays["cosines"][0].astype(float), "sentence": nearest})
     columns = {
         "cosine": tables.number("embeddings.cosine", "%.3f"),
         "sentence": tables.text("embeddings.sentence", "", width="large"),

@@ -103,19 +103,11 @@ def draw_cost(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
         cross_encoder = _pick_cross_encoder()
-        seconds = choose(
-            st.selectbox,
-            "cost_seconds",
-            word("embeddings.cost_seconds"),
-            _SECONDS,
-            _SECONDS[0],
-            format_func=lambda one: duration(float(one)),
-            help=word("embeddings.cost_seconds_help"),
-            width=170,
-        )
-    request = CostRequest(
-        data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=float(seconds)
-    )
+        look: dict[str, Any] = {"format_func": lambda one: duration(float(one)), "width": 170}
+        label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
+        seconds = choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look)
+    of, time = view.data.key, float(seconds)
+    request = CostRequest(data=of, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=time)
     job = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if job is None:
         return
@@ -142,27 +134,17 @@ def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
         Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
     }
     last = {point.method: point for point in cost.points}
-    st.markdown(
-        word(
-            "embeddings.cost_answer",
-            sentences=f"{last[Method.EXACT].sentences:,}",
-            cross_encoder=_told(last[Method.CROSS_ENCODER]),
-            bi_encoder=_told(last[Method.EXACT]),
-            times=f"{last[Method.CROSS_ENCODER].seconds / max(last[Method.EXACT].seconds, 1e-9):,.0f}",
-        )
-    )
-    table = pd.DataFrame(
-        [
-            {"way": ways[one.method], "sentences": one.sentences, "seconds": one.seconds, "measured": one.measured}
-            for one in cost.points
-        ]
-    )
-    theirs = pd.DataFrame(
-        [
-            {"way": word(f"embeddings.paper_{method.name.lower()}"), "sentences": _THEIR_SENTENCES, "seconds": seconds}
-            for method, seconds in _THEIRS.items()
-        ]
-    )
+    slow, fast = last[Method.CROSS_ENCODER], last[Method.EXACT]
+    times = f"{slow.seconds / max(fast.seconds, 1e-9):,.0f}"
+    told = {"cross_encoder": _told(slow), "bi_encoder": _told(fast), "times": times}
+    st.markdown(word("embeddings.cost_answer", sentences=f"{fast.sentences:,}", **told))
+    rows = [(ways[one.method], one.sentences, one.seconds, one.measured) for one in cost.points]
+    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
+    papers = [
+        (word(f"embeddings.paper_{method.name.lower()}"), _THEIR_SENTENCES, seconds)
+        for method, seconds in _THEIRS.items()
+    ]
+    theirs = pd.DataFrame(papers, columns=["way", "sentences", "seconds"])
     draw_chart(costs, table, theirs)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))

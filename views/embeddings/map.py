@@ -116,17 +116,10 @@ _DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = pick_model(view, "map_of")
-        projection = Projection(
-            choose(
-                st.segmented_control,
-                "projection",
-                word("embeddings.projection"),
-                [one.value for one in Projection],
-                Projection.PCA.value,
-                format_func=lambda one: word(f"embeddings.projection_{one}"),
-                help=word("embeddings.projection_help"),
-            )
-        )
+        look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.projection_{one}")}
+        look["help"], ways = word("embeddings.projection_help"), [one.value for one in Projection]
+        label = word("embeddings.projection")
+        projection = Projection(choose(st.segmented_control, "projection", label, ways, ways[0], **look))
         searched = typed(
             lambda *of, **look: st.text_input(*of, **look).strip()[:200], "find", word("embeddings.find"), "", width=260
         )
@@ -175,15 +168,9 @@ def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
     shown = np.zeros(every, dtype=bool)
     shown[np.random.default_rng(0).choice(every, _DRAWN_AT_ONCE, replace=False)] = True
     words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{every:,}"}
-    wanted = choose(
-        st.segmented_control,
-        "points",
-        word("embeddings.points_drawn"),
-        [*words],
-        "some",
-        format_func=lambda one: words[one],
-        help=word("embeddings.points_drawn_help", shown=words["some"], every=words["all"]),
-    )
+    look: dict[str, Any] = {"format_func": lambda one: words[one]}
+    look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
+    wanted = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
     if wanted == "all":
         return np.ones(every, dtype=bool)
     return shown if matching is None else shown | matching

@@ -172,16 +172,10 @@ def _signed(share: float) -> str:
 def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
     """Draw the quiet button that opens Compare with these models, searched on the question set in use."""
     data = chosen_set()
+    look: dict[str, Any] = {"type": "tertiary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
-    if st.button(
-        word("embeddings.to_compare"),
-        type="tertiary",
-        icon=":material/arrow_forward:",
-        icon_position="right",
-        help=about if data.questions else word("embeddings.no_questions"),
-        disabled=not data.questions,
-        key="to_compare",
-    ):
+    look["help"] = about if data.questions else word("embeddings.no_questions")
+    if st.button(word("embeddings.to_compare"), key="to_compare", disabled=not data.questions, **look):
         names = [BM25_NAME, *retriever_names(picked, models, data)]
         open_page("compare", data=data.key, retrievers="|".join(names))
 
@@ -261,32 +255,20 @@ def _pick_measure(data: StoredPairs) -> str:
     measures = measures_of(data.kind)
     if len(measures) < 2:
         return measures[0] if measures else ""
-    return choose(
-        st.segmented_control,
-        "figure",
-        word("embeddings.measure"),
-        measures,
-        measures[0],
-        format_func=lambda name: word(f"embeddings.{name}"),
-        help=word("embeddings.measure_help"),
-    )
+    look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
+    label, explained = word("embeddings.measure"), word("embeddings.measure_help")
+    return choose(st.segmented_control, "figure", label, measures, measures[0], help=explained, **look)
 
 
 def _pick_models(models: Models) -> list[str]:
     """Draw the choice of models and the way to add one; returns the references picked, in their fixed order."""
+    look: dict[str, Any] = {"wrap": True, "help": word("embeddings.models_help")}
+    look["key"] = f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}"
+    look["format_func"] = lambda one: plain(told_with_download(one, models.names[one]))
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        picked = choose_several(
-            st.pills,
-            "models",
-            word("embeddings.models"),
-            [*models.names],
-            models.first_picked,
-            key=f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}",
-            wrap=True,
-            format_func=lambda one: plain(told_with_download(one, models.names[one])),
-            help=word("embeddings.models_help"),
-        )
+        label, usual = word("embeddings.models"), models.first_picked
+        picked = choose_several(st.pills, "models", label, [*models.names], usual, **look)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         _draw_adding(models, picked)
     if len(picked) > _MOST:

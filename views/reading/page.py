@@ -5,7 +5,7 @@ A person chooses the question, retrievers, the reader, K, the questions, the rul
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from reading.experiment import DEFAULT_DEPTHS
-from reading.rules import Rules
-from reading.scores import EXACT
 from retrieval.rankings import Truth
 from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
@@ -28,7 +25,7 @@ from training.runs.sweeps import QUEUE
 from views.choices import WORDS_NAME, Choices, choices_for, finished_runs, model_place
 from views.navigation import open_page
 from views.reading.evaluation import latest_reading, open_reading
-from views.resources.sets import chosen_set, question_set, split_of
+from views.resources.sets import chosen_set, question_set
 from views.ui.asked import draw_language_model, language_model
 from views.ui.state import ask, choose, choose_named, choose_several, choose_tab, draw_examples, draw_question
 from views.ui.words import plain, word
@@ -39,7 +36,6 @@ _EXAMPLES = 3
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 _MOST_RETRIEVERS = 4
-_USUAL_K = "5"
 
 
 @dataclass(frozen=True)
@@ -73,12 +69,8 @@ def draw() -> None:
 def _draw_start(data: StoredSet) -> None:
     training = any(isinstance(one, Run) and one.plan().kind == READER for one in (QUEUE.at_work(), *QUEUE.queued()))
     st.markdown(word("answers.is_trained" if training else "answers.needs_reader"))
-    if st.button(
-        word("answers.see_training") if training else _offer(data),
-        icon=":material/model_training:",
-        type="primary",
-        key="train_reader",
-    ):
+    label = word("answers.see_training") if training else _offer(data)
+    if st.button(label, icon=":material/model_training:", type="primary", key="train_reader"):
         open_page("train", train=READER)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(word("answers.or"), width="content")
@@ -166,9 +158,8 @@ def is_wanted(readers: Readers, reference: str) -> bool:
         return True
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
-        st.button(
-            word("answers.load"), icon=":material/download:", key="load_reader", on_click=wanted.add, args=(reference,)
-        )
+        label, icon = word("answers.load"), ":material/download:"
+        st.button(label, icon=icon, key="load_reader", on_click=wanted.add, args=(reference,))
     return False
 
 
@@ -202,39 +193,6 @@ def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
     return picked[:_MOST_RETRIEVERS]
 
 
-def pick_k(ks: Sequence[int] = DEFAULT_DEPTHS) -> int:
-    options = [str(k) for k in ks]
-    usual = _USUAL_K if _USUAL_K in options else options[-1]
-    return int(choose(st.selectbox, "read", "K", options, usual, help=word("answers.k_help"), width=80))
-
-
-def pick_measure(rules: Rules) -> str:
-    """Draw the choice of the measure; returns `EXACT` or the name of the rules' overlap."""
-    measures = {EXACT: EXACT, "overlap": rules.overlap_name}
-    look: dict[str, Any] = {"format_func": lambda one: word(f"answers.measure_{measures[one]}")}
-    label, explained = word("compare.measure"), word("answers.measure_help")
-    return measures[choose(st.segmented_control, "right_by", label, [*measures], EXACT, help=explained, **look)]
-
-
-def pick_rules() -> Rules:
-    names = {one.value: word(f"answers.rules_{one}") for one in Rules}
-    look: dict[str, Any] = {"format_func": lambda one: names[one], "help": word("answers.rules_help"), "width": 130}
-    return Rules(choose(st.selectbox, "rules", word("answers.rules"), [*names], Rules.KORQUAD.value, **look))
-
-
-def pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
-    """Draw the choice among the parts that hold questions with passages; None where none does."""
-    try:
-        rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
-    except DataError:
-        return None
-    names = {
-        part.value: word("answers.part_of", part=word(f"part.{part}"), questions=f"{len(rows[part]):,}")
-        for part in Part
-        if len(rows[part])
-    }
-    if not names:
-        return None
-    usual = Part.TEST.value if Part.TEST.value in names else next(iter(names))
-    look: dict[str, Any] = {"help": word("answers.part_help"), "width": 150}
-    return Part(choose_named("answered_part", word("compare.questions"), names, usual, **look))
+def pick_k() -> int:
+    options = [str(k) for k in DEFAULT_DEPTHS]
+    return int(choose(st.selectbox, "read", "K", options, "5", help=word("answers.k_help"), width=80))
