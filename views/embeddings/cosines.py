@@ -164,7 +164,12 @@ def draw_sentences(view: EvaluationView) -> None:
     left, right = st.columns([2, 3])
     with left:
         model = pick_model(view, "matrix_of")
-        sentences = _typed()
+        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
+        text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+        sentences = lines_of(text, MOST + 1, _LETTERS)
+        if len(sentences) > MOST:
+            st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
+            sentences = sentences[:MOST]
     if len(sentences) < 2:
         right.info(word("embeddings.two_sentences"), icon=":material/info:")
     else:
@@ -176,16 +181,6 @@ def draw_sentences(view: EvaluationView) -> None:
                 _draw_matrix(view, job, request, model)
     st.divider()
     _draw_nearest(view, model)
-
-
-def _typed() -> list[str]:
-    """Draw the field of sentences, one a line, which lie in the address where it can hold them; returns them."""
-    look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
-    text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
-    lines = lines_of(text, MOST + 1, _LETTERS)
-    if len(lines) > MOST:
-        st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
-    return lines[:MOST]
 
 
 def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
@@ -244,12 +239,9 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    label, explained, given = (
-        word("embeddings.nearest"),
-        word("embeddings.nearest_help"),
-        st.query_params.get("near", ""),
-    )
-    asked = st.text_input(label, value=given, key="near_sentence", help=explained).strip()[:_LETTERS]
+    look: dict[str, Any] = {"key": "near_sentence", "help": word("embeddings.nearest_help")}
+    given = st.query_params.get("near", "")
+    asked = st.text_input(word("embeddings.nearest"), value=given, **look).strip()[:_LETTERS]
     if not asked:
         st.query_params.pop("near", None)
         return

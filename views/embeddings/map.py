@@ -2,7 +2,6 @@
 
 import html
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -76,13 +75,6 @@ def _draw_points(
     return int(row) if row is not None and 0 <= int(row) < len(table) else None
 
 
-def _draw_legend(groups: Sequence[str]) -> None:
-    mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
-    coloured = zip(BAND_COLOURS, map(html.escape, groups), strict=False)
-    if marks := " &nbsp; ".join(mark.format(*one) for one in coloured):
-        st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
-
-
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     """The points around the middle in pixels, and no more of each than is sent to the browser."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
@@ -120,9 +112,7 @@ def draw_map(view: EvaluationView) -> None:
         look["help"], ways = word("embeddings.projection_help"), [one.value for one in Projection]
         label = word("embeddings.projection")
         projection = Projection(choose(st.segmented_control, "projection", label, ways, ways[0], **look))
-        searched = typed(
-            lambda *of, **look: st.text_input(*of, **look).strip()[:200], "find", word("embeddings.find"), "", width=260
-        )
+        searched = typed(_search_field, "find", word("embeddings.find"), "", width=260)
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
         return
@@ -131,7 +121,10 @@ def draw_map(view: EvaluationView) -> None:
         return
     table, groups = _table(view, placed.points)
     matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
-    _draw_legend(groups)
+    mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
+    coloured = zip(BAND_COLOURS, map(html.escape, groups), strict=False)
+    if marks := " &nbsp; ".join(mark.format(*one) for one in coloured):
+        st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
     chosen = _draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
     if len(placed.explained):
@@ -144,6 +137,11 @@ def draw_map(view: EvaluationView) -> None:
     else:
         _draw_list(table if matching is None else table[matching], len(table))
     tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+
+
+def _search_field(label: str, **look: Any) -> str:
+    field: str = st.text_input(label, **look)
+    return field.strip()[:200]
 
 
 def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | None:

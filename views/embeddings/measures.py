@@ -228,7 +228,12 @@ def draw_space(view: EvaluationView) -> None:
             st.caption(word("embeddings.path_help"))
     with right:
         st.markdown(f"**{word('embeddings.spectrum')}**")
-        spectra = _spectra(view)
+        parts = []
+        for name, one in view.measured.items():
+            values = one.singular_values[one.singular_values > _NOTHING]
+            ranks = np.unique(np.geomspace(1, max(1, len(values)), _SHOWN_RANKS).astype(int))[: len(values)]
+            parts.append(pd.DataFrame({"model": name, "rank": ranks, "value": values[ranks - 1]}))
+        spectra = pd.concat(parts, ignore_index=True)
         draw_chart(spectrum, spectra, view.every)
         st.caption(word("embeddings.spectrum_help"))
     _draw_tables(points, path, spectra)
@@ -294,15 +299,6 @@ def _path(view: EvaluationView) -> pd.DataFrame:
             tables_of.append(pd.DataFrame(steps).assign(model=name))
     columns = ["model", "step", "alignment", "uniformity"]
     return pd.concat(tables_of)[columns] if tables_of else pd.DataFrame(columns=columns)
-
-
-def _spectra(view: EvaluationView) -> pd.DataFrame:
-    parts = []
-    for name, one in view.measured.items():
-        values = one.singular_values[one.singular_values > _NOTHING]
-        ranks = np.unique(np.geomspace(1, max(1, len(values)), _SHOWN_RANKS).astype(int))[: len(values)]
-        parts.append(pd.DataFrame({"model": name, "rank": ranks, "value": values[ranks - 1]}))
-    return pd.concat(parts, ignore_index=True)
 
 
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:

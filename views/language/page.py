@@ -5,6 +5,7 @@ The Tokenizers tab has tokenizers trained on a text of one's own, side by side w
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -60,7 +61,7 @@ class TokenizersView:
         if not one.is_trained:
             return self.models.get(one.measured.name, one.measured.name)
         trained = one.measured.trained
-        return called(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
+        return _called(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
 
 
 def draw_tokenizers() -> None:
@@ -83,7 +84,7 @@ def draw_tokenizers() -> None:
             told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
             st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
         if kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
-            begin(lambda: job.start(request))
+            begin(partial(job.start, request))
     if kept.tokenizers:
         name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
         with place:
@@ -92,33 +93,25 @@ def draw_tokenizers() -> None:
 
 def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
     asked = request.compared
-    draw_job(
-        job,
-        lambda: job.start(request),
-        lambda status: _at_work(status, request),
-        "tokenizers",
-        word("tokenizers.start"),
-        about=word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against)),
-        reason=lambda status: _reason(status, learned),
-    )
-
-
-def _at_work(status: Status, request: TokenizerRequest) -> str:
-    if not status.share:
-        return word("tokenizers.starting")
-    asked = request.compared
     ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
-    name = called(*ways[status.phase], asked) if status.phase in ways else status.phase
-    return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
+    def at_work(status: Status) -> str:
+        if not status.share:
+            return word("tokenizers.starting")
+        name = _called(*ways[status.phase], asked) if status.phase in ways else status.phase
+        return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
-def _reason(status: Status, learned: Learned) -> str:
-    """In the person's language where the text's name is all that the words ask for, else as the process told it."""
-    key, name = f"language.{status.code}", learned_name(learned)
-    try:
-        return word(key, corpus=name, name=name) if known(key) else status.message
-    except KeyError:
-        return status.message
+    def reason(status: Status) -> str:
+        # in the person's language where the text's name is all that the words ask for, else as the process told it
+        key, name = f"language.{status.code}", learned_name(learned)
+        try:
+            return word(key, corpus=name, name=name) if known(key) else status.message
+        except KeyError:
+            return status.message
+
+    about = word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against))
+    start = partial(job.start, request)
+    draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
 
 
 def pick_tokenizer(
@@ -129,7 +122,7 @@ def pick_tokenizer(
     return of[choose_named(name, label, names, next(iter(of)), **look)]
 
 
-def called(kind: str, split: str, vocabulary: int, asked: Request) -> str:
+def _called(kind: str, split: str, vocabulary: int, asked: Request) -> str:
     told = [word(f"tokenizers.split_{split}")] if len(asked.splits) > 1 else []
     return " · ".join([word(f"tokenizers.kind_{kind}"), *told, f"{vocabulary:,}"])
 

@@ -317,7 +317,12 @@ def _pick_step(found: Sequence[Step]) -> int:
 
 def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
     """Return a text cut by the tokenizer of this name: each piece in a frame, more of it where one points at it."""
-    return _framed(name, note, [_piece(one) for one in pieces])
+    items = []
+    for one in pieces:
+        told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
+        lead, kind = (_parted(one.name), "") if one.known else ((f"{UNKNOWN} ", one.letters), "unknown")
+        items.append(_item(*lead, kind, told))
+    return _framed(name, note, items)
 
 
 def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
@@ -332,13 +337,6 @@ def seen(name: str) -> str:
 def _framed(name: str, note: str, items: Sequence[str]) -> str:
     head = f'<div class="of"><b>{escape(name)}</b><span>{escape(note)}</span></div>'
     return f'<div class="pieces">{head}<ol>{"".join(items)}</ol></div>'
-
-
-def _piece(one: CutPiece) -> str:
-    told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
-    if not one.known:
-        return _item(f"{UNKNOWN} ", one.letters, "unknown", told)
-    return _item(*_parted(one.name), "", told)
 
 
 def _item(lead: str, text: str, kind: str, told: str) -> str:

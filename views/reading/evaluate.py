@@ -46,12 +46,8 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         measure = _pick_measure(rules)
         shares = _shares(data, choices, picked, readers, reader)
         part = _pick_part(data, shares)
-    with answer:
-        if not picked:
-            st.info(word("search.pick_one"), icon=":material/info:")
-        elif part is None:
-            st.info(word("answers.no_questions"), icon=":material/info:")
-    if not (picked and part):
+    if not picked or part is None:
+        answer.info(word("answers.no_questions" if picked else "search.pick_one"), icon=":material/info:")
         return
     spec = ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader)
     experiment = ReadingExperiment(
@@ -72,14 +68,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     kept = open_reading(data.key, job.folder) if job.done else None
     if kept is None:
         with answer:
-            draw_job(
-                job,
-                lambda: job.start(experiment),
-                lambda status: _at_work(status, experiment),
-                "answers",
-                word("answers.evaluate"),
-                about=_work(data, experiment),
-            )
+            _draw_job(job, experiment, data)
         return
     view = ReadingView(data, job.folder, kept, tuple(picked), tuple(choices.specs), measure, k)
     _draw_evaluation(view, answer)
@@ -91,6 +80,24 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
             _draw_downloads(view)
         if st.button(word("answers.again"), icon=":material/replay:", key="evaluate_again"):
             begin(lambda: job.start(experiment))
+
+
+def _draw_job(job: ReadingJob, experiment: ReadingExperiment, data: StoredSet) -> None:
+    """Draw how far the job is, or the button that starts it and how many pairs are to be read at most."""
+
+    def at_work(status: Status) -> str:
+        if not status.phase:
+            return word("answers.starting")
+        reads = status.phase in {one.name for one in experiment.reader}
+        return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
+
+    shares = experiment.split_options
+    rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    questions = len(rows[experiment.split])
+    chosen_on = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
+    pairs = (questions + chosen_on) * experiment.deepest * len(experiment.retriever)
+    about = word("answers.to_read", questions=f"{questions:,}", depth=experiment.deepest, pairs=f"{pairs:,}")
+    draw_job(job, lambda: job.start(experiment), at_work, "answers", word("answers.evaluate"), about=about)
 
 
 def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
@@ -158,13 +165,6 @@ def predictions(view: ReadingView) -> bytes:
     return archive.getvalue()
 
 
-def _at_work(status: Status, experiment: ReadingExperiment) -> str:
-    if not status.phase:
-        return word("answers.starting")
-    reads = status.phase in {one.name for one in experiment.reader}
-    return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
-
-
 def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: Readers, reader: str) -> SplitOptions:
     """How the questions are split: as the reader learned from them, else as the retrievers did."""
     run = readers.runs.get(reader)
@@ -172,16 +172,6 @@ def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: R
         return run.plan().split
     plans = [choices.trained[name] for name in picked if name in choices.trained]
     return plans[-1].split if plans else SplitOptions()
-
-
-def _work(data: StoredSet, experiment: ReadingExperiment) -> str:
-    """Say how many pairs are to be read at most."""
-    shares = experiment.split_options
-    rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
-    questions = len(rows[experiment.split])
-    chosen_on = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
-    pairs = (questions + chosen_on) * experiment.deepest * len(experiment.retriever)
-    return word("answers.to_read", questions=f"{questions:,}", depth=experiment.deepest, pairs=f"{pairs:,}")
 
 
 def _pick_measure(rules: Rules) -> str:

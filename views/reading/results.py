@@ -48,7 +48,12 @@ def draw_summary(view: ReadingView) -> None:
         shares = word("answers.share_of_questions")
         draw_chart(lost, fate_table(view), order=list(view.answered), fates=labels, x=shares)
     _draw_figures(view)
-    _draw_fates(view)
+    counted = fate_table(view)
+    told = counted.assign(told=[f"{one.share:.1%} ({one.count:,})" for one in counted.itertuples(name="Row")])
+    wide = told.pivot(index="retriever", columns="fate", values="told").loc[list(view.answered)].reset_index()
+    with st.expander(word("answers.lost", k=view.k), expanded=True):
+        fates = {fate: tables.text(f"answers.fate_{fate}") for fate in FATES.values()}
+        tables.draw(wide, {"retriever": tables.retriever(), **fates})
     _draw_differences(view)
 
 
@@ -68,15 +73,6 @@ def _draw_figures(view: ReadingView) -> None:
         styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", str(view.k)]))
         tables.draw(styled, columns)
         st.caption(word("answers.figures_help", k=view.k))
-
-
-def _draw_fates(view: ReadingView) -> None:
-    table = fate_table(view)
-    wide = table.assign(told=[f"{one.share:.1%} ({one.count:,})" for one in table.itertuples(name="Row")])
-    wide = wide.pivot(index="retriever", columns="fate", values="told").loc[list(view.answered)].reset_index()
-    with st.expander(word("answers.lost", k=view.k), expanded=True):
-        fates = {fate: tables.text(f"answers.fate_{fate}") for fate in FATES.values()}
-        tables.draw(wide, {"retriever": tables.retriever(), **fates})
 
 
 def _draw_differences(view: ReadingView) -> None:
@@ -162,17 +158,13 @@ def draw_slices(view: ReadingView) -> None:
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
     charts.draw_slices(drawn, list(view.answered), list(view.names), order, heading=heading, figure=measure)
-    _draw_slice_table(figures, list(view.answered), word(f"answers.by_{by.value}"))
-    st.caption(word("answers.slices_help", count=FEWEST))
-
-
-def _draw_slice_table(figures: pd.DataFrame, names: list[str], label: str) -> None:
-    name, mean = st.column_config.TextColumn(label, pinned=True, width=120), tables.number("answers.mean")
-    called = [*map(label_words, figures["slice"])]
-    table, styled, columns = tables.of_slices(figures, called, names[0], name, mean)
+    name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
+    called, mean = [*map(label_words, figures["slice"])], tables.number("answers.mean")
+    table, styled, columns = tables.of_slices(figures, called, next(iter(view.answered)), name, mean)
     with st.expander(word("where.as_table")):
         tables.draw(styled, columns)
         tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")
+    st.caption(word("answers.slices_help", count=FEWEST))
 
 
 def draw_questions(view: ReadingView) -> None:
@@ -197,10 +189,10 @@ def _draw_question(view: ReadingView, row: int) -> None:
     show_top(question.id)
     draw_style()
     with st.container(horizontal=True):
-        st.button(word("why.back"), icon=":material/list:", on_click=_close, key="read_back")
-        st.button(
-            word("answers.ask_this"), icon=":material/send:", on_click=_ask, args=(question.text,), key="read_ask"
-        )
+        back: dict[str, Any] = {"on_click": st.query_params.pop, "args": ("read_question", None)}
+        st.button(word("why.back"), icon=":material/list:", key="read_back", **back)
+        again: dict[str, Any] = {"on_click": _ask, "args": (question.text,)}
+        st.button(word("answers.ask_this"), icon=":material/send:", key="read_ask", **again)
     st.subheader(plain(question.text), anchor=False)
     answers = plain(", ".join(question.answers) or word("answers.label_no_answer"))
     st.markdown(word("why.answers", answers=answers))
@@ -209,7 +201,11 @@ def _draw_question(view: ReadingView, row: int) -> None:
         with place.container(gap="small"):
             column = column_of(view, name, row)
             draw_head(column, view.names)
-            _draw_fate(view, column, row)
+            fate = Fate(int(view.answered[name].depth.fate[row, view.place]))
+            said = plain(answer_of(column, view.asked).strip() or "–")
+            st.markdown(f"**{said}** · {word(f'answers.fate_{FATES[fate]}')}")
+            if fate is not Fate.RIGHT and (why := reason(column, view.asked)):
+                st.caption(why)
             draw_passages(column, view.spec(name), view.asked)
 
 
@@ -225,18 +221,6 @@ def column_of(view: ReadingView, name: str, row: int) -> ReadColumn:
     relevant = set(view.asked.relevance[[row]].indices.tolist())
     rows, found = rankings.indices[row, there].tolist(), read.found[row, there].tolist()
     return read_column(name, rows, found, spans, relevant=relevant, weight=answered.weight, unit=answered.unit)
-
-
-def _draw_fate(view: ReadingView, column: ReadColumn, row: int) -> None:
-    fate = Fate(int(view.answered[column.name].depth.fate[row, view.place]))
-    said = plain(answer_of(column, view.asked).strip() or "–")
-    st.markdown(f"**{said}** · {word(f'answers.fate_{FATES[fate]}')}")
-    if fate is not Fate.RIGHT and (why := reason(column, view.asked)):
-        st.caption(why)
-
-
-def _close() -> None:
-    st.query_params.pop("read_question", None)
 
 
 def _ask(question: str) -> None:
