@@ -208,16 +208,13 @@ def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: 
     first, last = (share(float(curves[most][place])) for place in (0, -1))
     answer.markdown(word("inside.steps_answer", word=plain(most), first=first, last=last, step=f"{steps[-1]:,}"))
     kept = int(run.scores().get("kept_step", 0))
-    table = pd.concat(
-        [pd.DataFrame({"step": [*steps], "word": one, "probability": curve}) for one, curve in curves.items()],
-        ignore_index=True,
-    )
+    wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
+    table = wide.reset_index().melt("step", var_name="word", value_name="probability")
     draw_chart(over_steps, table, [*curves], kept, alt=word("inside.view_over_steps"))
     if kept:
         st.caption(word("inside.steps_help", step=f"{kept:,}", mask=MASK))
     with st.expander(word("inside.as_table")):
-        wide = table.pivot_table(index="step", columns="word", values="probability", sort=False)
-        st.dataframe(wide.rename_axis(index=word("inside.step"), columns=None).style.format("{:.5f}"))
+        st.dataframe(wide.rename_axis(index=word("inside.step")).style.format("{:.5f}"))
     tables.draw_csv("inside.steps_download", lambda: table, "over_steps.csv", "download_steps")
 
 

@@ -1,6 +1,5 @@
 """The Inside tab: a model is picked, and looked into by one of the views; work of minutes is asked for by a click."""
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pkgutil import resolve_name
@@ -12,6 +11,7 @@ from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from views.choices import finished_runs, model_place
+from views.language.page import REFERENCE
 from views.names import base_name, is_a_starter, told_with_download
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_view
@@ -28,7 +28,6 @@ VIEWS = {
 _TYPED = "typed_networks"  # of the session
 _LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
 _ASKED = "asked_inside"  # of the session
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw() -> None:
@@ -69,7 +68,7 @@ def _names() -> Mapping[str, str]:
     runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("network", "")
-    if given not in (*first, *runs) and _REFERENCE.fullmatch(given):
+    if given not in (*first, *runs) and REFERENCE.fullmatch(given):
         typed[given] = given
     others = dict.fromkeys([*typed, DEFAULT_MASKED_LANGUAGE_MODEL])
     return {one: base_name(one) for one in first} | runs | {one: one for one in others if one not in runs}

@@ -52,10 +52,9 @@ def draw_figures(figures: np.ndarray, *, y: str) -> None:
 def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
     """One line a "pooling" of "value" over "layer"."""
     tint, mark = apart("pooling", order, order, legend(symbolOpacity=1))
+    layers = [*dict.fromkeys(table["layer"])]
     base = alt.Chart(table).encode(
-        x=alt.X(
-            "layer:N", sort=[*dict.fromkeys(table["layer"])], title=word("inside.layer"), axis=alt.Axis(labelAngle=0)
-        ),
+        x=alt.X("layer:N", sort=layers, title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".0f", tickCount=5)),
         color=tint,
         tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),

@@ -34,7 +34,7 @@ _CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
 MOST_UNKNOWN = 0.05  # share of words with an unknown piece: above it, few pieces are no merit
 _FEW = 30  # documents that are too few to rely on
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw() -> None:
@@ -208,7 +208,7 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
     runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
     names = {one: base_name(one) for one in first} | runs
     typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
-    names |= {one: one for one in typed if one not in names and _REFERENCE.fullmatch(one)}
+    names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}
     look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
     look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
     picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], first, **look)
