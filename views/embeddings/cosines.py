@@ -31,7 +31,6 @@ _OVERLAP = 1.6  # a ridge is as much higher than that
 
 
 def draw_wrong(view: EvaluationView) -> None:
-    """Draw the pairs that one model misplaces most, with the cosines of all."""
     if all("spearman" not in one.figures for one in view.measured.values()):
         st.info(word("embeddings.no_gold"), icon=":material/info:")
         return
@@ -73,7 +72,6 @@ def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
 
 
 def draw_density(view: EvaluationView) -> None:
-    """Draw ridges, one model a column, and the numbers they are drawn of."""
     names, gold = view.evaluation.cosines, view.evaluation.values
     if view.evaluation.kind is not PairKind.SCORED or not names or not len(gold):
         st.info(word("embeddings.no_bands"), icon=":material/info:")

@@ -179,7 +179,6 @@ def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = Fal
 
 
 def _draw_probes(view: EvaluationView) -> None:
-    """What the probe took for what, of each model."""
     probes = {name: one.probe for name, one in view.measured.items() if one.probe}
     if view.measure != ACCURACY or not probes:
         return

@@ -130,7 +130,6 @@ def _failed(name: str, error: Exception) -> str:
 
 
 def _draw_answer(view: EvaluationView) -> None:
-    """Say which model is best by the measure looked at; and what else bears on that."""
     known = {name: one for name, one in view.measured.items() if view.measure in one.figures}
     if known:
         st.markdown(_sentence(view, known))
@@ -261,7 +260,6 @@ def _pick_measure(data: StoredPairs) -> str:
 
 
 def _pick_models(models: Models) -> list[str]:
-    """Draw the choice of models and the way to add one; returns the references picked, in their fixed order."""
     look: dict[str, Any] = {"wrap": True, "help": word("embeddings.models_help")}
     look["key"] = f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}"
     look["format_func"] = lambda one: plain(told_with_download(one, models.names[one]))

@@ -174,13 +174,11 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
 
 
 def _models_on_the_way(run: Run) -> Mapping[int, Path]:
-    """Return the models that were kept, by step; none where there are too few for a curve."""
     found = kept_models(run.folder)
     return found if len(found) > 1 else {}
 
 
 def words_of(text: str) -> list[str]:
-    """Return the different words between commas, `MOST_WORDS` of them."""
     return [*dict.fromkeys(one.strip() for one in text.split(",") if one.strip())][:MOST_WORDS]
 
 

@@ -307,7 +307,6 @@ def _draw_heads(heads: Heads, target: Target) -> None:
 
 
 def _draw_all_heads(heads: Heads, target: Target) -> None:
-    """All heads, those that give most to the target first."""
     layers, count = heads.shares.shape[:2]
     rows, columns = np.indices((layers, count)).reshape(2, -1) + 1
     shares = 100 * heads.shares.reshape(-1, len(Target))

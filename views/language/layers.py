@@ -137,7 +137,6 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 
 
 def _answer_of_questions(findings: LayerFindings) -> str:
-    """Which way is the best, and whether it is told apart from the usual."""
     found = findings.found
     layer, pooling = found.best
     low, high = findings.intervals[layer, pooling]

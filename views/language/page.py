@@ -117,7 +117,6 @@ def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) ->
 def pick_tokenizer(
     view: TokenizersView, of: Mapping[str, KeptTokenizer], name: str, label: str, **look: Any
 ) -> KeptTokenizer:
-    """Draw the choice of one of several tokenizers; it lies in the address by this name."""
     names = {one: view.name(kept) for one, kept in of.items()}
     return of[choose_named(name, label, names, next(iter(of)), **look)]
 

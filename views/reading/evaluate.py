@@ -119,7 +119,6 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
 
 
 def _draw_answer(view: ReadingView) -> None:
-    """Say what the best retriever's first passages are worth, and how sure it is that it is the best."""
     best = view.best()
     told, kind = view.shares(best), "exact" if view.measure == EXACT else "overlap"
     low, high = told["interval"][view.measure]

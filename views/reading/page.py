@@ -93,7 +93,6 @@ def _offer(data: StoredSet) -> str:
 
 
 def draw_box(data: StoredSet) -> str:
-    """Draw the box of the question, and questions to try; returns the question last asked."""
     examples, disputed = _examples(data)
     question = draw_question(
         BOX,
@@ -181,7 +180,6 @@ def _use_hub_model() -> None:
 
 
 def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
-    """Draw the choice of retrievers, `_MOST_RETRIEVERS` at most; returns their names."""
     names = choices.searchable
     usual = [name for name in choices.first_picked if name in names and name != WORDS_NAME][:_MOST_RETRIEVERS]
     look: dict[str, Any] = {"key": f"answering_{data.key}_{len(names)}", "wrap": True, "format_func": plain}

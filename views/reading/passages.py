@@ -79,7 +79,6 @@ class ReadPassage:
 
     @property
     def best(self) -> float:
-        """The score of the best span; -inf where there is none."""
         return self.spans[0][2] if self.spans else -np.inf
 
 
@@ -146,12 +145,10 @@ class SpannedText(MarkedText):
 
     @property
     def excerpt(self) -> Span:
-        """The part that holds the best span."""
         return MarkedText(self.text, (), self.matches).excerpt
 
 
 def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
-    """Mark the spans of a passage, better ones first."""
     return SpannedText(text, tuple(spans[:1]), tuple(spans[1:]))
 
 
