@@ -34,12 +34,6 @@ def made(server: ChatServer | None, key: str = KEY, **options: object) -> MadeQu
     return make_questions(CORPUS, chosen, Endpoint(server.address, key) if server else None)
 
 
-def failing(reply: Reply, **options: object) -> EndpointError:
-    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
-        made(server, **options)
-    return caught.value
-
-
 def test_every_passage_is_asked_about_once_and_its_questions_are_its_own() -> None:
     with chat_server(asks) as server:
         found = made(server, per_passage=2, temperature=0.3)
@@ -126,7 +120,9 @@ def test_a_limit_that_stays_ends_the_work_and_keeps_what_is_done() -> None:
     ],
 )
 def test_an_endpoint_that_does_not_answer_as_it_should(reply: Reply, code: str) -> None:
-    assert failing(reply).code == code
+    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
+        made(server)
+    assert caught.value.code == code
 
 
 def test_a_passage_that_is_refused_costs_only_itself() -> None:

@@ -1,7 +1,8 @@
-"""Every view of the Embeddings page, over results written by hand."""
+"""Every view of the Embeddings page, over results written by hand, and what their charts encode."""
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,8 @@ from data.workspace import write_json
 from embeddings.cost import SIZES, Cost, Method, Point
 from embeddings.geometry import Projection
 from embeddings.results import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
+from retrieval.report.colours import colour_of
 from tests.views.driving import opened
-from tests.views.embeddings.test_models import trained
 from tests.views.embeddings.worlds import (
     GOLD,
     HUB,
@@ -28,8 +29,11 @@ from tests.views.embeddings.worlds import (
     page,
     result,
     scored,
+    trained,
     words_of,
 )
+from views.embeddings import cosines, further, measures
+from views.embeddings import map as map_view
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -99,7 +103,7 @@ def test_wrong_pairs_stand_with_both_cosines_the_worst_first(data: StoredPairs) 
 
 def test_the_matrix_is_asked_for_once_and_then_drawn_with_its_table(data: StoredPairs, started: list[Request]) -> None:
     typed = "하나\n둘"
-    app = look(data, "sentences", sentences=typed)
+    look(data, "sentences", sentences=typed)
     request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
     assert started == [request]
     matrix = np.array([[1, 0.25], [0.25, 1]], dtype=np.float32)
@@ -144,7 +148,7 @@ def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) ->
 def test_of_many_sentences_some_are_drawn_and_all_that_is_searched_for(
     data: StoredPairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("views.embeddings.map._DRAWN_AT_ONCE", 3)
+    monkeypatch.setattr(map_view, "_DRAWN_AT_ONCE", 3)
 
     def drawn(**address: str) -> set[str]:
         (chart,) = look(data, "map", **address).get("deck_gl_json_chart")
@@ -179,8 +183,6 @@ def test_umap_waits_to_be_asked_and_then_is_drawn(data: StoredPairs) -> None:
 
 
 def test_umap_that_is_not_installed_is_told(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from views.embeddings import map as map_view
-
     monkeypatch.setattr(map_view, "find_spec", lambda _: None)
     assert EN["embeddings.no_umap"] in words_of(look(data, "map", projection="umap"))
 
@@ -208,3 +210,75 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
     assert told[EN["embeddings.measured"]] == 3
     assert told[EN["embeddings.not_measured_here"]] == 2
     assert table["seconds"].max() == 65 * 3600
+
+
+NAMES = ("one", "two")
+
+
+def layers(chart: Any) -> list[dict[str, Any]]:
+    spec = chart.to_dict()
+    found: list[dict[str, Any]] = spec.get("layer", [spec])
+    return found
+
+
+def test_published_figures_are_hollow_and_have_no_interval() -> None:
+    rows = [("one", 80.0, 75.0, 85.0, True, ""), ("theirs", 70.0, None, None, False, "a paper")]
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    intervals, marks, published = layers(measures.dots(table, NAMES, x="Spearman"))
+    assert intervals["mark"]["type"] == "rule"
+    assert marks["mark"]["filled"]
+    assert marks["encoding"]["color"]["scale"] == {"domain": ["one"], "range": [colour_of("one", NAMES)]}
+    assert "filled" not in published["mark"]
+    assert published["transform"] == [{"filter": "!datum.ours"}]
+    assert [one["field"] for one in published["encoding"]["tooltip"]] == ["model", "value", "source"]
+
+
+def test_ridges_stand_on_the_foot_of_their_band() -> None:
+    table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "place": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
+    spec = cosines.ridges(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
+    rows = next(iter(spec["datasets"].values()))
+    assert [row["top"] - row["place"] for row in rows] == pytest.approx([1.6, 0.8])  # the highest has the whole room
+    assert spec["mark"]["color"] == colour_of("two", NAMES)
+    assert spec["encoding"]["y"]["axis"]["values"] == [0, 1]
+    assert "['0 – 1', '1 – 2']" in spec["encoding"]["y"]["axis"]["labelExpr"]
+
+
+def test_a_path_is_drawn_only_where_there_is_one() -> None:
+    points = pd.DataFrame({"model": ["one"], "alignment": [0.2], "uniformity": [-1.0]})
+    none = pd.DataFrame(columns=["model", "step", "alignment", "uniformity"])
+    assert len(layers(measures.plane(points, none, NAMES))) == 1
+    path = points.assign(step=10)
+    line, small, large = layers(measures.plane(points, path, NAMES))
+    assert line["mark"]["type"] == "line"
+    assert line["encoding"]["order"]["field"] == "step"
+    assert small["mark"]["size"] < large["mark"]["size"]
+
+
+def test_the_matrix_is_coloured_within_the_range_of_different_sentences() -> None:
+    told = {"row": list("1122"), "column": list("1212"), "first": list("aabb"), "second": list("abab")}
+    table = pd.DataFrame({**told, "cosine": [1.0, 0.8, 0.8, 1.0]})
+    cells, figures = layers(cosines.matrix(table, ["1", "2"]))
+    low, high = cells["encoding"]["color"]["scale"]["domain"]
+    assert low == 0.8
+    assert high == pytest.approx(0.8, abs=1e-5)
+    assert figures["mark"]["type"] == "text"
+    many = [str(number) for number in range(21)]
+    assert len(layers(cosines.matrix(table, many))) == 1
+
+
+def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None:
+    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "measured": [True, False]})
+    theirs = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
+    dashed, solid, points, reported = layers(further.costs(table, theirs))
+    assert dashed["mark"]["strokeDash"]
+    assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
+    assert "filled" not in reported["mark"]
+
+
+def test_next_to_no_difference_does_not_fill_the_chart() -> None:
+    table = pd.DataFrame({"model": ["one", "two"], "spearman": [30.0, 50.0], "value": [72.40, 72.42]})
+    (marks,) = layers(further.against(table, NAMES, y="nDCG@10"))
+    low, high = marks["encoding"]["y"]["scale"]["domain"]
+    assert low < 71
+    assert high > 73
+    assert marks["encoding"]["x"]["scale"]["domain"] == [28.0, 52.0]
