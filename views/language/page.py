@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from jobs.status import Status
+from jobs.folder import Status
 from language.comparison import KeptComparison, KeptTokenizer, Request
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind

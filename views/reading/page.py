@@ -26,7 +26,7 @@ from views.choices import WORDS_NAME, Choices, choices_for, finished_runs, model
 from views.navigation import open_page
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import chosen_set, question_set
-from views.ui.asked import draw_language_model, language_model
+from views.ui.job import draw_language_model, language_model
 from views.ui.state import ask, choose, choose_named, choose_several, choose_tab, draw_examples, draw_question
 from views.ui.words import plain, word
 

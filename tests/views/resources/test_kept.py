@@ -17,7 +17,7 @@ from data.workspace import PROJECT, acting_as, user_of, workspace
 from tests.doubles import small_set
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.compare.worlds import sample
-from text import kept_dictionaries
+from text import dictionary as kept_dictionaries
 from text.dictionary import Dictionary, DictionaryError, Word
 from views.resources.language import course_of, scores_by_layer
 from views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
