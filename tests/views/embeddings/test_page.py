@@ -24,7 +24,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.embeddings.worlds import scored_pairs
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
-from tests.views.driving import opened, run
+from tests.views.driving import opened, run, texts
 from tests.views.embeddings.worlds import (
     HUB,
     LIKE_NOBODY,
@@ -36,7 +36,6 @@ from tests.views.embeddings.worlds import (
     result,
     scored,
     trained,
-    words_of,
 )
 from text.analyzers import Analyzer
 from views import choices
@@ -108,7 +107,7 @@ def test_an_interval_that_holds_0_is_not_sure() -> None:
     nearly[[5, 6]] = nearly[[6, 5]]
     data = kept(scored(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
-    assert "is not sure" in words_of(app)
+    assert "is not sure" in texts(app)
 
 
 def test_every_figure_stands_in_the_table_with_its_interval_the_best_model_first() -> None:
@@ -141,13 +140,13 @@ def test_a_model_that_is_gone_is_told_and_the_others_are_measured() -> None:
     write_json(workspace() / "embeddings" / "models.json", {"models": ["no/such/model/at all"]})
     app = opened(page, pairs=data.key, models="starter|no/such/model/at all")
     assert "could not be measured" in app.error[0].value
-    assert "Spearman" in words_of(app)
+    assert "Spearman" in texts(app)
 
 
 def test_sentences_alone_have_uniformity_and_no_answer_who_is_better() -> None:
     data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     app = opened(page, pairs=data.key, pairs_part="all", models="starter")
-    assert EN["embeddings.answer_none"] in words_of(app)
+    assert EN["embeddings.answer_none"] in texts(app)
     table = app.dataframe[0].value
     assert "spearman" not in table
     assert table["uniformity"][0] == -1
@@ -226,7 +225,7 @@ def test_a_model_that_is_no_retriever_yet_becomes_one_and_another_keeps_its_name
 def test_models_measured_and_searched_with_stand_in_one_picture(questions: StoredSet) -> None:
     data = kept(scored(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
     address = {"pairs": data.key, "models": f"starter|{HUB}", "look": "retrieval"}
-    assert EN["embeddings.retrieval_none"] in words_of(opened(page, **address))
+    assert EN["embeddings.retrieval_none"] in texts(opened(page, **address))
     experiment = Experiment(
         data=questions.key,
         retriever=(BM25Spec(name="BM25"), DenseSpec(name="Dense"), DenseSpec(name="Mine", model=HUB)),

@@ -17,7 +17,7 @@ from embeddings.cost import SIZES, Cost, Method, Point
 from embeddings.geometry import Projection
 from embeddings.results import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from retrieval.report.colours import colour_of
-from tests.views.driving import opened
+from tests.views.driving import opened, texts
 from tests.views.embeddings.worlds import (
     GOLD,
     HUB,
@@ -30,7 +30,6 @@ from tests.views.embeddings.worlds import (
     result,
     scored,
     trained,
-    words_of,
 )
 from views.embeddings import cosines, further, measures
 from views.embeddings import map as map_view
@@ -62,8 +61,8 @@ def table_with(app: AppTest, column: str) -> pd.DataFrame:
 
 def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None:
     app = look(data, "space")
-    assert "gold 4 and above of 5" in words_of(app)
-    assert "t = 2" in words_of(app)
+    assert "gold 4 and above of 5" in texts(app)
+    assert "t = 2" in texts(app)
     table = table_with(app, "half")
     assert table.set_index("model").loc[EN["train.starter"], "uniformity"] == -2
     assert table["half"].tolist() == [1, 1]  # 1 of 1 + 1/4 + 1/16 + 1/100
@@ -76,7 +75,7 @@ def test_a_training_leaves_its_path(data: StoredPairs) -> None:
         run.add_progress({"step": step, "eval_validation_alignment": alignment, "eval_validation_uniformity": -1.5})
     learned = kept(scored(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
     app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
-    assert EN["embeddings.path_help"] in words_of(app)
+    assert EN["embeddings.path_help"] in texts(app)
     path = table_with(app, "step")
     assert path["step"].tolist() == [0, 10]
     assert path["alignment"].tolist() == [0.5, 0.25]
@@ -131,7 +130,7 @@ def test_the_nearest_sentences_of_one(data: StoredPairs) -> None:
 
 def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) -> None:
     app = look(data, "map")
-    assert "50% and 25%" in words_of(app)
+    assert "50% and 25%" in texts(app)
     table = table_with(app, "x")
     assert table["sentence"].tolist() == list(SENTENCES)
     assert table["group"][1] == "4 – 5"  # of its first pair, with the first sentence
@@ -165,9 +164,9 @@ def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
     data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     address = {"pairs": data.key, "pairs_part": "all", "models": "starter"}
     assert len(opened(page, **address, look="map").get("deck_gl_json_chart")) == 1
-    assert EN["embeddings.no_bands"] in words_of(opened(page, **address, look="density"))
-    assert EN["embeddings.no_gold"] in words_of(opened(page, **address, look="wrong"))
-    assert EN["embeddings.no_positives"] not in words_of(opened(page, **address, look="wrong"))
+    assert EN["embeddings.no_bands"] in texts(opened(page, **address, look="density"))
+    assert EN["embeddings.no_gold"] in texts(opened(page, **address, look="wrong"))
+    assert EN["embeddings.no_positives"] not in texts(opened(page, **address, look="wrong"))
 
 
 def test_umap_waits_to_be_asked_and_then_is_drawn(data: StoredPairs) -> None:
@@ -179,12 +178,12 @@ def test_umap_waits_to_be_asked_and_then_is_drawn(data: StoredPairs) -> None:
     done(request, data, {"points": points, "explained": np.zeros(0)}, {"model": HUB})
     app = look(data, "map", projection="umap")
     assert len(app.get("deck_gl_json_chart")) == 1
-    assert EN["embeddings.about_umap"] in words_of(app)
+    assert EN["embeddings.about_umap"] in texts(app)
 
 
 def test_umap_that_is_not_installed_is_told(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_view, "find_spec", lambda _: None)
-    assert EN["embeddings.no_umap"] in words_of(look(data, "map", projection="umap"))
+    assert EN["embeddings.no_umap"] in texts(look(data, "map", projection="umap"))
 
 
 def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_computed(
@@ -202,9 +201,9 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
     )
     done(request, data, {}, asdict(Cost(points, 0.975)))
     app = look(data, "cost")
-    assert "100 times" in words_of(app)
-    assert "65 hours" in words_of(app)
-    assert "97.5%" in words_of(app)
+    assert "100 times" in texts(app)
+    assert "65 hours" in texts(app)
+    assert "97.5%" in texts(app)
     table = table_with(app, "how")
     told = table["how"].value_counts()
     assert told[EN["embeddings.measured"]] == 3

@@ -4,7 +4,6 @@ import json
 from itertools import combinations
 
 import numpy as np
-from streamlit.testing.v1 import AppTest
 
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
@@ -92,7 +91,3 @@ def page() -> None:
     from views.embeddings import page as embeddings_page
 
     embeddings_page.draw()
-
-
-def words_of(app: AppTest) -> str:
-    return "\n".join(one.value for kind in ("markdown", "caption", "info", "error", "warning") for one in app.get(kind))

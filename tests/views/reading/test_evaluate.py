@@ -19,8 +19,8 @@ from reading.evaluate import Fate
 from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.rules import Rules, read_predictions
 from retrieval.report.colours import colour_of
-from tests.views.driving import opened, run
-from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, texts, trained
+from tests.views.driving import opened, press, run, texts
+from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
 from views.choices import choices_for
 from views.reading import results
 from views.reading.evaluate import predictions
@@ -139,16 +139,14 @@ def test_questions_are_filtered_by_fate_and_opened() -> None:
     app = tab(answers_look="questions", read_question="q4")
     assert "Answer: **진달래**" in texts(app)
     assert texts(app).count("**무궁화** · read wrong") == 2
-    app.button(key="read_back").click()
-    run(app)
+    press(app, "read_back")
     assert len(table_with(app, "right")) == 4
 
 
 @pytest.mark.usefixtures("view")
 def test_a_question_of_the_list_can_be_asked() -> None:
     app = tab(answers_look="questions", read_question="q4")
-    app.button(key="read_ask").click()
-    run(app)
+    press(app, "read_ask")
     assert app.query_params["q"] == QUESTIONS[3].text
     assert "### 무궁화" in texts(app)
 
