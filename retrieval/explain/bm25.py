@@ -18,7 +18,6 @@ from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
 from text.analysis import (
-    Analysis,
     IndexedText,
     Piece,
     TokenKind,
@@ -28,7 +27,6 @@ from text.analysis import (
     reading,
     spans_by_token,
     tokens_of,
-    weighted_pieces,
 )
 from text.analyzers import Span
 

@@ -14,7 +14,7 @@ from data.problems import Failure
 from embeddings.geometry import MOST
 from embeddings.judgement import bands, densities, wrong_pairs
 from embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
 from views.ui import tables

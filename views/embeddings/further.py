@@ -17,7 +17,7 @@ from embeddings.results import REIMERS, CostRequest
 from models.sources import default_model
 from retrieval.comparison.store import kept_comparisons, origin_of
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE
 from views.embeddings.evaluation_view import EvaluationView, finished, kept_figures, pick_model
 from views.names import base_name, set_name
 from views.resources.sets import chosen_set

@@ -16,7 +16,7 @@ from embeddings.bootstrap import Figure
 from embeddings.geometry import trajectory
 from embeddings.results import Evaluation, ModelResult, Published, published_for
 from retrieval.report.charts import colour, legend
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
 from views.ui import tables
 from views.ui.charts import apart, draw_chart, present, tips, with_interval

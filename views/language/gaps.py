@@ -17,7 +17,7 @@ from language.inside.network import MASK, MOST_MASKS, Course, Guess
 from models.hub import ModelError
 from models.sources import STARTER, find_model
 from retrieval.report.charts import legend
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE
 from training.engine.checkpoints import kept_models
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import Run

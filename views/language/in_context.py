@@ -21,7 +21,7 @@ from language.inside.in_context import (
     heads_of,
     plane,
 )
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from views.language.inside import told
 from views.resources.language import attention, contexts
 from views.ui import tables

@@ -22,7 +22,7 @@ from language.morphemes import BOUNDARY, UNKNOWN, TokenizerKind
 from language.prepared import Step
 from language.texts import LanguageError
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.language.page import MOST_UNKNOWN, TokenizersView, known_enough, pick_tokenizer
 from views.resources.language import CutPiece, cut_text, steps_of
 from views.ui import tables

@@ -30,9 +30,9 @@ from data.split import Part
 from data.store import StoredSet
 from data.workspace import LimitError, for_this_user
 from models.hub import ModelError
-from reading.evaluate import spread
-from reading.generate.generate import answer, kept_answer
-from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
+from reading.extractive import spread
+from reading.generate import answer, kept_answer
+from reading.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.rules import ReadingError, Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices

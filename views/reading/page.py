@@ -15,7 +15,7 @@ import streamlit as st
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from reading.experiment import DEFAULT_DEPTHS
+from reading.evaluate import DEFAULT_DEPTHS
 from retrieval.rankings import Truth
 from training.options.questions import READER
 from training.recipe import recipe_of, usual_base

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from reading.evaluate import Fate
+from reading.extractive import Fate
 from reading.labels import Property
 from reading.scores import FEWEST
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.charts import colour, legend, shape
-from retrieval.report.colours import READABLE
+from retrieval.report.drawing import READABLE
 from views.compare import charts
 from views.reading import passages
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table

@@ -19,7 +19,7 @@ from data.store import StoredSet
 from data.workspace import LimitError
 from questions.judge import JudgeOptions, ToJudge, Verdicts, judge_with_model, verdicts_of_models
 from questions.make import PromptLanguage, QuestionsError
-from retrieval.analysis.judged import Pooled, pool
+from retrieval.analysis.evidence import Pooled, pool
 from retrieval.comparison.store import kept_comparison
 from views.names import answers_line
 from views.resources.retrieval import open_comparison

@@ -20,7 +20,7 @@ from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
-from text.analysis import TokenKind, analyze, tokens_of
+from text.analysis import TokenKind, analyze, tokens_of, weighted_pieces
 from text.analyzers import Analyzer
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]

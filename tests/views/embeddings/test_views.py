@@ -16,7 +16,7 @@ from data.workspace import write_json
 from embeddings.cost import SIZES, Cost, Method, Point
 from embeddings.geometry import Projection
 from embeddings.results import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from tests.views.driving import opened, texts
 from tests.views.embeddings.worlds import (
     GOLD,

@@ -12,8 +12,8 @@ import pytest
 
 from chat.asking import EndpointError, hung_up
 from chat.endpoint import Usage
-from reading.evaluate import summed
-from reading.generate.generator import GeneratedAnswer
+from reading.extractive import summed
+from reading.generator import GeneratedAnswer
 from tests.reading.doubles import SET
 from views.reading.ask import _followed, answer_html
 from views.reading.evaluation import probability

@@ -15,10 +15,10 @@ from data.cache import load_arrays
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace, write_json
-from reading.evaluate import Fate
-from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
+from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
+from reading.extractive import Fate
 from reading.rules import Rules, read_predictions
-from retrieval.report.colours import colour_of
+from retrieval.report.drawing import colour_of
 from tests.views.driving import opened, press, run, texts
 from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
 from views.choices import choices_for
