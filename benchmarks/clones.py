@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.material import korquad
 from data.questions.read import read_file
 from data.records import QuestionSet
+from text.analysis import PART, Tokens, tokens_of
 from text.analyzers import Analyzer
 from text.marking import sentence_spans
-from text.tokens import PART, Tokens, tokens_of
 
 
 @dataclass(frozen=True)

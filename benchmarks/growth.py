@@ -156,9 +156,8 @@ def _reading(file: Path) -> Iterator[tuple[str, float]]:
 def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
     from data.store import load, stored
     from retrieval.lexical.bm25 import BM25, BM25Options
-    from text.analysis import analyze
+    from text.analysis import analyze, tokens_of
     from text.analyzers import Analyzer
-    from text.tokens import tokens_of
 
     asked = load(stored()[0].key)
     texts = asked.passages.indexed_texts(title=True)

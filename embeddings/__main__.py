@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,6 @@ from embeddings.results import (
 from jobs.folder import Progress, request_carried_out
 
 logger = logging.getLogger(__name__)
-Done = tuple[Arrays, dict[str, Any]]
 _ENCODING = 0.8  # share of the work of a map
 commands = commands_of("embeddings", "Measure sentence encoders.")
 
@@ -111,13 +111,18 @@ def carry(request: Request, pairs: PairSet, folder: Path, tell: Progress) -> Non
             return
         case SimilarityRequest():
             arrays, content = _similarities(request, pairs, tell)
-        case NeighboursRequest():
-            arrays, content = _neighbours(request, pairs, tell)
+        case NeighboursRequest():  # `(n_asked, k)`, rows of `sentences_of` the part
+            vectors, asked = _encoded(request, pairs, tell), encode(request.model, request.sentences, pairs.sentences)
+            cosines, rows = neighbours(vectors, asked.vectors, request.k)
+            arrays, content = {"cosines": cosines, "rows": rows}, {"model": request.model}
         case MapRequest():
             placed = project(_encoded(request, pairs, tell), request.projection)
             arrays, content = {"points": placed.points, "explained": placed.explained}, {"model": request.model}
-        case CostRequest():
-            arrays, content = {}, _cost(request, pairs, tell)
+        case CostRequest(bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds):
+            sentences = pairs.sentences
+            drawn = [sentences[place] for place in np.random.default_rng(0).permutation(len(sentences)).tolist()]
+            found = cost(bi_encoder, cross_encoder, drawn, seconds=seconds, on_progress=partial(tell, ""))
+            arrays, content = {}, COST.dump_python(found, mode="json")
     save_arrays(folder / "arrays.npz", arrays)
     write_json(folder / "scores.json", content)
     tell("", 1.0)
@@ -141,7 +146,7 @@ def _encoded(request: NeighboursRequest | MapRequest, pairs: PairSet, tell: Prog
     return encode(request.model, sentences_of(pairs, request.part), pairs.sentences, on_progress=within).vectors
 
 
-def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) -> Done:
+def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) -> tuple[Arrays, dict[str, Any]]:
     """`matrix_<place of the model>` `(n, n)`, by the order of the models asked for."""
     arrays: Arrays = {}
     told: dict[str, Any] = {}
@@ -155,28 +160,6 @@ def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) ->
             logger.exception("model %r cannot encode", model)
             told[model] = failure_dict(error)
     return arrays, {"models": told}
-
-
-def _neighbours(request: NeighboursRequest, pairs: PairSet, tell: Progress) -> Done:
-    """`cosines` and `rows` `(n_asked, k)`, rows of `sentences_of` the part."""
-    vectors = _encoded(request, pairs, tell)
-    asked = encode(request.model, request.sentences, pairs.sentences)
-    cosines, rows = neighbours(vectors, asked.vectors, request.k)
-    return {"cosines": cosines, "rows": rows}, {"model": request.model}
-
-
-def _cost(request: CostRequest, pairs: PairSet, tell: Progress) -> dict[str, Any]:
-    sentences = pairs.sentences
-    drawn = [sentences[place] for place in np.random.default_rng(0).permutation(len(sentences)).tolist()]
-    found = cost(
-        request.bi_encoder,
-        request.cross_encoder,
-        drawn,
-        seconds=request.seconds,
-        on_progress=lambda share: tell("", share),
-    )
-    told: dict[str, Any] = COST.dump_python(found, mode="json")
-    return told
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,9 @@ class Distinct:
         (places,) = numbers_of(pairs)
         first = np.unique(places.T, return_index=True)[1]
         column_of = first // max(1, len(pairs))
-        sentences = [
-            text
-            for number, column in enumerate(pairs.texts)
-            for text in column.at(first[column_of == number] % max(1, len(pairs)))
-        ]
-        return cls(sentences, places)
+        rows = first % max(1, len(pairs))
+        texts = (column.at(rows[column_of == number]) for number, column in enumerate(pairs.texts))
+        return cls([*chain.from_iterable(texts)], places)
 
     @cached_property
     def groups(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -36,6 +36,8 @@ _ENDS = {  # what no figure can pass
     "nli_accuracy": (0.0, 1.0),
 }
 Tell = Callable[[float], None]
+# what is known of a model before it is compared, and by measure what its figure is the mean of
+_Measured = tuple[ModelResult, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def evaluate(
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     measured, names = _Material(pairs, rows[part]), [*dict.fromkeys(models)]
     probed = _probe_material(pairs, rows, part)
-    found: list[_Found] = []
+    found: list[_Measured] = []
     for name in names:
 
         def tell(share: float, name: str = name) -> None:
@@ -104,7 +106,7 @@ def evaluate(
             found.append(_measured(name, measured, probed, base, tell))
         except Exception as error:
             logger.exception("model %r cannot be measured", name)
-            found.append(_Found(ModelResult(name, error=error)))
+            found.append((ModelResult(name, error=error), {}))
     results, differing = _compared(measured, probed, found)
     if on_progress:
         on_progress("", 1.0)
@@ -139,15 +141,9 @@ def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) ->
     return _ProbeMaterial(_Material(pairs, training_rows(rows[Part.TRAIN])), _Material(pairs, rows[judged]), judged)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What is known of a model before it is compared; `parts` by measure are what its figure is the mean of."""
-
-    result: ModelResult
-    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-
-def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell) -> _Found:
+def _measured(
+    name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell
+) -> _Measured:
     encoding = _encodings(name, base, tell, [measured, *([probed.train, probed.judged] if probed else [])])
     encoded = next(encoding)
     vectors, parts = encoded.vectors, {}
@@ -173,7 +169,7 @@ def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, bas
         seconds=encoded.seconds,
         fingerprint=encoded.fingerprint,
     )
-    return _Found(result, parts)
+    return result, parts
 
 
 def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Material]) -> Iterator[SentenceVectors]:
@@ -188,10 +184,10 @@ def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Ma
 
 
 def _compared(
-    measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Found]
+    measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Measured]
 ) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
     """The results with their figures, of all models on the same resamples, and the models told apart by each."""
-    figures: dict[str, dict[str, Figure]] = {one.result.model: {} for one in found}
+    figures: dict[str, dict[str, Figure]] = {one.model: {} for one, _ in found}
     differing: dict[str, list[Difference]] = {}
 
     def tell(measure: str, told: Mapping[str, Figure], apart: list[Difference]) -> None:
@@ -199,7 +195,7 @@ def _compared(
         for name, figure in told.items():
             figures[name][measure] = figure
 
-    every = {one.result.model: one.result.cosines for one in found if one.result.error is None}
+    every = {one.model: one.cosines for one, _ in found if one.error is None}
     if measured.part.kind is PairKind.SCORED and every:
         correlations = correlate(every, measured.part.gold, measured.distinct.groups)
         tell("spearman", correlations.spearman, correlations.differences["spearman"])
@@ -211,8 +207,8 @@ def _compared(
         "nli_accuracy": probed.judged.distinct.groups if probed else np.zeros(0, dtype=np.int64),
     }
     for measure, of_parts in groups.items():
-        parts = {one.result.model: one.parts[measure] for one in found if measure in one.parts}
+        parts = {one.model: its[measure] for one, its in found if measure in its}
         if parts:
             numbered = np.unique(of_parts, return_inverse=True)[1]
             tell(measure, *mean_figures(parts, numbered, _ENDS[measure]))
-    return [replace(one.result, figures=figures[one.result.model]) for one in found], differing
+    return [replace(one, figures=figures[one.model]) for one, _ in found], differing

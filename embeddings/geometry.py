@@ -176,7 +176,6 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
 
 
-_POINTS_AT_ONCE = 8192  # of a block
 _NEIGHBOURS, _NEAREST = 15, 0.1  # of UMAP, as its paper has them
 
 
@@ -200,9 +199,16 @@ def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map
 
     UMAP of fewer than 4 rows is PCA: it needs neighbours.
     """
-    if projection is Projection.UMAP and len(vectors) > 3:
-        return Map(_umap(unit(vectors)), np.zeros(0))
-    return _pca(unit(vectors))
+    points = unit(vectors)
+    if projection is Projection.PCA or len(vectors) <= 3:
+        return _pca(points)
+    import umap
+
+    # uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; seeded, so on one core
+    near = min(_NEIGHBOURS, len(points) - 1)
+    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
+    model = umap.UMAP(n_neighbors=near, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
+    return Map(np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32), np.zeros(0))
 
 
 def _pca(points: np.ndarray) -> Map:
@@ -210,30 +216,19 @@ def _pca(points: np.ndarray) -> Map:
     n, dimensions = points.shape
     mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
     gram = np.zeros((dimensions, dimensions))
-    for start in range(0, n, _POINTS_AT_ONCE):
-        block = (points[start : start + _POINTS_AT_ONCE] - mean).astype(np.float32)
+    blocks = [slice(start, start + 8192) for start in range(0, n, 8192)]
+    for rows in blocks:
+        block = (points[rows] - mean).astype(np.float32)
         gram += block.T @ block
     variances, axes = np.linalg.eigh(gram)
     variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1][:, :2]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     found = np.zeros((n, 2), dtype=np.float32)
-    for start in range(0, n, _POINTS_AT_ONCE):
-        found[start : start + _POINTS_AT_ONCE, : axes.shape[1]] = (
-            points[start : start + _POINTS_AT_ONCE] - mean
-        ) @ axes
+    for rows in blocks:
+        found[rows, : axes.shape[1]] = (points[rows] - mean) @ axes
     shares = np.zeros(2)
     shares[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
     return Map(found, shares)
-
-
-def _umap(points: np.ndarray) -> np.ndarray:
-    """Uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; seeded, so on one core."""
-    import umap
-
-    neighbours = min(_NEIGHBOURS, len(points) - 1)
-    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
-    model = umap.UMAP(n_neighbors=neighbours, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
-    return np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32)
 
 
 MOST = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at

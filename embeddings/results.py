@@ -55,10 +55,16 @@ class ModelResult:
         """Return figures between -1 and 1, distances, and seconds; null is what is not defined."""
         if self.error is not None:
             return failure_dict(self.error)
-        told: dict[str, Any] = {name: number(one.value) for name, one in self.figures.items()}
-        told["interval"] = {name: [number(one.low), number(one.high)] for name, one in self.figures.items()}
+        told: dict[str, Any] = {name: _number(one.value) for name, one in self.figures.items()}
+        told["interval"] = {name: [_number(one.low), _number(one.high)] for name, one in self.figures.items()}
         if self.probe:
-            told["probe"] = probe_dict(self.probe)
+            told["probe"] = {
+                "trained_on": _by_label(self.probe.trained_on),
+                "judged_on": _by_label(self.probe.confusion.sum(axis=1)),
+                "confusion": self.probe.confusion.tolist(),
+                "chance": self.probe.chance,
+                "strength": self.probe.strength,
+            }
         return told | {"dimensions": self.dimensions, "seconds": self.seconds, "fingerprint": self.fingerprint}
 
 
@@ -106,24 +112,13 @@ class Evaluation:
             "probe_split": self.probe_part.value if self.probe_part else None,
             "models": {one.model: one.as_dict() for one in self.results},
             "differences": {
-                name: [asdict(one) | {"low": number(one.low), "high": number(one.high)} for one in told]
+                name: [asdict(one) | {"low": _number(one.low), "high": _number(one.high)} for one in told]
                 for name, told in self.differences.items()
             },
         }
 
 
-def probe_dict(probe: Probe) -> dict[str, Any]:
-    """What `scores.json` tells of a probe beside its accuracy."""
-    return {
-        "trained_on": _by_label(probe.trained_on),
-        "judged_on": _by_label(probe.confusion.sum(axis=1)),
-        "confusion": probe.confusion.tolist(),
-        "chance": probe.chance,
-        "strength": probe.strength,
-    }
-
-
-def number(value: float) -> float | None:
+def _number(value: float) -> float | None:
     """A number as JSON has it: what is not finite, as an open end, is null."""
     return float(value) if math.isfinite(value) else None
 
@@ -163,7 +158,10 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
         sentences=scores["sentences"],
         positives=scores["positives"],
         results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
-        differences={name: [*map(_read_difference, told)] for name, told in scores["differences"].items()},
+        differences={
+            name: [Difference(**one | _ends(one["low"], one["high"])) for one in told]
+            for name, told in scores["differences"].items()
+        },
         probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
     )
 
@@ -171,35 +169,29 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
 def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
     if "error" in told:
         return ModelResult(name, error=Failure.from_dict(told))
+    probe = None
+    if kept := told.get("probe"):
+        confusion, trained_on = np.array(kept["confusion"]), np.array([*kept["trained_on"].values()])
+        probe = Probe(arrays[f"correct_{place}"], confusion, trained_on, kept["chance"], kept["strength"])
     return ModelResult(
         name,
         {
-            measure: UNDEFINED if told[measure] is None else Figure(told[measure], *_ends(*ends))
+            measure: UNDEFINED if told[measure] is None else Figure(told[measure], **_ends(*ends))
             for measure, ends in told["interval"].items()
         },
         arrays[f"cosines_{place}"],
         arrays[f"singular_values_{place}"],
         Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
-        _probe(told["probe"], arrays[f"correct_{place}"]) if "probe" in told else None,
+        probe,
         told["dimensions"],
         told["seconds"],
         told["fingerprint"],
     )
 
 
-def _probe(told: dict[str, Any], correct: np.ndarray) -> Probe:
-    confusion, trained_on = np.array(told["confusion"]), np.array([*told["trained_on"].values()])
-    return Probe(correct, confusion, trained_on, told["chance"], told["strength"])
-
-
-def _read_difference(told: dict[str, Any]) -> Difference:
-    low, high = _ends(told["low"], told["high"])
-    return Difference(**told | {"low": low, "high": high})
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+def _ends(low: float | None, high: float | None) -> dict[str, float]:
     """The ends of an interval; those that were open are null in JSON."""
-    return -math.inf if low is None else low, math.inf if high is None else high
+    return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
 
 
 HAM = "Ham et al. 2020, KorNLI and KorSTS, arXiv:2004.03289"

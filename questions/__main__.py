@@ -13,8 +13,7 @@ from data.commands import commands_of, run, takes
 from data.records import Maker
 from data.store import find, keep
 from data.terminal import tell
-from questions.drafts import MakerOptions
-from questions.make import MadeQuestions
+from questions.make import MadeQuestions, MakerOptions
 from questions.make import make_questions as make
 
 _PREVIEWED = 5  # passages

@@ -17,8 +17,7 @@ from data.cache import key_of
 from data.questions.judgements import Judged, Verdict, path_of, verdicts_of
 from data.records import Passage, composed
 from data.workspace import require_room
-from questions.drafts import PromptLanguage, QuestionsError
-from questions.make import prompts
+from questions.make import PromptLanguage, QuestionsError, prompts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
 _LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: kept, and told where nothing could be made of it
@@ -77,7 +76,8 @@ def judge_with_model(
     second at least. Raises `EndpointError` where the endpoint will not answer others either, `LimitError`
     (`megabytes`), `ValueError` where `corpus` is no fingerprint.
     """
-    tell, kept = on_progress or (lambda _done, _all: None), _kept(corpus)
+    tell = on_progress or (lambda _done, _all: None)
+    kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
     new = [one for one in wanted if kept.get(_key(one, options)) is None]
     done, without = len(wanted) - len(new), list[str | EndpointError]()
     if new:
@@ -170,19 +170,16 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
     sure = [told for told in both if Verdict.UNSURE not in told]
     right, wrong = Verdict.RIGHT, Verdict.WRONG
-    counts = {
-        "both_right": sure.count((right, right)),
-        "person_alone": sure.count((right, wrong)),
-        "model_alone": sure.count((wrong, right)),
-        "both_wrong": sure.count((wrong, wrong)),
-    }
     told_apart = len({verdict for told in sure for verdict in told}) > 1  # else chance alone explains everything
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if told_apart else None
-    return Agreement(**counts, unsure=len(both) - len(sure), kappa=kappa)
-
-
-def _kept(corpus: str) -> KeptAnswers[Verdict]:
-    return KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
+    return Agreement(
+        both_right=sure.count((right, right)),
+        person_alone=sure.count((right, wrong)),
+        model_alone=sure.count((wrong, right)),
+        both_wrong=sure.count((wrong, wrong)),
+        unsure=len(both) - len(sure),
+        kappa=kappa,
+    )
 
 
 def _verdict(entry: dict[str, Any]) -> Verdict:

@@ -10,8 +10,7 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, run, tell_kept
 from data.formats.opening import set_name
 from data.terminal import tell
-from text.dictionary import DictionaryError, open_dictionary
-from text.kept_dictionaries import StoredDictionary, keep, stored
+from text.dictionary import DictionaryError, StoredDictionary, keep, open_dictionary, stored
 
 commands = commands_of("text", "User dictionaries for the analyzers.")
 

@@ -1,7 +1,11 @@
-"""How a text becomes tokens, by an analyzer, its way with compounds and a dictionary, and where each of them stands.
+"""How a text becomes tokens, by an analyzer, its way with compounds and a dictionary; where each stands, and how all of
+them are kept.
 
 Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
-an analysis takes an `Analyzer` as well, which is one without options."""
+an analysis takes an `Analyzer` as well, which is one without options.
+
+Analyzed texts are arrays, kept on disk a part at a time: an interrupted analysis goes on with the next part, and a
+corpus that grew analyzes what is new."""
 
 import unicodedata
 from collections import defaultdict
@@ -15,9 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
+from data import cache
+from data.cache import cached_arrays, key_of
 from data.passages import Passages
 from data.records import Passage
-from text.analyzers import Analyzer, Compounds, LocatedToken, Span, choose, morphemes
+from data.texts import fingerprint_of, in_blocks
+from text.analyzers import VERSION, Analyzer, Compounds, LocatedToken, Span, choose, morphemes
 from text.dictionary import Dictionary, DictionaryError
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -61,6 +68,11 @@ class Analysis:
         return replace(self, analyzer=choose(self.analyzer, texts))
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """What words in lower case are read as by an analysis without Kiwi."""
+        return self.dictionary.names if self.dictionary else {}
+
+    @property
     def options_key(self) -> tuple[str, ...]:
         """What tells the options, for keys of what is kept; empty where there are none."""
         if self.compounds is Compounds.AS_READ and not self.dictionary:
@@ -82,24 +94,10 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         case Analyzer.KIWI_BIGRAM:
             both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
             return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
-    return as_synonyms(analysis, written_tokens(analysis.analyzer, composed))
-
-
-def written_tokens(analyzer: Analyzer, texts: Sequence[str]) -> list[list[str]]:
-    """Tokens of composed texts as they stand there, of an analyzer without Kiwi, before synonyms."""
-    return _WRITTEN[analyzer](texts)
-
-
-def names_of(analysis: Analysis) -> Mapping[str, str]:
-    """What words in lower case are read as by an analysis without Kiwi."""
-    return analysis.dictionary.names if analysis.dictionary else {}
-
-
-def as_synonyms(analysis: Analysis, documents: list[list[str]]) -> list[list[str]]:
-    """Return tokens with synonyms read as the first of their group."""
-    if not (names := names_of(analysis)):
-        return documents
-    return [[names.get(token.lower(), token) for token in tokens] for tokens in documents]
+    written = _WRITTEN[analysis.analyzer](composed)
+    if not (names := analysis.names):
+        return written
+    return [[names.get(token.lower(), token) for token in tokens] for tokens in written]
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
@@ -122,6 +120,7 @@ def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
     return [_remembered[text, key] for text in texts]
 
 
+# tokens of composed texts as they stand there, before synonyms
 _WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
     Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
@@ -195,8 +194,7 @@ def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[Lo
             found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
             marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
             return [first + second for first, second in zip(marked, pairs, strict=True)]
-    names = names_of(analysis)
-    written = (_located(analysis.analyzer, text) for text in texts)
+    names, written = analysis.names, (_located(analysis.analyzer, text) for text in texts)
     return [[LocatedToken(names.get(token.lower(), token), span) for token, span in tokens] for tokens in written]
 
 
@@ -215,8 +213,134 @@ def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
         written = text.lower()
         origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some become two letters
     start, end, pairs = -1, 0, analyzer is Analyzer.BIGRAM
-    for token in written_tokens(analyzer, [text])[0]:
+    for token in _WRITTEN[analyzer]([text])[0]:
         # between two tokens stands no letter of either, so the first place is the right one; pairs overlap by a letter
         start = written.index(token, start + 1 if pairs and len(token) == 2 else end)
         end = start + len(token)
         yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
+
+
+PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+_BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Analyzed texts as arrays: text i holds `vocabulary[ids[offsets[i]:offsets[i + 1]]]`."""
+
+    vocabulary: list[str]
+    ids: np.ndarray  # (n_tokens,) int32
+    offsets: np.ndarray  # (n_texts + 1,) int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> list[list[str]]:
+        words = np.asarray(self.vocabulary, dtype=object)[self.ids]
+        return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
+
+    def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
+        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
+        ids = translation[self.ids]
+        known = ids >= 0
+        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
+
+    def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
+        """Ids of each text in another vocabulary; tokens it does not know are left out."""
+        ids, offsets = self.flat_ids_in(vocabulary)
+        return np.split(ids, offsets[1:-1]) if len(self) else []
+
+
+def tokens_of(
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Tokens:
+    """Return the tokens of texts, kept or analyzed now; `on_progress` is told the share of them that is analyzed."""
+    parts = token_parts(analysis, texts, on_progress)
+    return next(parts) if len(texts) <= PART else _joined(parts)
+
+
+def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
+    """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
+    sources = [Analysis.of(analysis)]
+    if sources[0].analyzer is Analyzer.KIWI:
+        sources.append(replace(sources[0], analyzer=Analyzer.KIWI_BIGRAM))
+    return 1 < len(texts) <= PART and any(cache.are_kept("tokens", _key(source, texts)) for source in sources)
+
+
+def token_parts(
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Iterator[Tokens]:
+    """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
+    for start in range(0, max(1, len(texts)), PART):
+
+        def tell(done: int, start: int = start) -> None:
+            if on_progress:
+                on_progress((start + done) / len(texts))
+
+        yield _part(Analysis.of(analysis), texts[start : start + PART], tell)
+
+
+def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
+    """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
+    analysis = Analysis.of(analysis)
+    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), _analyzed(analysis, texts, lambda _: None))
+
+
+def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+    def compute() -> cache.Arrays:
+        if analysis.analyzer is Analyzer.KIWI:
+            both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
+            if both is not None:
+                return _without_bigrams(both)
+        return _analyzed(analysis, texts, tell)
+
+    arrays = cached_arrays("tokens", _key(analysis, texts), compute, keep=len(texts) > 1, alone=True)
+    return Tokens(_vocabulary(arrays["vocabulary"]), arrays["ids"], arrays["offsets"])
+
+
+def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+    number: dict[str, int] = {}
+    ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+    for block in in_blocks(texts, _BLOCK):
+        documents = analyze(analysis, block)
+        lengths += map(len, documents)
+        found = (number.setdefault(token, len(number)) for document in documents for token in document)
+        ids.append(np.fromiter(found, dtype=np.int32))
+        tell(len(lengths) - 1)
+    return {"vocabulary": _bytes(number), "ids": np.concatenate(ids), "offsets": np.cumsum(lengths, dtype=np.int64)}
+
+
+def _without_bigrams(both: cache.Arrays) -> cache.Arrays:
+    """Return the morphemes among kept tokens, as arrays to be kept: Kiwi read these texts before."""
+    marked = _vocabulary(both["vocabulary"])
+    is_morpheme = np.array([token.endswith(MORPHEME) for token in marked], dtype=bool)
+    kept = is_morpheme[both["ids"]]
+    numbers = np.cumsum(is_morpheme, dtype=np.int32) - np.int32(1)
+    return {
+        "vocabulary": _bytes(token.removesuffix(MORPHEME) for token in marked if token.endswith(MORPHEME)),
+        "ids": numbers[both["ids"]][kept],
+        "offsets": np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[both["offsets"]],
+    }
+
+
+def _bytes(vocabulary: Iterable[str]) -> np.ndarray:
+    return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # no analyzer keeps a newline
+
+
+def _vocabulary(kept: np.ndarray) -> list[str]:
+    return kept.tobytes().decode().split("\n") if len(kept) else []
+
+
+def _key(analysis: Analysis, texts: Sequence[str]) -> str:
+    return key_of(VERSION, *analysis.key, fingerprint_of(texts))
+
+
+def _joined(parts: Iterable[Tokens]) -> Tokens:
+    """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
+    ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
+    for part in parts:
+        translation = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int32)
+        offsets.append(part.offsets[1:] + len(ids) // translation.itemsize)
+        ids += translation[part.ids].tobytes()
+    return Tokens(list(number), np.frombuffer(ids, dtype=np.int32), np.concatenate(offsets))

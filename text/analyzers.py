@@ -47,17 +47,15 @@ def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
 
 def kiwi_tokens(texts: Sequence[str]) -> list[Any]:
     """Return Kiwi's tokens of each text; a token has `form`, `tag`, `start` and `len` (its letters in the text)."""
-    return list(kiwi().tokenize(list(texts)))
+    return list(_shared_kiwi().tokenize(list(texts)))
 
 
 @cache
-def kiwi() -> Any:
-    """Return the Kiwi that everything shares which needs no words of its own."""
-    return new_kiwi()
+def _shared_kiwi() -> Any:
+    return _new_kiwi()
 
 
-def new_kiwi() -> Any:
-    """Return a Kiwi of its own, which takes 400 MB."""
+def _new_kiwi() -> Any:
     from kiwipiepy import Kiwi
 
     return Kiwi()  # as many threads as there are cores
@@ -69,7 +67,6 @@ _SPACED = r"(?<![\p{L}\p{M}\p{N}])\L<words>"  # a particle may follow
 _SHORTEST = 4  # letters of a noun that is cut: both halves have two or more
 _SOME_SPACE = regex.compile(r"\S+")
 _LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
-_KEPT_READERS = 2  # a Kiwi of its own takes 400 MB
 
 
 class Compounds(StrEnum):
@@ -111,14 +108,14 @@ def reader_of(dictionary: Dictionary | None = None) -> "Reader":
     return _reader(dictionary) if dictionary else _plain_reader()
 
 
-@lru_cache(maxsize=_KEPT_READERS)
+@lru_cache(maxsize=2)  # a Kiwi of its own takes 400 MB
 def _reader(dictionary: Dictionary) -> "Reader":
-    return Reader(new_kiwi(), dictionary)
+    return Reader(_new_kiwi(), dictionary)
 
 
 @cache
 def _plain_reader() -> "Reader":
-    return Reader(kiwi(), Dictionary())
+    return Reader(_shared_kiwi(), Dictionary())
 
 
 class Reader:

@@ -8,7 +8,10 @@ It is one text in UTF-8, whose lines are what search engines have already:
     자동차, 차량, 승용차          words that mean the same: each is read as the first (Solr, Elasticsearch)
     휴대폰, 핸드폰 => 휴대전화    words that are read as another
 
-Case and the spaces in a word tell no two words apart. Every line that is wrong is told with its row."""
+Case and the spaces in a word tell no two words apart. Every line that is wrong is told with its row.
+
+Dictionaries are kept in the workspace, one folder each. A user reads those of the shelf as well, and can neither change
+nor remove them. An edit makes another dictionary: what was found with the old one stays what it was."""
 
 import codecs
 import unicodedata
@@ -20,7 +23,8 @@ from typing import Self
 
 import regex
 
-from data.cache import key_of
+from data.cache import is_sound, key_of, seal
+from data.collection import NOTE, Collection, KeptSet, file_named
 from data.formats.tables import shown
 from data.problems import Failure
 
@@ -121,21 +125,19 @@ def name_of(word: str) -> str:
 
 def written(dictionary: Dictionary) -> str:
     """Return a dictionary as lines that are read as the same, without the comments of its file."""
-    lines = [line for word in dictionary.words for line in _lines_of(word)]
+    lines = list[str]()
+    for word in dictionary.words:
+        if word.tag or any(mark in word.form for mark in (" ", ",", "=>")):
+            lines.append("\t".join([word.form, word.tag or TAG, *([repr(word.score)] if word.score else [])]))
+        elif not word.parts:
+            lines.append(word.form)
+        if word.parts:
+            lines.append(" ".join(["".join(word.parts), *word.parts]))
     return "".join(f"{line}\n" for line in [*lines, *(", ".join(group) for group in dictionary.synonyms)])
 
 
 def _several(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if len(words) > 1 else ()
-
-
-def _lines_of(word: Word) -> Iterable[str]:
-    if word.tag or any(mark in word.form for mark in (" ", ",", "=>")):
-        yield "\t".join([word.form, word.tag or TAG, *([repr(word.score)] if word.score else [])])
-    elif not word.parts:
-        yield word.form
-    if word.parts:
-        yield " ".join(["".join(word.parts), *word.parts])
 
 
 MOST_BYTES, MOST_LINES = 16_000_000, 100_000
@@ -158,7 +160,12 @@ def read_dictionary(content: bytes) -> Dictionary:
     """
     if len(content) > MOST_BYTES:
         raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
-    lines = _ENDS.split(unicodedata.normalize("NFC", _decoded(content)))
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        lines = _ENDS.split(unicodedata.normalize("NFC", content.decode()))
+    except UnicodeDecodeError as error:
+        row = len(_ENDS.findall(content[: error.start].decode())) + 1
+        raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
     if len(lines) > MOST_LINES + 1:  # the last one ends, too
         raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
     reading = _Reading()
@@ -197,15 +204,6 @@ def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
 def with_lines(dictionary: Dictionary, lines: str) -> Dictionary:
     """Return a dictionary with more lines, such as synonyms. Raises `DictionaryError` as `with_words` does."""
     return read_dictionary((written(dictionary) + lines).encode(errors="replace"))
-
-
-def _decoded(content: bytes) -> str:
-    content = content.removeprefix(codecs.BOM_UTF8)
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        row = len(_ENDS.findall(content[: error.start].decode())) + 1
-        raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
 
 
 @dataclass
@@ -254,7 +252,15 @@ class _Reading:
             raise DictionaryError.of("fields", row=row, found=2 + len(scores))
         if tag not in TAGS:
             raise DictionaryError.of("unknown_tag", row=row, tag=shown(tag, 40))
-        self._keep(Word(_form(form, row), tag, _score(scores[0], row) if scores else 0.0), row)
+        form = _form(form, row)
+        try:
+            score = float(*scores)  # 0 without one
+        except ValueError:
+            score = float("nan")
+        if not abs(score) <= HIGHEST_SCORE:
+            told = {"score": shown(scores[0], 40), "low": f"{-HIGHEST_SCORE:g}", "high": f"{HIGHEST_SCORE:g}"}
+            raise DictionaryError.of("bad_score", row=row, **told)
+        self._keep(Word(form, tag, score + 0.0), row)  # no -0.0
 
     def _keep(self, word: Word, row: int) -> None:
         known, first = self.words.setdefault(name_of(word.form), (word, row))
@@ -299,12 +305,64 @@ def _form(written: str, row: int) -> str:
     return form
 
 
-def _score(written: str, row: int) -> float:
+REFERENCE = "dictionary:"  # what a reference to a kept dictionary begins with
+_LINES = "dictionary.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDictionary(KeptSet):
+    """One kept dictionary: how many words and groups of synonyms it has."""
+
+    words: int
+    synonyms: int
+
+    @property
+    def reference(self) -> str:
+        """What `find` finds it by, whatever it is called."""
+        return f"{REFERENCE}{self.key}"
+
+
+def _unknown(reference: str, known: str) -> DictionaryError:
+    return DictionaryError.of("unknown", name=reference, known=known)
+
+
+_DICTIONARIES = Collection("dictionaries", StoredDictionary, _unknown)
+stored, damaged, remove = _DICTIONARIES.stored, _DICTIONARIES.damaged, _DICTIONARIES.remove
+
+
+def keep(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
+    """Keep a dictionary in the workspace, without the comments of its file; see `Collection.keep`."""
+
+    def fill(folder: Path) -> None:
+        (folder / _LINES).write_text(written(dictionary), encoding="utf-8")
+        seal(folder)
+
+    figures = {"words": len(dictionary.words), "synonyms": len(dictionary.synonyms)}
+    return _DICTIONARIES.keep(fill, name, dictionary.fingerprint, source, **figures)
+
+
+def load(key: str) -> Dictionary:
+    """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
+    kept, folder = _DICTIONARIES.known(key), _DICTIONARIES.folder(key)
     try:
-        score = float(written)
-    except ValueError:
-        score = float("nan")
-    if not abs(score) <= HIGHEST_SCORE:
-        told = {"score": shown(written, 40), "low": f"{-HIGHEST_SCORE:g}", "high": f"{HIGHEST_SCORE:g}"}
-        raise DictionaryError.of("bad_score", row=row, **told)
-    return score + 0.0  # no -0.0
+        dictionary = open_dictionary(folder / _LINES) if is_sound(folder, beside=[NOTE]) else None
+    except DictionaryError:
+        dictionary = None
+    if dictionary is None or dictionary.fingerprint != kept.fingerprint:
+        raise DictionaryError.of("broken", name=shown(kept.name, 80))
+    return dictionary
+
+
+def find(reference: str, base: Path | None = None) -> Dictionary:
+    """Return the dictionary a person names: `dictionary:KEY`, a file (its path from `base`), a name or a fingerprint.
+
+    Of a fingerprint 8 digits do. Raises `DictionaryError`: `unknown`, which lists what there is, `broken`, or what is
+    wrong in the file.
+    """
+    if reference.startswith(REFERENCE):
+        if all(kept.reference != reference for kept in stored()):
+            raise _DICTIONARIES.error(reference)
+        return load(reference.removeprefix(REFERENCE))
+    if path := file_named(reference, base):
+        return open_dictionary(path)
+    return load(_DICTIONARIES.named(reference).key)

@@ -144,9 +144,13 @@ class MarkedText:
 
     def pieces(self, start: int, end: int) -> list[tuple[str, bool, bool]]:
         """Cut the text between `start` and `end` into (piece, matches the question, answers it)."""
+
+        def covers(spans: Sequence[Span], position: int) -> bool:
+            return any(first <= position < last for first, last in spans)
+
         edges = {start, end, *(edge for span in (*self.matches, *self.answers) for edge in span)}
         cuts = sorted(edge for edge in edges if start <= edge <= end)
-        return [(self.text[a:b], _covers(self.matches, a), _covers(self.answers, a)) for a, b in pairwise(cuts)]
+        return [(self.text[a:b], covers(self.matches, a), covers(self.answers, a)) for a, b in pairwise(cuts)]
 
 
 def marked(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
@@ -182,10 +186,6 @@ def _answer_patterns(answer: str) -> list[regex.Pattern[str]]:
     if len(answer) > 1:
         patterns.append(f"{before}{exact}{after}")
     return [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
-
-
-def _covers(spans: Sequence[Span], position: int) -> bool:
-    return any(start <= position < end for start, end in spans)
 
 
 def _word_start(text: str, position: int) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from benchmarks.clones import Clones
-from text.tokens import Tokens
+from text.analysis import Tokens
 
 if TYPE_CHECKING:
     from retrieval.lexical.postings.index import Postings

@@ -28,9 +28,8 @@ from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import find_model
 from retrieval.lexical.bm25 import BM25
-from text.analysis import analyze
+from text.analysis import Tokens, analyze, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import Tokens, tokens_of
 
 _WANTED_OF_ENCODING = 2.5
 _ENCODER_PEER = f"sentence-transformers {version('sentence-transformers')} encode, float32"

@@ -321,7 +321,7 @@ def ship(sample: QuestionSet) -> None:
     `OSError`.
     """
     from retrieval.lexical.bm25 import BM25Options
-    from text.tokens import ship
+    from text.analysis import ship
 
     questions = [question.text for question in sample.questions]
     texts = sample.passages.indexed_texts(title=BM25Options.title)

@@ -29,7 +29,7 @@ from retrieval.late import ENCODING
 from retrieval.rankings import MOST, Rankings, Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
 from text.analyzers import choose
-from text.kept_dictionaries import find as find_dictionary
+from text.dictionary import find as find_dictionary
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,18 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analysis import IndexedText, Piece, TokenKind, analyze, indexed_text, reading, spans_by_token
+from text.analysis import (
+    IndexedText,
+    Piece,
+    TokenKind,
+    analyze,
+    are_kept,
+    indexed_text,
+    reading,
+    spans_by_token,
+    tokens_of,
+)
 from text.analyzers import Span
-from text.tokens import are_kept, tokens_of
 
 
 class LocatedTerm(Protocol):

@@ -29,11 +29,10 @@ from retrieval.lexical.weights import (
     term_statistics,
 )
 from retrieval.rankings import Rankings, joined
-from text.analysis import Analysis, analyze
+from text.analysis import PART, Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary
 from text.marking import marked_sentences
-from text.tokens import PART, Tokens, are_kept, token_parts, tokens_of
 
 _ANALYSIS = 0.9  # the share of analysis in all the work
 Told = Callable[[float], None]

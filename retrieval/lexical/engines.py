@@ -9,7 +9,7 @@ import numpy as np
 from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.weights import hashes_of
 from retrieval.rankings import Rankings, joined, top_k
-from text.tokens import Tokens
+from text.analysis import Tokens
 
 if TYPE_CHECKING:
     from retrieval.lexical.postings.index import Postings  # imports a compiler

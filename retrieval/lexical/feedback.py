@@ -16,9 +16,8 @@ from scipy.sparse import csr_array, diags_array
 
 from retrieval.lexical.weights import TermStatistics, counts_by_term
 from retrieval.rankings import NOT_FOUND, Rankings
-from text.analysis import Analysis, TokenKind, analyze, reading
+from text.analysis import Analysis, TokenKind, Tokens, analyze, reading
 from text.analyzers import Analyzer
-from text.tokens import Tokens
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
 _COMMON = 0.1  # a term of more passages than this share tells none of them apart, and is not added

@@ -18,10 +18,9 @@ import regex
 from data.records import QuestionSet
 from data.texts import in_blocks
 from retrieval.lexical.weights import counts_by_term, term_statistics
-from text.analysis import Analysis, analyze
+from text.analysis import Analysis, Tokens, analyze, tokens_of
 from text.analyzers import CONTENT_TAGS, Analyzer, Reader, reader_of
 from text.dictionary import Dictionary
-from text.tokens import Tokens, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
 

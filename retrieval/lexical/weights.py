@@ -24,9 +24,8 @@ from data.cache import cached_arrays, key_of
 from data.passages import Passages
 from data.texts import fingerprint_of
 from retrieval.lexical.postings.segment import Segment, first_places, in_one
-from text.analysis import Analysis
+from text.analysis import Analysis, Tokens, token_parts
 from text.analyzers import VERSION, Analyzer
-from text.tokens import Tokens, token_parts
 
 FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
 

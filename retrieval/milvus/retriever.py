@@ -24,8 +24,7 @@ from retrieval.lexical.bm25 import BM25Options
 from retrieval.lexical.weights import counts_by_term, idf_of
 from retrieval.milvus.connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
-from text.analysis import analyze
-from text.tokens import Tokens, tokens_of
+from text.analysis import Tokens, analyze, tokens_of
 
 
 class Search(StrEnum):

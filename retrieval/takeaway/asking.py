@@ -17,10 +17,9 @@ from retrieval.milvus.retriever import by_term
 from retrieval.takeaway.documents import blocks, coded
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, numbers, projected, written
-from text.analysis import Analysis
+from text.analysis import Analysis, tokens_of
 from text.analyzers import Analyzer, Compounds
-from text.kept_dictionaries import find as find_dictionary
-from text.tokens import tokens_of
+from text.dictionary import find as find_dictionary
 
 TOLD = "takeaway.json"  # in a folder, how its signals are read
 

@@ -21,7 +21,7 @@ from retrieval.late import max_sim
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import term_weights
 from retrieval.rankings import Rankings, joined, top_k
-from text.tokens import Tokens, tokens_of
+from text.analysis import Tokens, tokens_of
 
 SPACE = "␣"  # stands in a token for a space, at which engines cut
 _QUESTIONS = 64  # scored at a time with all passages

@@ -15,8 +15,8 @@ from benchmarks.speed.bm25_search import asked_of
 from data.passages import Passage, Passages
 from data.questions.read import read_file
 from data.records import Question, QuestionSet
+from text.analysis import Tokens, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import Tokens, tokens_of
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 FISH = ("The carp swims in a pond. It eats weed.", "The pike hunts at dawn. It hides in reed. It eats carp.")

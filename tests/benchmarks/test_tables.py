@@ -14,7 +14,7 @@ from benchmarks.speed.libraries import bytes_of
 from data.pairs.audit import split_pairs
 from data.pairs.records import PairKind, PairSet
 from data.split import Part
-from text.tokens import Tokens
+from text.analysis import Tokens
 
 ROUNDS = [(2.0, 4.0), (1.0, 3.0), (1.0, 5.0)]
 

@@ -15,9 +15,8 @@ from data import cache as seals
 from data import workspace as workspace_module
 from data.cache import SEAL, Arrays, cached_arrays, is_sealed, is_sound, keeping_nothing, key_of, seal, sealing
 from data.workspace import workspace
-from text.analysis import analyze
+from text.analysis import analyze, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}
 

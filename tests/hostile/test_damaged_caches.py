@@ -21,8 +21,8 @@ from retrieval.lexical.weights import term_statistics
 from retrieval.rerank import PairScores
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
 from tests.hostile.damages import TIMES, damaged, overwrite
+from text.analysis import tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 TEXTS, ASKED = Passages.of(PASSAGES).indexed_texts(title=True), texts_of(QUESTIONS)
 

@@ -16,7 +16,7 @@ from data.problems import Failure
 from data.records import Passage, QuestionSet
 from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from language import texts as text_store
-from text import kept_dictionaries
+from text import dictionary as dictionary_store
 from text.dictionary import read_dictionary
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
@@ -44,7 +44,7 @@ def _pairs(words: str, name: str) -> KeptSet:
 
 
 def _dictionary(words: str, name: str) -> KeptSet:
-    return kept_dictionaries.keep(read_dictionary("\n".join(words.split()).encode()), name)
+    return dictionary_store.keep(read_dictionary("\n".join(words.split()).encode()), name)
 
 
 def _text(words: str, name: str) -> KeptSet:
@@ -54,7 +54,7 @@ def _text(words: str, name: str) -> KeptSet:
 KINDS = {
     "questions": Kind(question_store, "datasets", _questions),
     "pairs": Kind(pair_store, "pairs", _pairs),
-    "dictionary": Kind(kept_dictionaries, "dictionaries", _dictionary),
+    "dictionary": Kind(dictionary_store, "dictionaries", _dictionary),
     "text": Kind(text_store, "texts", _text, loads=False),
 }
 

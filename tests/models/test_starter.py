@@ -17,9 +17,8 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import STARTER, find_model
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
-from text.analysis import analyze
+from text.analysis import analyze, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 pytestmark = pytest.mark.slow
 

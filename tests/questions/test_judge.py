@@ -11,7 +11,6 @@ from chat.asking import EndpointError
 from chat.endpoint import Endpoint
 from data.questions.judgements import Judged, Verdict, path_of
 from data.records import Passage
-from questions.drafts import PromptLanguage, QuestionsError
 from questions.judge import (
     JudgeOptions,
     ModelJudged,
@@ -23,6 +22,7 @@ from questions.judge import (
     verdicts_of_models,
     with_model,
 )
+from questions.make import PromptLanguage, QuestionsError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import PASSAGES, small_set
 

@@ -1,12 +1,13 @@
 """Made questions: each is of its passage, the same call makes the same, and what is to be hidden can be."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Maker, Passage, QuestionSet, as_trained
-from questions.drafts import MakerOptions, QuestionsError, sentences_of
-from questions.make import make_questions
+from questions.make import MakerOptions, QuestionsError, make_questions, sentences_of
 
 WORDS = ("서울은", "한강이", "산이", "많다", "the", "river", "flows", "바다로", "17", "빠르게", "흐른다")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(lambda words: f"{' '.join(words)}.")
@@ -89,11 +90,13 @@ def test_what_is_drawn_of_a_passage_does_not_depend_on_the_others(corpus: Questi
         assert (question.text, question.hidden) in [(one.text, one.hidden) for one in of_one.questions]
 
 
+def numbered(count: int) -> QuestionSet:
+    text = "{n} 번째 지문의 첫 문장은 이렇다. {n} 번째 지문의 다음 문장은 저렇다."
+    return QuestionSet("set", [Passage(f"p{n}", text.format(n=n)) for n in range(count)], ())
+
+
 def test_a_preview_shows_what_will_be_made() -> None:
-    passages = [
-        Passage(f"p{n}", f"{n} 번째 지문의 첫 문장은 이렇다. {n} 번째 지문의 다음 문장은 저렇다.") for n in range(30)
-    ]
-    corpus = QuestionSet("set", passages, ())
+    corpus = numbered(30)
     few, all_ = (made(corpus, MakerOptions(by=Maker.SENTENCE, most=most, shortest=5)) for most in (5, 20))
     assert few
     assert all_
@@ -102,10 +105,7 @@ def test_a_preview_shows_what_will_be_made() -> None:
 
 
 def test_the_share_taken_out_is_that_of_the_options() -> None:
-    passages = [
-        Passage(f"p{n}", f"{n} 번째 지문의 첫 문장은 이렇다. {n} 번째 지문의 다음 문장은 저렇다.") for n in range(400)
-    ]
-    found = made(QuestionSet("set", passages, ()), MakerOptions(by=Maker.SENTENCE, shortest=5))
+    found = made(numbered(400), MakerOptions(by=Maker.SENTENCE, shortest=5))
     assert found
     hidden = sum(question.hidden for question in found.questions)
     assert len(found.questions) == 400
@@ -123,8 +123,6 @@ def test_tables_and_dates_ask_nothing() -> None:
 
 
 def test_letters_that_are_not_composed_are_asked_with_as_they_stand() -> None:
-    import unicodedata
-
     text = unicodedata.normalize("NFD", "첫 문장은 이렇게 생겼다. 다음 문장은 저렇게 생겼다.")
     latin = "Cafe\u0301 au lait is served here. Plain water is served there."
     corpus = QuestionSet("set", [Passage("a", text), Passage("b", latin)], ())

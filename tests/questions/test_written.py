@@ -14,8 +14,7 @@ from chat.endpoint import Endpoint
 from data.records import Maker, Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
-from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
-from questions.make import MadeQuestions, make_questions, questions_in
+from questions.make import MadeQuestions, MakerOptions, PromptLanguage, QuestionsError, make_questions, questions_in
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
@@ -33,12 +32,6 @@ def asks(text: str) -> str:
 def made(server: ChatServer | None, key: str = KEY, **options: object) -> MadeQuestions:
     chosen = MakerOptions(by=Maker.MODEL, **{"model": MODEL, "concurrency": 2, **options})
     return make_questions(CORPUS, chosen, Endpoint(server.address, key) if server else None)
-
-
-def failing(reply: Reply, **options: object) -> EndpointError:
-    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
-        made(server, **options)
-    return caught.value
 
 
 def test_every_passage_is_asked_about_once_and_its_questions_are_its_own() -> None:
@@ -127,7 +120,9 @@ def test_a_limit_that_stays_ends_the_work_and_keeps_what_is_done() -> None:
     ],
 )
 def test_an_endpoint_that_does_not_answer_as_it_should(reply: Reply, code: str) -> None:
-    assert failing(reply).code == code
+    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
+        made(server)
+    assert caught.value.code == code
 
 
 def test_a_passage_that_is_refused_costs_only_itself() -> None:

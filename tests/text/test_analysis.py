@@ -12,10 +12,19 @@ from data.cache import key_of, read_arrays
 from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
-from text.analysis import Analysis, TokenKind, analyze, indexed_text, located, reading, spans_by_token, weighted_pieces
+from text.analysis import (
+    Analysis,
+    TokenKind,
+    analyze,
+    indexed_text,
+    located,
+    reading,
+    spans_by_token,
+    tokens_of,
+    weighted_pieces,
+)
 from text.analyzers import VERSION, Analyzer, Compounds, choose
 from text.dictionary import Dictionary, DictionaryError, read_dictionary
-from text.tokens import tokens_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 KOREAN = "한글은 세종대왕이 만들었다."

@@ -19,14 +19,19 @@ from text.dictionary import (
     Dictionary,
     DictionaryError,
     Word,
+    damaged,
+    find,
+    keep,
+    load,
     name_of,
     open_dictionary,
     read_dictionary,
+    remove,
+    stored,
     with_lines,
     with_words,
     written,
 )
-from text.kept_dictionaries import damaged, find, keep, load, remove, stored
 
 EVERY_KIND = """# 관공서
 세종시 세종 시   # 이름

@@ -5,10 +5,9 @@ import pytest
 
 from retrieval.lexical.weights import term_statistics
 from tests.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
-from text import tokens as tokens_module
-from text.analysis import analyze
+from text import analysis as tokens_module
+from text.analysis import Tokens, analyze, are_kept, token_parts, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import Tokens, are_kept, token_parts, tokens_of
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
 

@@ -14,8 +14,15 @@ from chat.endpoint import MODEL, Endpoint, may_be_given
 from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from data.workspace import LimitError
-from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
-from questions.make import MadeQuestions, Unanswered, make_questions, prompts
+from questions.make import (
+    MadeQuestions,
+    MakerOptions,
+    PromptLanguage,
+    QuestionsError,
+    Unanswered,
+    make_questions,
+    prompts,
+)
 from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set

@@ -4,6 +4,7 @@ the Sentences view: sentences that a person types against each other, and what l
 from collections.abc import Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -11,13 +12,13 @@ import streamlit as st
 from data.pairs.records import PairKind
 from data.problems import Failure
 from embeddings.geometry import MOST
-from embeddings.judgement import Densities, bands, densities, wrong_pairs
+from embeddings.judgement import bands, densities, wrong_pairs
 from embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
-from views.embeddings import charts
+from retrieval.report.drawing import colour_of
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import cells, draw_chart, tips
 from views.ui.problems import failure_text
 from views.ui.state import choose, lines_of, typed
 from views.ui.words import plain, word
@@ -25,23 +26,18 @@ from views.ui.words import plain, word
 _MOST = 100  # wrong pairs that are shown
 _SIDES = ("both", "too_alike", "too_different")
 _SIDE_BY_SIDE = 3  # models whose densities stand in a row
+_RIDGE = 48  # pixels from one ridge's foot to the next
+_OVERLAP = 1.6  # a ridge is as much higher than that
 
 
 def draw_wrong(view: EvaluationView) -> None:
-    """Draw the pairs that one model misplaces most, with the cosines of all."""
     if all("spearman" not in one.figures for one in view.measured.values()):
         st.info(word("embeddings.no_gold"), icon=":material/info:")
         return
+    look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.wrong_{one}")}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         of = pick_model(view, "wrong_of", "embeddings.wrong_of")
-        side = choose(
-            st.segmented_control,
-            "wrong_side",
-            word("embeddings.wrong_side"),
-            _SIDES,
-            "both",
-            format_func=lambda one: word(f"embeddings.wrong_{one}"),
-        )
+        side = choose(st.segmented_control, "wrong_side", word("embeddings.wrong_side"), _SIDES, "both", **look)
     help_text = word("embeddings.cosine")
     columns = {
         "gold": tables.number("embeddings.gold", "%.1f"),
@@ -76,7 +72,6 @@ def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
 
 
 def draw_density(view: EvaluationView) -> None:
-    """Draw ridges, one model a column, and the numbers they are drawn of."""
     names, gold = view.evaluation.cosines, view.evaluation.values
     if view.evaluation.kind is not PairKind.SCORED or not names or not len(gold):
         st.info(word("embeddings.no_bands"), icon=":material/info:")
@@ -90,18 +85,40 @@ def draw_density(view: EvaluationView) -> None:
         for place, name in zip(places, order[start : start + _SIDE_BY_SIDE], strict=False):
             with place:
                 st.markdown(f"**{plain(name)}**")
-                table = _ridges(found, name, labels)
-                draw_chart(charts.ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
+                parts = [
+                    pd.DataFrame({"band": label, "place": number, "cosine": found.grid, "density": density})
+                    for number, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
+                ]
+                table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
+                draw_chart(ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
     with st.expander(word("compare.as_table"), expanded=True):
         _draw_quartiles(view, bands(gold), labels)
 
 
-def _ridges(found: Densities, name: str, labels: list[str]) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame({"band": label, "place": place, "cosine": found.grid, "density": density})
-        for place, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
-    ]
-    return pd.concat(parts[::-1], ignore_index=True)  # the highest band first: those below are drawn over its foot
+def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
+    """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
+
+    Columns "band", "place" (from 0, the lowest), "cosine" and "density", the densities of all bands on one scale; the
+    rows of the highest band stand first, so that its ridge is drawn first and the others over its foot.
+    """
+    highest = float(table["density"].max()) or 1.0
+    drawn = table.assign(top=table["place"] + _OVERLAP * table["density"] / highest)
+    feet = [*range(len(bands))]
+    labels = ", ".join(f"'{band}'" for band in bands)
+    axis = alt.Axis(values=feet, labelExpr=f"[{labels}][datum.value]", grid=False, domain=False, ticks=False)
+    scale = alt.Scale(domain=[0, len(bands) - 1 + _OVERLAP], nice=False)
+    cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
+    band, density = word("embeddings.band"), word("embeddings.density")
+    base = alt.Chart(drawn).encode(
+        x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
+        y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
+        y2="top:Q",
+        detail="place:O",
+        tooltip=tips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
+    )
+    line = {"color": "white", "strokeWidth": 0.8}
+    areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
+    return areas.properties(height=90 + _RIDGE * len(bands))
 
 
 def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -> None:
@@ -135,6 +152,7 @@ EXAMPLE = (
 )
 _LETTERS = 10_000
 _SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
+_WITH_FIGURES = 20  # of more there is no room to write in the cells
 _NEAREST = 10
 
 
@@ -144,7 +162,12 @@ def draw_sentences(view: EvaluationView) -> None:
     left, right = st.columns([2, 3])
     with left:
         model = pick_model(view, "matrix_of")
-        sentences = _typed()
+        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
+        text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+        sentences = lines_of(text, MOST + 1, _LETTERS)
+        if len(sentences) > MOST:
+            st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
+            sentences = sentences[:MOST]
     if len(sentences) < 2:
         right.info(word("embeddings.two_sentences"), icon=":material/info:")
     else:
@@ -158,26 +181,19 @@ def draw_sentences(view: EvaluationView) -> None:
     _draw_nearest(view, model)
 
 
-def _typed() -> list[str]:
-    """Draw the field of sentences, one a line, which lie in the address where it can hold them; returns them."""
-    look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
-    text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
-    lines = lines_of(text, MOST + 1, _LETTERS)
-    if len(lines) > MOST:
-        st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
-    return lines[:MOST]
-
-
 def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
-    matrix, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
-    if matrix is None:  # the model could not encode
-        st.error(_reason(job, view.names[model], model), icon=":material/error:")
+    cosines, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
+    if cosines is None:  # the model could not encode
+        told = job.read("scores.json").get("models", {}).get(model, {})
+        reason = plain(failure_text(Failure.from_dict(told))) if "error" in told else ""
+        failed = word("embeddings.model_failed", model=plain(view.names[model]), reason=reason)
+        st.error(failed, icon=":material/error:")
         return
     numbers = [str(place + 1) for place in range(len(sentences))]
     if len(sentences) <= _SHOWN:
-        draw_chart(charts.matrix, _cells(matrix, sentences, numbers), numbers)
+        draw_chart(matrix, _cells(cosines, sentences, numbers), numbers)
         st.caption(word("embeddings.matrix_help"))
-    table = pd.DataFrame(matrix, index=[f"{n}. {text}" for n, text in zip(numbers, sentences, strict=True)])
+    table = pd.DataFrame(cosines, index=[f"{n}. {text}" for n, text in zip(numbers, sentences, strict=True)])
     table.columns = pd.Index(numbers)
     with st.expander(word("embeddings.matrix_table"), expanded=len(sentences) > _SHOWN):
         st.dataframe(table.style.format("{:.3f}"))
@@ -188,10 +204,22 @@ def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityReq
     )
 
 
-def _reason(job: EmbeddingJob, name: str, model: str) -> str:
-    told = job.read("scores.json").get("models", {}).get(model, {})
-    reason = failure_text(Failure.from_dict(told)) if "error" in told else ""
-    return word("embeddings.model_failed", model=plain(name), reason=plain(reason))
+def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
+    """Cosines of sentences with each other, columns "row", "column" (both of `order`), "first", "second", "cosine".
+
+    Colour runs from the lowest to the highest cosine of two different sentences: a model whose cosines all lie near 1
+    tells them apart within that range.
+    """
+    others = table.loc[table["row"] != table["column"], "cosine"]
+    low, high = float(others.min()), max(float(others.max()), float(others.min()) + 1e-6)
+    base = alt.Chart(table).encode(
+        x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
+        y=alt.Y("row:N", sort=list(order), title=None),
+        tooltip=tips(("first:N", "1"), ("second:N", "2"), ("cosine:Q", word("embeddings.cosine"), ".3f")),
+    )
+    written = len(order) <= _WITH_FIGURES
+    shaded = cells(base, "cosine", (low, high), ".2f", written=written)
+    return shaded.properties(height=60 + (34 if written else 14) * len(order))
 
 
 def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
@@ -209,12 +237,9 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    asked = st.text_input(
-        word("embeddings.nearest"),
-        value=st.query_params.get("near", ""),
-        key="near_sentence",
-        help=word("embeddings.nearest_help"),
-    ).strip()[:_LETTERS]
+    look: dict[str, Any] = {"key": "near_sentence", "help": word("embeddings.nearest_help")}
+    given = st.query_params.get("near", "")
+    asked = st.text_input(word("embeddings.nearest"), value=given, **look).strip()[:_LETTERS]
     if not asked:
         st.query_params.pop("near", None)
         return
@@ -224,9 +249,8 @@ def _draw_nearest(view: EvaluationView, model: str) -> None:
     if job is None:
         return
     arrays, sentences = job.arrays(), distinct_of(view.data.key, view.part).sentences
-    table = pd.DataFrame(
-        {"cosine": arrays["cosines"][0].astype(float), "sentence": [sentences[row] for row in arrays["rows"][0]]}
-    )
+    nearest = [sentences[row] for row in arrays["rows"][0]]
+    table = pd.DataFrame({"cosine": arrays["cosines"][0].astype(float), "sentence": nearest})
     columns = {
         "cosine": tables.number("embeddings.cosine", "%.3f"),
         "sentence": tables.text("embeddings.sentence", "", width="large"),

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -124,22 +123,13 @@ def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start
         model = names.get(status.phase, status.phase)
         return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
 
-    draw_job(
-        job,
-        lambda: job.start(request),
-        at_work,
-        "embeddings",
-        start or word("embeddings.start"),
-        reason=lambda status: _reason(status, request),
-        by_itself=start is None,
-    )
+    def reason(status: Status) -> str:
+        # in the person's language where the model is all that the words ask for, else as the process told it
+        key = f"model.{status.code}" if known(f"model.{status.code}") else f"embeddings.failed_{status.code}"
+        try:
+            return word(key, model=getattr(request, "model", ""))
+        except KeyError:
+            return status.message
 
-
-def _reason(status: Status, request: Request) -> str:
-    """In the person's language where the model is all that the words ask for, else as the process told it."""
-    model: Any = getattr(request, "model", "")
-    key = f"model.{status.code}" if known(f"model.{status.code}") else f"embeddings.failed_{status.code}"
-    try:
-        return word(key, model=model)
-    except KeyError:
-        return status.message
+    begin, label = partial(job.start, request), start or word("embeddings.start")
+    draw_job(job, begin, at_work, "embeddings", label, reason=reason, by_itself=start is None)

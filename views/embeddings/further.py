@@ -4,21 +4,26 @@ Retrieval is on the question set in use. Cost is that of holding n sentences aga
 with a cross-encoder, or every sentence once.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
 import pandas as pd
 import streamlit as st
 
 from data.store import StoredSet
-from embeddings.cost import COST, Cost, Method
+from embeddings.cost import COST, Cost, Method, Point
 from embeddings.results import REIMERS, CostRequest
 from models.sources import default_model
 from retrieval.comparison.store import kept_comparisons, origin_of
-from views.embeddings import charts
+from retrieval.report.charts import colour, legend, shape
+from retrieval.report.drawing import PALETTE, READABLE
 from views.embeddings.evaluation_view import EvaluationView, finished, kept_figures, pick_model
 from views.names import base_name, set_name
 from views.resources.sets import chosen_set
 from views.ui import tables
-from views.ui.charts import draw_chart
-from views.ui.state import choose
+from views.ui.charts import draw_chart, present, tips
+from views.ui.state import choose, typed
 from views.ui.words import duration, plain, word
 
 _MEASURE, _LONG = "ndcg@10", "nDCG@10"
@@ -26,6 +31,7 @@ _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
 _THEIRS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
 _THEIR_SENTENCES = 10_000
+_LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
 
 
 def draw_retrieval(view: EvaluationView) -> None:
@@ -43,7 +49,7 @@ def draw_retrieval(view: EvaluationView) -> None:
         st.info(word("embeddings.retrieval_none"), icon=":material/info:")
         return
     table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
-    draw_chart(charts.against, table, [*dict.fromkeys([*view.every, *table["model"]])], y=_LONG)
+    draw_chart(against, table, [*dict.fromkeys([*view.every, *table["model"]])], y=_LONG)
     columns = {
         "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
         "spearman": tables.number("embeddings.spearman", "%.2f"),
@@ -51,6 +57,28 @@ def draw_retrieval(view: EvaluationView) -> None:
     }
     st.dataframe(table, hide_index=True, column_config=columns)
     st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
+
+
+def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
+    """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
+    drawn = present(names, table["model"])
+    base = alt.Chart(table).encode(
+        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_around(table["spearman"])),
+        y=alt.Y("value:Q", title=y, scale=_around(table["value"])),
+    )
+    marks = base.mark_point(filled=True, size=120, opacity=1).encode(
+        color=colour("model", drawn, names, legend(columns=2)),
+        shape=shape("model", drawn, names),
+        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
+    )
+    return alt.layer(marks).properties(height=300)
+
+
+def _around(values: "pd.Series[float]") -> alt.Scale:
+    """Return a scale around figures in percent, so wide that next to no difference does not look like a large one."""
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
+    return alt.Scale(domain=[low - margin, high + margin])
 
 
 def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
@@ -75,19 +103,11 @@ def draw_cost(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
         cross_encoder = _pick_cross_encoder()
-        seconds = choose(
-            st.selectbox,
-            "cost_seconds",
-            word("embeddings.cost_seconds"),
-            _SECONDS,
-            _SECONDS[0],
-            format_func=lambda one: duration(float(one)),
-            help=word("embeddings.cost_seconds_help"),
-            width=170,
-        )
-    request = CostRequest(
-        data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=float(seconds)
-    )
+        look: dict[str, Any] = {"format_func": lambda one: duration(float(one)), "width": 170}
+        label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
+        seconds = choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look)
+    of, time = view.data.key, float(seconds)
+    request = CostRequest(data=of, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=time)
     job = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if job is None:
         return
@@ -100,15 +120,11 @@ def draw_cost(view: EvaluationView) -> None:
 
 
 def _pick_cross_encoder() -> str:
-    key, usual = "cost_cross_encoder", default_model()
-    if key not in st.session_state:
-        st.session_state[key] = st.query_params.get("cross_encoder") or usual
-    given = st.text_input(word("embeddings.cross_encoder"), key=key, help=word("embeddings.cross_encoder_help"))
-    if (chosen := given.strip() or usual) != usual:
-        st.query_params["cross_encoder"] = chosen
-    else:
-        st.query_params.pop("cross_encoder", None)
-    return chosen
+    def field(label: str, **look: Any) -> str:
+        return st.text_input(label, **look).strip() or default_model()
+
+    label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
+    return typed(field, "cross_encoder", label, default_model(), help=explained)
 
 
 def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
@@ -118,28 +134,18 @@ def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
         Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
     }
     last = {point.method: point for point in cost.points}
-    st.markdown(
-        word(
-            "embeddings.cost_answer",
-            sentences=f"{last[Method.EXACT].sentences:,}",
-            cross_encoder=_told(last[Method.CROSS_ENCODER].seconds, last[Method.CROSS_ENCODER].measured),
-            bi_encoder=_told(last[Method.EXACT].seconds, last[Method.EXACT].measured),
-            times=f"{last[Method.CROSS_ENCODER].seconds / max(last[Method.EXACT].seconds, 1e-9):,.0f}",
-        )
-    )
-    table = pd.DataFrame(
-        [
-            {"way": ways[one.method], "sentences": one.sentences, "seconds": one.seconds, "measured": one.measured}
-            for one in cost.points
-        ]
-    )
-    theirs = pd.DataFrame(
-        [
-            {"way": word(f"embeddings.paper_{method.name.lower()}"), "sentences": _THEIR_SENTENCES, "seconds": seconds}
-            for method, seconds in _THEIRS.items()
-        ]
-    )
-    draw_chart(charts.costs, table, theirs)
+    slow, fast = last[Method.CROSS_ENCODER], last[Method.EXACT]
+    times = f"{slow.seconds / max(fast.seconds, 1e-9):,.0f}"
+    told = {"cross_encoder": _told(slow), "bi_encoder": _told(fast), "times": times}
+    st.markdown(word("embeddings.cost_answer", sentences=f"{fast.sentences:,}", **told))
+    rows = [(ways[one.method], one.sentences, one.seconds, one.measured) for one in cost.points]
+    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
+    papers = [
+        (word(f"embeddings.paper_{method.name.lower()}"), _THEIR_SENTENCES, seconds)
+        for method, seconds in _THEIRS.items()
+    ]
+    theirs = pd.DataFrame(papers, columns=["way", "sentences", "seconds"])
+    draw_chart(costs, table, theirs)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
     shown = table.assign(how=[word(f"embeddings.{'measured' if one else 'computed'}") for one in table["measured"]])
@@ -153,5 +159,35 @@ def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
     tables.draw(every, columns)
 
 
-def _told(seconds: float, measured: bool) -> str:
-    return word(f"embeddings.{'took' if measured else 'would_take'}", time=duration(seconds))
+def _told(point: Point) -> str:
+    return word(f"embeddings.{'took' if point.measured else 'would_take'}", time=duration(point.seconds))
+
+
+def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
+    """Seconds for all pairs of n sentences, a line a "way"; what is only computed ("measured" False) is dashed.
+
+    What others reported, `theirs`, of the same columns but "measured", is hollow.
+    """
+    ways = list(dict.fromkeys(table["way"]))
+    x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
+    y = alt.Y(
+        "seconds:Q",
+        title=word("embeddings.seconds"),
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format=",.2~f", tickCount=6),
+    )
+    tooltip = tips(
+        ("way:N", " "),
+        ("sentences:Q", word("embeddings.sentences"), ","),
+        ("seconds:Q", word("embeddings.seconds"), ",.2f"),
+    )
+    scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
+    base = alt.Chart(table).encode(
+        x, y, alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1)), tooltip=tooltip
+    )
+    lines = base.mark_line(strokeDash=[5, 4])
+    measured = base.transform_filter("datum.measured")
+    reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
+    return (
+        lines + measured.mark_line(strokeWidth=3) + measured.mark_point(filled=True, size=60, opacity=1) + reported
+    ).properties(height=380)

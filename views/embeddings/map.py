@@ -2,7 +2,6 @@
 
 import html
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,7 +19,7 @@ from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
 from views.ui import tables
-from views.ui.state import choose
+from views.ui.state import choose, typed
 from views.ui.words import word
 
 # of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
@@ -31,83 +30,6 @@ _FEW, _MANY = 3_000, 20_000
 _LETTERS = {False: 120, True: 40}  # of a sentence that is told when it is pointed at; fewer where there are many
 _FAINT, _FULL = 50, 210
 _RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
-
-
-class _Deck(pydeck.Deck):
-    def to_json(self) -> str:
-        """Write it without the spaces and escapes of the library's own way: they are two thirds of what is sent."""
-        return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def draw_points(
-    table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
-) -> int | None:
-    """Draw rows "x", "y", "sentence" and "place", the group that gives the colour; returns the row that is chosen.
-
-    Only those `shown` `(n_rows,)` bool are drawn. Those `matching` stand out, where it is given.
-    """
-    scaled = _scaled(table)
-    radius, found = _RADII[int(shown.sum()) > _FEW], shown
-    layers = []
-    if matching is not None:
-        radius, found = max(_RADII.values()), matching & shown
-        layers.append(_layer("others", scaled[shown & ~matching], READABLE, _FAINT, min(_RADII.values())))
-    for place in range(groups):
-        inside = found & (scaled["place"] == place)
-        layers.append(_layer(f"group{place}", scaled[inside], BAND_COLOURS[place], _FULL, radius))
-    deck = _Deck(
-        layers=layers,
-        views=[pydeck.View(type="OrthographicView", controller=True)],
-        initial_view_state={"target": [0, 0, 0], "zoom": 0.2, "minZoom": -2, "maxZoom": 10},
-        map_provider=None,  # no map lies below, so nothing is asked of other hosts
-        map_style=None,
-        tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
-    )
-    chosen: Any = st.pydeck_chart(
-        deck,
-        height=_HEIGHT,
-        on_select="rerun",
-        selection_mode="single-object",
-        key=key,
-        alt=word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}"),
-    )
-    objects = [one for layer in chosen["selection"]["objects"].values() for one in layer]
-    row = objects[0].get("i") if objects else None
-    return int(row) if row is not None and 0 <= int(row) < len(table) else None
-
-
-def draw_legend(groups: Sequence[tuple[str, str]]) -> None:
-    mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
-    marks = " &nbsp; ".join(mark.format(colour, html.escape(name)) for name, colour in groups)
-    if marks:
-        st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
-
-
-def _scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """The points around the middle in pixels, and no more of each than is sent to the browser."""
-    points = table[["x", "y"]].to_numpy(dtype=np.float64)
-    points = points - (points.max(axis=0) + points.min(axis=0)) / 2
-    points = np.round(points * _HALF / (np.abs(points).max() or 1.0), 3)
-    texts = table["sentence"].str.slice(0, _LETTERS[len(table) > _MANY])
-    return pd.DataFrame(
-        {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
-    )
-
-
-def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return pydeck.Layer(
-        "ScatterplotLayer",
-        id=name,
-        data=rows[["x", "y", "t", "i"]],
-        get_position="[x, y]",
-        get_fill_color=[red, green, blue, opacity],
-        get_radius=radius,
-        radius_units="'pixels'",
-        pickable=True,
-    )
-
-
 _LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one
 _PAIRS = 50
 _DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
@@ -116,18 +38,11 @@ _DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = pick_model(view, "map_of")
-        projection = Projection(
-            choose(
-                st.segmented_control,
-                "projection",
-                word("embeddings.projection"),
-                [one.value for one in Projection],
-                Projection.PCA.value,
-                format_func=lambda one: word(f"embeddings.projection_{one}"),
-                help=word("embeddings.projection_help"),
-            )
-        )
-        searched = _searched()
+        look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.projection_{one}")}
+        look["help"], ways = word("embeddings.projection_help"), [one.value for one in Projection]
+        label = word("embeddings.projection")
+        projection = Projection(choose(st.segmented_control, "projection", label, ways, ways[0], **look))
+        searched = typed(_search_field, "find", word("embeddings.find"), "", width=260)
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
         return
@@ -136,9 +51,12 @@ def draw_map(view: EvaluationView) -> None:
         return
     table, groups = _table(view, placed.points)
     matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
-    draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
+    mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
+    coloured = zip(BAND_COLOURS, map(html.escape, groups), strict=False)
+    if marks := " &nbsp; ".join(mark.format(*one) for one in coloured):
+        st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
-    chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
+    chosen = _draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
     if len(placed.explained):
         first, second = (f"{share:.0%}" for share in placed.explained)
         st.caption(word("embeddings.about_pca", first=first, second=second))
@@ -149,6 +67,11 @@ def draw_map(view: EvaluationView) -> None:
     else:
         _draw_list(table if matching is None else table[matching], len(table))
     tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+
+
+def _search_field(label: str, **look: Any) -> str:
+    field: str = st.text_input(label, **look)
+    return field.strip()[:200]
 
 
 def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | None:
@@ -163,18 +86,6 @@ def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | N
     return Map(arrays["points"], arrays["explained"])
 
 
-def _searched() -> str:
-    key = "map_search"
-    if key not in st.session_state:
-        st.session_state[key] = st.query_params.get("find", "")
-    searched = st.text_input(word("embeddings.find"), key=key, width=260).strip()[:200]
-    if searched:
-        st.query_params["find"] = searched
-    else:
-        st.query_params.pop("find", None)
-    return searched
-
-
 def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
     """Say of which rows points are drawn, `(every,)` bool: of many, so many at random and all that were searched for.
 
@@ -185,15 +96,9 @@ def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
     shown = np.zeros(every, dtype=bool)
     shown[np.random.default_rng(0).choice(every, _DRAWN_AT_ONCE, replace=False)] = True
     words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{every:,}"}
-    wanted = choose(
-        st.segmented_control,
-        "points",
-        word("embeddings.points_drawn"),
-        [*words],
-        "some",
-        format_func=lambda one: words[one],
-        help=word("embeddings.points_drawn_help", shown=words["some"], every=words["all"]),
-    )
+    look: dict[str, Any] = {"format_func": lambda one: words[one]}
+    look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
+    wanted = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
     if wanted == "all":
         return np.ones(every, dtype=bool)
     return shown if matching is None else shown | matching
@@ -251,3 +156,71 @@ def _draw_list(table: pd.DataFrame, every: int) -> None:
         }
         shown = [one for one in columns if one in table]
         st.dataframe(table.head(_LISTED), hide_index=True, column_order=shown, column_config=columns)
+
+
+class _Deck(pydeck.Deck):
+    def to_json(self) -> str:
+        """Write it without the spaces and escapes of the library's own way: they are two thirds of what is sent."""
+        return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _draw_points(
+    table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
+) -> int | None:
+    """Draw rows "x", "y", "sentence" and "place", the group that gives the colour; returns the row that is chosen.
+
+    Only those `shown` `(n_rows,)` bool are drawn. Those `matching` stand out, where it is given.
+    """
+    scaled = _scaled(table)
+    radius, found = _RADII[int(shown.sum()) > _FEW], shown
+    layers = []
+    if matching is not None:
+        radius, found = max(_RADII.values()), matching & shown
+        layers.append(_layer("others", scaled[shown & ~matching], READABLE, _FAINT, min(_RADII.values())))
+    for place in range(groups):
+        inside = found & (scaled["place"] == place)
+        layers.append(_layer(f"group{place}", scaled[inside], BAND_COLOURS[place], _FULL, radius))
+    deck = _Deck(
+        layers=layers,
+        views=[pydeck.View(type="OrthographicView", controller=True)],
+        initial_view_state={"target": [0, 0, 0], "zoom": 0.2, "minZoom": -2, "maxZoom": 10},
+        map_provider=None,  # no map lies below, so nothing is asked of other hosts
+        map_style=None,
+        tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
+    )
+    chosen: Any = st.pydeck_chart(
+        deck,
+        height=_HEIGHT,
+        on_select="rerun",
+        selection_mode="single-object",
+        key=key,
+        alt=word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}"),
+    )
+    objects = [one for layer in chosen["selection"]["objects"].values() for one in layer]
+    row = objects[0].get("i") if objects else None
+    return int(row) if row is not None and 0 <= int(row) < len(table) else None
+
+
+def _scaled(table: pd.DataFrame) -> pd.DataFrame:
+    """The points around the middle in pixels, and no more of each than is sent to the browser."""
+    points = table[["x", "y"]].to_numpy(dtype=np.float64)
+    points = points - (points.max(axis=0) + points.min(axis=0)) / 2
+    points = np.round(points * _HALF / (np.abs(points).max() or 1.0), 3)
+    texts = table["sentence"].str.slice(0, _LETTERS[len(table) > _MANY])
+    return pd.DataFrame(
+        {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
+    )
+
+
+def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return pydeck.Layer(
+        "ScatterplotLayer",
+        id=name,
+        data=rows[["x", "y", "t", "i"]],
+        get_position="[x, y]",
+        get_fill_color=[red, green, blue, opacity],
+        get_radius=radius,
+        radius_units="'pixels'",
+        pickable=True,
+    )

@@ -1,12 +1,12 @@
 """The Measures view: every figure of every model with its interval, others' beside them, and the differences; and the
 Space view: how the vectors lie, alignment against uniformity, the singular values, the anisotropy.
-
-Tables are drawn and taken away; how sure differences are is told of any measure, also elsewhere.
 """
 
 import json
 import math
+from collections.abc import Sequence
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -14,13 +14,16 @@ import streamlit as st
 from data.pairs.records import Label
 from embeddings.bootstrap import Figure
 from embeddings.geometry import trajectory
-from embeddings.results import Evaluation, Published, published_for
-from views.embeddings import charts
+from embeddings.results import Evaluation, ModelResult, Published, published_for
+from retrieval.report.charts import colour, legend
+from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import apart, draw_chart, present, tips, with_interval
 from views.ui.words import plain, word
 
+_LINE = " · "  # where a chart may begin a new line of a name
+_HEIGHT = 360  # pixels of a chart
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
 # what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all
 _ASKED_FOR = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
@@ -29,10 +32,10 @@ _ASKED_FOR = {"alignment_interval", "uniformity_interval", "anisotropy", "anisot
 def draw_measures(view: EvaluationView) -> None:
     found = published_for(view.data.name, view.part.value)
     published = sorted((one for one in found if one.measure == view.measure), key=lambda one: -one.value)
-    dots = _dot_table(view, published)
-    if len(dots):
+    table = _dot_table(view, published)
+    if len(table):
         title = word("embeddings.hundredfold", measure=word(f"embeddings.{view.measure}"))
-        draw_chart(charts.dots, dots, view.every, x=title)
+        draw_chart(dots, table, view.every, x=title)
         if sources := dict.fromkeys(one.source for one in published):
             st.caption(word("embeddings.published", sources="; ".join(map(plain, sources))))
     _draw_figures(view)
@@ -54,34 +57,53 @@ def _scaled(measure: str, figure: Figure) -> Figure:
     return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
 
 
-def ends(measure: str, figure: Figure) -> str:
-    """The interval of a figure that is scaled; an open end is a sign of infinity."""
-    digits = ".1f" if measure in SHARES else ".3f"
-    return f"{format(figure.low, digits)} – {format(figure.high, digits)}".replace("-inf", "−∞").replace("-", "−")
+def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:
+    """The figures of a model by measure, and their intervals as texts; an open end is a sign of infinity."""
+    row: dict[str, object] = {}
+    for measure in measures:
+        if measure in one.figures:
+            figure, digits = _scaled(measure, one.figures[measure]), ".1f" if measure in SHARES else ".3f"
+            ends = f"{format(figure.low, digits)} – {format(figure.high, digits)}"
+            row |= {measure: figure.value, f"{measure}_interval": ends.replace("-inf", "−∞").replace("-", "−")}
+    return row
 
 
 def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame:
     """One row a model, the highest first: "value" with "low" to "high"; others' figures, not "ours", have none."""
     rows: list[dict[str, object]] = []
-    for name, one in view.measured.items():
+    for model, one in view.measured.items():
         if view.measure in one.figures:
             figure = _scaled(view.measure, one.figures[view.measure])
-            rows.append({"model": name, **figure._asdict(), "ours": True, "source": ""})
+            rows.append({"model": model, **figure._asdict(), "ours": True, "source": ""})
     for other in published:
-        row = {"model": _published_name(other), "value": 100 * other.value, "low": math.nan, "high": math.nan}
+        name = [word("embeddings.not_ours", model=other.model)]
+        if other.encoder == "cross-encoder":
+            name.append(word("embeddings.is_cross_encoder"))
+        if other.learned_from:
+            name.append(word("embeddings.learned_from", data=other.learned_from))
+        row = {"model": _LINE.join(name), "value": 100 * other.value, "low": math.nan, "high": math.nan}
         rows.append({**row, "ours": False, "source": other.source})
     table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
     return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
 
 
-def _published_name(one: Published) -> str:
-    """What a chart calls a model of others: that it is not ours, and what it learned from, each in a line."""
-    parts = [word("embeddings.not_ours", model=one.model)]
-    if one.encoder == "cross-encoder":
-        parts.append(word("embeddings.is_cross_encoder"))
-    if one.learned_from:
-        parts.append(word("embeddings.learned_from", data=one.learned_from))
-    return charts.LINE.join(parts)
+def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
+    """One row a "model": its "value" with "low" to "high"; others' figures, "ours" False, are hollow and have none."""
+    drawn = [*table["model"]]
+    name = alt.Tooltip("model:N", title=word("embeddings.model"))
+    lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
+    base = alt.Chart(table).encode(y=alt.Y("model:N", sort=drawn, title=None, axis=lines))
+    scale = alt.Scale(zero=False, padding=12)
+    tint, mark = apart("model", present(names, table["model"]), names)
+    ours = base.transform_filter("datum.ours").encode(color=tint, tooltip=[name, *with_interval("value", x, ".2f")])
+    intervals = ours.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
+    along = alt.X("value:Q", scale=scale)
+    marks = ours.mark_point(filled=True, size=110, opacity=1).encode(x=along, shape=mark)
+    theirs = base.transform_filter("!datum.ours").mark_point(size=80, strokeWidth=2, color=READABLE)
+    told = [name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
+    row = 30 if table["ours"].all() else 42  # pixels: names of others take several lines
+    published = theirs.encode(x=along, tooltip=told)
+    return (intervals + marks + published).properties(height=100 + row * len(drawn))
 
 
 def _draw_figures(view: EvaluationView) -> None:
@@ -114,14 +136,8 @@ def _figure_table(view: EvaluationView) -> pd.DataFrame:
     failed = {view.names[one.model]: one for one in view.evaluation.results if one.error}
     rows = []
     for name, one in {**view.measured, **failed}.items():
-        row: dict[str, object] = {"model": name}
-        for measure in MEASURES:
-            if measure in one.figures:
-                figure = _scaled(measure, one.figures[measure])
-                row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
-        if one.error is None:
-            row |= {"dimensions": one.dimensions, "seconds": one.seconds}
-        rows.append(row)
+        size = {"dimensions": one.dimensions, "seconds": one.seconds} if one.error is None else {}
+        rows.append({"model": name, **_figures_of(one, MEASURES), **size})
     return pd.DataFrame(rows).fillna({f"{measure}_interval": "" for measure in MEASURES})
 
 
@@ -163,7 +179,6 @@ def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = Fal
 
 
 def _draw_probes(view: EvaluationView) -> None:
-    """What the probe took for what, of each model."""
     probes = {name: one.probe for name, one in view.measured.items() if one.probe}
     if view.measure != ACCURACY or not probes:
         return
@@ -204,7 +219,7 @@ def draw_space(view: EvaluationView) -> None:
     with left:
         st.markdown(f"**{word('embeddings.plane')}**")
         if points["alignment"].notna().any():
-            draw_chart(charts.plane, points.dropna(subset=["alignment"]), path, view.every)
+            draw_chart(plane, points.dropna(subset=["alignment"]), path, view.every)
         else:
             st.info(word("embeddings.no_positives"), icon=":material/info:")
         st.caption(word("embeddings.plane_help"))
@@ -212,30 +227,65 @@ def draw_space(view: EvaluationView) -> None:
             st.caption(word("embeddings.path_help"))
     with right:
         st.markdown(f"**{word('embeddings.spectrum')}**")
-        spectra = _spectra(view)
-        draw_chart(charts.spectrum, spectra, view.every)
+        parts = []
+        for name, one in view.measured.items():
+            values = one.singular_values[one.singular_values > _NOTHING]
+            ranks = np.unique(np.geomspace(1, max(1, len(values)), _SHOWN_RANKS).astype(int))[: len(values)]
+            parts.append(pd.DataFrame({"model": name, "rank": ranks, "value": values[ranks - 1]}))
+        spectra = pd.concat(parts, ignore_index=True)
+        draw_chart(spectrum, spectra, view.every)
         st.caption(word("embeddings.spectrum_help"))
     _draw_tables(points, path, spectra)
     for measure in _MEASURES:
         draw_differences(view, measure)
 
 
+def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
+    """Alignment against uniformity, less of both being better: models as points, a training's measurements as a path.
+
+    Columns "model", "alignment", "uniformity"; of the path also "step".
+    """
+    drawn = [name for name in names if name in {*table["model"], *path["model"]}]
+    across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
+    up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
+    tint, mark = apart("model", drawn, names, legend(columns=2))
+    tooltip = tips(
+        ("model:N", word("embeddings.model")),
+        ("uniformity:Q", word("embeddings.uniformity"), ".3f"),
+        ("alignment:Q", word("embeddings.alignment"), ".4f"),
+    )
+    points = alt.Chart(table).mark_point(filled=True, size=130, opacity=1)
+    points = points.encode(across, up, tint, mark, tooltip=tooltip)
+    layers = [points]
+    if len(path):
+        steps = alt.Chart(path).encode(across, up, tint, detail="model:N", order="step:Q")
+        small = steps.mark_point(filled=True, size=24, opacity=0.8)
+        told = [*tooltip, *tips(("step:Q", word("embeddings.step")))]
+        layers = [steps.mark_line(strokeWidth=1.5, opacity=0.7), small.encode(tooltip=told), points]
+    return alt.layer(*layers).properties(height=_HEIGHT)
+
+
+def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
+    """The singular values of each "model"'s space against their "rank", both on logarithmic scales."""
+    drawn = present(names, table["model"])
+    rank, value, scale = word("embeddings.rank"), word("embeddings.singular_value"), alt.Scale(type="log", nice=False)
+    base = alt.Chart(table).encode(
+        x=alt.X("rank:Q", title=rank, scale=scale, axis=alt.Axis(grid=False, format="~s")),
+        y=alt.Y("value:Q", title=value, scale=scale, axis=alt.Axis(tickCount=4, format=".2~g")),
+        color=colour("model", drawn, names, legend(columns=2, symbolOpacity=1)),
+        tooltip=tips(("model:N", word("embeddings.model")), ("rank:Q", rank), ("value:Q", value, ".4f")),
+    )
+    return base.mark_line(strokeWidth=2.5).properties(height=_HEIGHT)
+
+
 def _points(view: EvaluationView) -> pd.DataFrame:
     rows = []
     for name, one in view.measured.items():
-        row: dict[str, object] = {"model": name, "alignment": np.nan, "uniformity": np.nan}
-        for measure in _MEASURES:
-            if measure in one.figures:
-                figure = one.figures[measure]
-                row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
-        rows.append({**row, "half": _directions(one.singular_values)})
+        row = {"model": name, "alignment": np.nan, "uniformity": np.nan, **_figures_of(one, _MEASURES)}
+        shares = np.cumsum(one.singular_values**2)
+        half = int(np.searchsorted(shares, shares[-1] / 2) + 1) if len(shares) else 0
+        rows.append({**row, "half": half})  # of the squared length of all vectors: in so many directions
     return pd.DataFrame(rows)
-
-
-def _directions(singular_values: np.ndarray) -> int:
-    """How many directions hold half of the squared length of all vectors."""
-    shares = np.cumsum(singular_values**2)
-    return int(np.searchsorted(shares, shares[-1] / 2) + 1) if len(shares) else 0
 
 
 def _path(view: EvaluationView) -> pd.DataFrame:
@@ -248,15 +298,6 @@ def _path(view: EvaluationView) -> pd.DataFrame:
             tables_of.append(pd.DataFrame(steps).assign(model=name))
     columns = ["model", "step", "alignment", "uniformity"]
     return pd.concat(tables_of)[columns] if tables_of else pd.DataFrame(columns=columns)
-
-
-def _spectra(view: EvaluationView) -> pd.DataFrame:
-    parts = []
-    for name, one in view.measured.items():
-        values = one.singular_values[one.singular_values > _NOTHING]
-        ranks = np.unique(np.geomspace(1, max(1, len(values)), _SHOWN_RANKS).astype(int))[: len(values)]
-        parts.append(pd.DataFrame({"model": name, "rank": ranks, "value": values[ranks - 1]}))
-    return pd.concat(parts, ignore_index=True)
 
 
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:

@@ -1,37 +1,36 @@
-"""Embeddings: how well sentence encoders follow people's judgement, and how their vectors lie in space."""
+"""Embeddings: how well sentence encoders follow people's judgement, and how their vectors lie in space.
 
-from collections.abc import Sequence
+A person chooses the set of pairs and its part, the models, and the measure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.pairs.audit import part_to_measure
+from data.pairs.store import StoredPairs
+from data.split import Part, SplitOptions
 from data.store import StoredSet
-from embeddings.bootstrap import Difference
+from embeddings.encoder import add, added, remove
 from embeddings.results import EmbeddingJob, EvaluationRequest, ModelResult
 from models.hub import ModelError
-from models.sources import STARTER
-from retrieval.comparison.experiment import add
+from models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
+from retrieval.comparison import experiment
 from retrieval.comparison.first_stage import DenseSpec
-from views.choices import BM25_NAME, choices_for, free_name
+from training.recipe import recipe_of
+from training.runs.runs import Run
+from views.choices import BM25_NAME, choices_for, finished_runs, free_name, model_place
 from views.embeddings import evaluation_view
-from views.embeddings.controls import (
-    Models,
-    has_seen,
-    models_at_hand,
-    pick_measure,
-    pick_models,
-    pick_part,
-    pick_set,
-    problem_of,
-)
-from views.embeddings.evaluation_view import ACCURACY, EvaluationView
-from views.names import set_name
+from views.embeddings.evaluation_view import ACCURACY, EvaluationView, measures_of
+from views.names import base_name, pair_set_name, set_name, told_with_download
 from views.navigation import open_page
-from views.resources.sets import chosen_set, open_evaluation, stored_pairs
+from views.resources.sets import chosen_set, open_evaluation, pair_set, parts_of, stored_pairs
 from views.ui.problems import failure_text
-from views.ui.state import choose_view
+from views.ui.state import choose, choose_named, choose_several, choose_view
 from views.ui.words import plain, word
 
 TABS = {
@@ -50,6 +49,21 @@ _FILES = {
     "cost": "further",
 }
 _LONGEST_NAME = 60
+_BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
+_PICKED_RUNS = 2
+_MOST = 20  # models that one evaluation measures
+_ROUND = "models_round"  # how often something else than a click changed which models are picked
+_SEPARATOR = "|"  # of references in the address
+
+
+@dataclass(frozen=True)
+class Models:
+    """Names by reference in a fixed order, what is picked before anybody chooses, those added, and the trained ones."""
+
+    names: dict[str, str]
+    first_picked: tuple[str, ...]
+    added: tuple[str, ...]
+    runs: dict[str, Run]
 
 
 def draw() -> None:
@@ -62,18 +76,20 @@ def draw() -> None:
         st.info(word("embeddings.no_pairs"), icon=":material/info:")
         return
     answer = st.container()
-    picked = pick_models(models)
+    picked = _pick_models(models)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        data = pick_set(sets)
-        part = pick_part(data)
-        measure = pick_measure(data)
+        data = _pick_set(sets)
+        part = _pick_part(data)
+        measure = _pick_measure(data)
     if not picked:
         answer.info(word("embeddings.pick_one"), icon=":material/info:")
         return
-    problems: dict[str, ModelError] = {one: error for one in picked if (error := problem_of(one))}
-    for reference, error in problems.items():
-        answer.error(_failed(models.names[reference], error), icon=":material/error:")
-    able = [one for one in picked if one not in problems]
+    able = []
+    for one in picked:
+        if error := problem_of(one):
+            answer.error(_failed(models.names[one], error), icon=":material/error:")
+        else:
+            able.append(one)
     if not able or part is None:
         return
     request = EvaluationRequest(data=data.key, models=tuple(able), part=part)
@@ -114,7 +130,6 @@ def _failed(name: str, error: Exception) -> str:
 
 
 def _draw_answer(view: EvaluationView) -> None:
-    """Say which model is best by the measure looked at; and what else bears on that."""
     known = {name: one for name, one in view.measured.items() if view.measure in one.figures}
     if known:
         st.markdown(_sentence(view, known))
@@ -139,18 +154,14 @@ def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
         ends = {"low": f"{figure.low * 100:.1f}", "high": f"{figure.high * 100:.1f}"}
         return word(f"embeddings.answer_{kind}_one", **told, **ends)
     second, other = others[0]
-    test = _between(view, first.model, other.model)
+    tests = view.evaluation.differences.get(view.measure, [])
+    both_ways = (test for one in tests for test in (one, one.turned))
+    test = next((one for one in both_ways if (one.a, one.b) == (first.model, other.model)), None)
     told |= {"second": plain(second), "other": f"{other.figures[view.measure].value * 100:.1f}"}
     if test is None:
         return word(f"embeddings.answer_{kind}_one", **told, low="–", high="–")
     told |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
     return word(f"embeddings.answer_{kind}_{'sure' if test.sure else 'unsure'}", **told)
-
-
-def _between(view: EvaluationView, first: str, second: str) -> Difference | None:
-    tests = view.evaluation.differences.get(view.measure, [])
-    both_ways = (test for one in tests for test in (one, one.turned))
-    return next((one for one in both_ways if (one.a, one.b) == (first, second)), None)
 
 
 def _signed(share: float) -> str:
@@ -160,16 +171,10 @@ def _signed(share: float) -> str:
 def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
     """Draw the quiet button that opens Compare with these models, searched on the question set in use."""
     data = chosen_set()
+    look: dict[str, Any] = {"type": "tertiary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
-    if st.button(
-        word("embeddings.to_compare"),
-        type="tertiary",
-        icon=":material/arrow_forward:",
-        icon_position="right",
-        help=about if data.questions else word("embeddings.no_questions"),
-        disabled=not data.questions,
-        key="to_compare",
-    ):
+    look["help"] = about if data.questions else word("embeddings.no_questions")
+    if st.button(word("embeddings.to_compare"), key="to_compare", disabled=not data.questions, **look):
         names = [BM25_NAME, *retriever_names(picked, models, data)]
         open_page("compare", data=data.key, retrievers="|".join(names))
 
@@ -185,6 +190,116 @@ def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> l
             model = models.names[reference]
             short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # a bar parts names in an address
             known = free_name(f"{word('kind_short.dense')} · {short}", specs)
-            add(data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER))
+            experiment.add(data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER))
         names.append(known)
     return names
+
+
+def models_at_hand() -> Models:
+    """Return the base everything starts from, the starter, one of the hub, finished bi-encoders and what was added."""
+    usual = list(dict.fromkeys((default_model(), STARTER)))
+    trained = [run for run in reversed(finished_runs()) if recipe_of(run.plan().kind).hub_task == _BI_ENCODER]
+    runs = {model_place(run): run for run in trained}
+    others = tuple(added())
+    names: dict[str, str] = {}
+    for one in dict.fromkeys([*usual, DEFAULT_BI_ENCODER, *runs, *others]):
+        names[one] = free_name(base_name(one), [*names.values()])
+    return Models(names, (*usual, *[*runs][-_PICKED_RUNS:]), others, runs)
+
+
+def problem_of(reference: str) -> ModelError | None:
+    """Return what keeps a model from being measured, as far as that is known without loading it."""
+    try:
+        find_model(reference)
+    except ModelError as error:
+        return error
+    return None
+
+
+def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
+    """Whether a training learned from pairs of this part, or may have: it drew the parts of the same set otherwise."""
+    plan = run.plan()
+    if plan.fingerprint != data.fingerprint:
+        return False
+    if part in (Part.ALL, Part.TRAIN):
+        return True
+    drew_otherwise = plan.split != SplitOptions()
+    return drew_otherwise and not bool((pair_set(data.key).published[parts_of(data.key)[part]] >= 0).all())
+
+
+def _pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
+    names = {one.key: pair_set_name(one) for one in sets}
+    look: dict[str, Any] = {"help": word("embeddings.pairs_help"), "width": 200}
+    key = choose_named("pairs", word("embeddings.pairs"), names, sets[0].key, **look)
+    return next(one for one in sets if one.key == key)
+
+
+def _pick_part(data: StoredPairs) -> Part | None:
+    """Draw the choice among the parts that hold something; None where the set is empty."""
+    rows = parts_of(data.key)
+    names = {
+        part.value: word("embeddings.part_of", part=word(f"part.{part}"), pairs=f"{len(rows[part]):,}")
+        for part in Part
+        if len(rows[part])
+    }
+    if not names:
+        st.info(word("embeddings.empty"), icon=":material/info:")
+        return None
+    look: dict[str, Any] = {"help": word("embeddings.part_help"), "width": 140}
+    return Part(choose_named("pairs_part", word("embeddings.part"), names, part_to_measure(rows).value, **look))
+
+
+def _pick_measure(data: StoredPairs) -> str:
+    """Draw the choice of the correlation where there are two; returns the measure, empty where there is none."""
+    measures = measures_of(data.kind)
+    if len(measures) < 2:
+        return measures[0] if measures else ""
+    look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
+    label, explained = word("embeddings.measure"), word("embeddings.measure_help")
+    return choose(st.segmented_control, "figure", label, measures, measures[0], help=explained, **look)
+
+
+def _pick_models(models: Models) -> list[str]:
+    look: dict[str, Any] = {"wrap": True, "help": word("embeddings.models_help")}
+    look["key"] = f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}"
+    look["format_func"] = lambda one: plain(told_with_download(one, models.names[one]))
+    left, right = st.columns([6, 1], vertical_alignment="bottom")
+    with left:
+        label, usual = word("embeddings.models"), models.first_picked
+        picked = choose_several(st.pills, "models", label, [*models.names], usual, **look)
+    with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
+        _draw_adding(models, picked)
+    if len(picked) > _MOST:
+        st.warning(word("embeddings.too_many", most=_MOST), icon=":material/info:")
+    return picked[:_MOST]
+
+
+def _draw_adding(models: Models, picked: Sequence[str]) -> None:
+    label, explained = word("embeddings.add_model"), word("compare.add_model_help")
+    reference = st.text_input(label, help=explained, key="add_encoder").strip()
+    if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
+        _add(reference, picked)
+    for one in models.added:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.markdown(plain(models.names[one]))
+        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("embeddings.remove_added")):
+            remove(one)
+            _pick(other for other in picked if other != one)
+
+
+def _add(reference: str, picked: Sequence[str]) -> None:
+    if _SEPARATOR in reference:
+        st.error(word("embeddings.no_bar"), icon=":material/error:")
+        return
+    try:
+        add(reference)
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return
+    _pick([*picked, reference])
+
+
+def _pick(references: Iterable[str]) -> None:
+    st.query_params["models"] = _SEPARATOR.join(dict.fromkeys(references))
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    st.rerun()

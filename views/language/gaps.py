@@ -3,7 +3,10 @@
 What is compared is one model with others, as before and after a training, or the models that a training kept."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -12,25 +15,19 @@ from streamlit.delta_generator import DeltaGenerator
 from data.problems import Failure
 from language.inside.network import MASK, MOST_MASKS, Course, Guess
 from models.hub import ModelError
-from models.sources import find_model
+from models.sources import STARTER, find_model
+from retrieval.report.charts import legend
+from retrieval.report.drawing import PALETTE, READABLE
+from training.engine.checkpoints import kept_models
+from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import Run
-from views.language import charts
-from views.language.inside import (
-    asked,
-    base_of,
-    draw_way_to_training,
-    is_open,
-    language_runs,
-    let_in,
-    models_on_the_way,
-    reason,
-    told,
-    watched,
-)
+from views.choices import finished_runs, model_place
+from views.language.inside import asked, is_open, let_in, reason, told, watched
 from views.names import base_name
+from views.navigation import open_page
 from views.resources.language import course_of, guesses, may_fill
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import apart, draw_chart, marked_lines, tips
 from views.ui.problems import failure_text
 from views.ui.state import choose_several, remember, typed
 from views.ui.words import plain, word
@@ -43,13 +40,14 @@ MOST_WORDS = 8  # as many as there are colours
 _USUAL = 3  # words, where none is typed
 _OFFERED = 3  # other runs
 _NAME = "draw_course"
+_HEIGHT = 320  # pixels of the curves
 Told = Mapping[str, Sequence[Sequence[Guess]]]
 
 
 def draw_beside(model: str, names: Mapping[str, str]) -> None:
     answer = st.container()
-    text = draw_text()
-    if base := base_of(model):
+    text = _typed_text()
+    if base := _base_of(model):
         called = names.get(base) or base_name(base)
         _tell_of_base(base, called)
         names = {**names, base: word("inside.before", model=called)}
@@ -63,17 +61,38 @@ def draw_beside(model: str, names: Mapping[str, str]) -> None:
             if error.code in ("no_mask", "many_masks"):
                 return
     if not found:
-        if not language_runs():
-            draw_way_to_training()
+        if not _language_runs():
+            _draw_way_to_training()
         return
-    answer.markdown(_answer_beside(found, base, names))
-    for place in range(len(next(iter(found.values())))):
+    first, places = next(iter(found.items()))
+    said = [word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))]
+    if base and base in found and base != first:
+        said.append(word("inside.masked_answer_before", words=_likeliest(found[base])))
+    answer.markdown(" ".join(said))
+    for place in range(len(places)):
         _draw_place(found, names, place)
 
 
-def draw_text() -> str:
+def _typed_text() -> str:
     look = {"max_chars": _LETTERS, "help": word("inside.masked_help", mask=MASK, most=MOST_MASKS)}
     return typed(st.text_input, "masked", word("inside.masked"), TEXT, **look)
+
+
+def _language_runs() -> Mapping[str, Run]:
+    """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
+    return {model_place(run): run for run in finished_runs() if run.plan().kind == LANGUAGE_MODEL}
+
+
+def _base_of(model: str) -> str | None:
+    """Return the model that a language model went on from; None where it began from nothing, or is no such run's."""
+    run = _language_runs().get(model)
+    base = run.plan().options.base if run else STARTER
+    return None if base == STARTER else base
+
+
+def _draw_way_to_training() -> None:
+    if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
+        open_page("train", train=LANGUAGE_MODEL)
 
 
 def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]:
@@ -82,16 +101,9 @@ def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]
     others.sort(key=lambda one: one != base)
     if not others:
         return []
-    picked = choose_several(
-        st.pills,
-        "beside",
-        word("inside.beside"),
-        others,
-        [one for one in others if one == base],
-        key=f"beside_{model}_{len(others)}",
-        format_func=lambda one: plain(names[one]),
-        help=word("inside.beside_help"),
-    )
+    look: dict[str, Any] = {"format_func": lambda one: plain(names[one]), "help": word("inside.beside_help")}
+    usual, key = [one for one in others if one == base], f"beside_{model}_{len(others)}"
+    picked = choose_several(st.pills, "beside", word("inside.beside"), others, usual, key=key, **look)
     return picked[: _MOST_MODELS - 1]
 
 
@@ -108,14 +120,6 @@ def _tell_of_base(base: str, name: str) -> None:
         let_in(base)
 
 
-def _answer_beside(found: Told, base: str | None, names: Mapping[str, str]) -> str:
-    first, places = next(iter(found.items()))
-    said = word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))
-    if base and base in found and base != first:
-        said += " " + word("inside.masked_answer_before", words=_likeliest(found[base]))
-    return said
-
-
 def _likeliest(places: Sequence[Sequence[Guess]]) -> str:
     return ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
 
@@ -125,42 +129,41 @@ def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
         st.markdown(f"**{word('inside.masked_place', place=place + 1)}**")
     reach = max(places[place][0].probability for places in found.values())  # one scale, so that models compare
     for column, (model, places) in zip(st.columns(len(found)), found.items(), strict=True):
-        table = pd.DataFrame(
-            {
-                "piece": [f"{rank + 1}. {one.piece}" for rank, one in enumerate(places[place])],
-                "probability": [one.probability for one in places[place]],
-            }
-        )
+        rows = [(f"{rank}. {one.piece}", one.probability) for rank, one in enumerate(places[place], 1)]
+        table = pd.DataFrame(rows, columns=["piece", "probability"])
         with column:
             st.caption(plain(names[model]))
-            draw_chart(charts.guesses, table, [*table["piece"]], reach)
+            draw_chart(bars, table, [*table["piece"]], reach)
             with st.expander(word("inside.as_table")):
-                columns = {
-                    "piece": tables.text("inside.piece", ""),
-                    "probability": tables.number("inside.probability", "%.4f", ""),
-                }
+                share = tables.number("inside.probability", "%.4f", "")
+                columns = {"piece": tables.text("inside.piece", ""), "probability": share}
                 st.dataframe(table, hide_index=True, column_config=columns)
 
 
+def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
+    """One bar a "piece", in this order, as long as its "probability" (0 to 1), on a scale that reaches so far."""
+    scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
+    base = alt.Chart(table).encode(
+        y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
+        x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
+        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", word("inside.probability"), ".2%")),
+    )
+    return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order))
+
+
 def draw_course(model: str, names: Mapping[str, str]) -> None:
-    runs = language_runs()
+    runs = _language_runs()
     run = runs.get(model)
-    folders = models_on_the_way(run) if run else {}
+    folders = _models_on_the_way(run) if run else {}
     if run is None or not folders:
         _draw_none(model, names, runs)
         return
     answer = st.container()
-    text = draw_text()
+    text = _typed_text()
+    look: dict[str, Any] = {"max_chars": _LETTERS_OF_WORDS, "help": word("inside.step_words_help", most=MOST_WORDS)}
+    look["placeholder"] = word("inside.step_words_usual", count=_USUAL)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        words = typed(
-            st.text_input,
-            "step_words",
-            word("inside.step_words"),
-            "",
-            max_chars=_LETTERS_OF_WORDS,
-            placeholder=word("inside.step_words_usual", count=_USUAL),
-            help=word("inside.step_words_help", most=MOST_WORDS),
-        )
+        words = typed(st.text_input, "step_words", word("inside.step_words"), "", **look)
         wanted = asked(_NAME, model, word("inside.draw_course"))
     if not wanted:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
@@ -170,16 +173,20 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
         _draw_found(found, words_of(words) or found.likeliest(_USUAL), [*folders], run, answer)
 
 
+def _models_on_the_way(run: Run) -> Mapping[int, Path]:
+    found = kept_models(run.folder)
+    return found if len(found) > 1 else {}
+
+
 def words_of(text: str) -> list[str]:
-    """Return the different words between commas, `MOST_WORDS` of them."""
     return [*dict.fromkeys(one.strip() for one in text.split(",") if one.strip())][:MOST_WORDS]
 
 
 def _draw_none(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
     st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
     if not runs:
-        draw_way_to_training()
-    others = [one for one, run in runs.items() if one in names and models_on_the_way(run)][:_OFFERED]
+        _draw_way_to_training()
+    others = [one for one, run in runs.items() if one in names and _models_on_the_way(run)][:_OFFERED]
     with st.container(horizontal=True):
         for one in others:
             label = word("inside.steps_of", model=plain(names[one]))
@@ -199,19 +206,36 @@ def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: 
     first, last = (share(float(curves[most][place])) for place in (0, -1))
     answer.markdown(word("inside.steps_answer", word=plain(most), first=first, last=last, step=f"{steps[-1]:,}"))
     kept = int(run.scores().get("kept_step", 0))
-    table = pd.concat(
-        [pd.DataFrame({"step": [*steps], "word": one, "probability": curve}) for one, curve in curves.items()],
-        ignore_index=True,
-    )
-    draw_chart(charts.over_steps, table, [*curves], kept, alt=word("inside.view_over_steps"))
+    wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
+    table = wide.reset_index().melt("step", var_name="word", value_name="probability")
+    draw_chart(over_steps, table, [*curves], kept, alt=word("inside.view_over_steps"))
     if kept:
         st.caption(word("inside.steps_help", step=f"{kept:,}", mask=MASK))
     with st.expander(word("inside.as_table")):
-        wide = table.pivot_table(index="step", columns="word", values="probability", sort=False)
-        st.dataframe(wide.rename_axis(index=word("inside.step"), columns=None).style.format("{:.5f}"))
+        st.dataframe(wide.rename_axis(index=word("inside.step")).style.format("{:.5f}"))
     tables.draw_csv("inside.steps_download", lambda: table, "over_steps.csv", "download_steps")
 
 
 def share(value: float) -> str:
     """Return a probability in percent, with as many digits as tell it from none."""
     return f"{value:.1%}" if value >= 0.001 else f"{100 * value:.2g}%"
+
+
+def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
+    """One line a "word" of "probability" (0 to 1) over "step"; the step `kept`, if any, is marked by a dashed line."""
+    tint, mark = apart("word", order, order, legend(symbolOpacity=1))
+    base = alt.Chart(table).encode(
+        x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
+        y=alt.Y("probability:Q", title=word("inside.probability"), axis=alt.Axis(format=".2~%", tickCount=5)),
+        color=tint,
+        tooltip=tips(
+            ("word:N", word("inside.word")),
+            ("step:Q", word("inside.step"), ","),
+            ("probability:Q", word("inside.probability"), ".3%"),
+        ),
+    )
+    layers = marked_lines(base, mark, strokeWidth=2.5)
+    if kept:
+        rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
+        layers = [rule.encode(x="step:Q"), *layers]
+    return alt.layer(*layers).properties(height=_HEIGHT)

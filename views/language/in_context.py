@@ -3,7 +3,9 @@
 A word is one point before the layers, and apart after them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -19,11 +21,11 @@ from language.inside.in_context import (
     heads_of,
     plane,
 )
-from views.language import charts
+from retrieval.report.drawing import PALETTE
 from views.language.inside import told
 from views.resources.language import attention, contexts
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import cells, draw_chart, tips
 from views.ui.state import choose, lines_of, typed
 from views.ui.words import plain, word
 
@@ -33,8 +35,7 @@ _LETTERS = 500  # of a sentence
 _SHOWN = 30  # occurrences of a matrix that is drawn: more are a table alone
 
 
-def draw_contexts(model: str, names: Mapping[str, str]) -> None:
-    del names
+def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
     left, right = st.columns([1, 3], vertical_alignment="top")
     help_text = word("inside.sentences_help", most=MOST_SENTENCES)
@@ -53,20 +54,10 @@ def _draw_word(found: WordVectors, answer: DeltaGenerator, layer_place: DeltaGen
     read = [layer for layer in found.numbers if layer != STATIC]
     apart = min(read, key=lambda one: likeness[one]) if len(found.occurrences) > 1 else read[-1]
     answer.markdown(_answer_of_word(found, likeness, apart))
-    options = [str(layer) for layer in found.numbers]
+    options, label = [str(layer) for layer in found.numbers], word("inside.layer")
+    look: dict[str, Any] = {"format_func": layer_name, "help": word("inside.layer_help")}
     with layer_place:
-        layer = int(
-            choose(
-                st.select_slider,
-                "layer",
-                word("inside.layer"),
-                options,
-                str(apart),
-                follows=True,
-                format_func=layer_name,
-                help=word("inside.layer_help"),
-            )
-        )
+        layer = int(choose(st.select_slider, "layer", label, options, str(apart), follows=True, **look))
     left, right = st.columns(2)
     with left:
         _draw_plane(found, layer)
@@ -87,16 +78,10 @@ def _answer_of_word(found: WordVectors, likeness: Mapping[int, float], apart: in
         return word("inside.contexts_one", word=plain(found.word))
     cosines = found.cosines(apart)[np.triu_indices(count, 1)]
     one_vector = len({one.pieces for one in found.occurrences}) == 1
-    return word(
-        "inside.contexts_answer" if one_vector else "inside.contexts_answer_pieces",
-        word=plain(found.word),
-        count=count,
-        static=f"{likeness[STATIC]:.2f}",
-        layer=apart,
-        layers=len(found.layers) - 1,
-        low=f"{cosines.min():.2f}",
-        high=f"{cosines.max():.2f}",
-    )
+    layers = {"static": f"{likeness[STATIC]:.2f}", "layer": apart, "layers": len(found.layers) - 1}
+    ends = {"low": f"{cosines.min():.2f}", "high": f"{cosines.max():.2f}"}
+    key = "inside.contexts_answer" if one_vector else "inside.contexts_answer_pieces"
+    return word(key, word=plain(found.word), count=count, **layers, **ends)
 
 
 def _numbers(found: WordVectors) -> list[str]:
@@ -116,9 +101,23 @@ def _draw_plane(found: WordVectors, layer: int) -> None:
             "sentence": [one.sentence for one in found.occurrences],
         }
     )
-    draw_chart(charts.plane, table, reach, alt=word("inside.plane"))
+    draw_chart(points, table, reach, alt=word("inside.plane"))
     first, second = (f"{share:.0%}" for share in shown.explained)
     st.caption(word("inside.plane_help", layer=layer_name(str(layer)), first=first, second=second))
+
+
+def points(table: pd.DataFrame, reach: float) -> alt.LayerChart:
+    """Points "x", "y" with their "label", "number" and "sentence", on scales that reach as far for every layer."""
+    scale = alt.Scale(domain=[-1.1 * reach, 1.1 * reach], nice=False)
+    axis = alt.Axis(tickCount=5, format=".2~f")
+    base = alt.Chart(table).encode(
+        x=alt.X("x:Q", title=word("inside.first_direction"), scale=scale, axis=axis),
+        y=alt.Y("y:Q", title=word("inside.second_direction"), scale=scale, axis=axis),
+        tooltip=tips(("number:N", word("inside.number")), ("sentence:N", word("inside.sentence"))),
+    )
+    marks = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
+    labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
+    return (marks + labels.encode(text="label:N")).properties(height=320)
 
 
 def _labels(points: np.ndarray, reach: float) -> list[str]:
@@ -134,43 +133,78 @@ def _draw_cosines(found: WordVectors, layer: int) -> None:
     numbers, cosines = _numbers(found), found.cosines(layer)
     if len(numbers) <= _SHOWN:
         sentences = [one.sentence for one in found.occurrences]
-        cells = charts.grid_cells(cosines, numbers, numbers, sentences, sentences)
-        draw_chart(charts.grid, cells, numbers, numbers, title=word("inside.cosine"), alt=word("inside.cosine"))
+        table = grid_cells(cosines, numbers, numbers, sentences, sentences)
+        draw_chart(grid, table, numbers, numbers, title=word("inside.cosine"), alt=word("inside.cosine"))
     st.caption(word("inside.cosine_help"))
     with st.expander(word("inside.as_table"), expanded=len(numbers) > _SHOWN):
         st.dataframe(pd.DataFrame(cosines, index=numbers, columns=numbers).style.format("{:.3f}"))
 
 
-def _draw_occurrences(found: WordVectors) -> None:
-    table = pd.DataFrame(
-        {
-            "number": _numbers(found),
-            "sentence": [one.sentence for one in found.occurrences],
-            "pieces": [" · ".join(one.pieces) for one in found.occurrences],
-        }
+def grid_cells(
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    first: Sequence[str] | None = None,
+    second: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the cells of a `grid`; they are told by the names of their row and column unless these are given."""
+    down, across = np.indices(values.shape).reshape(2, -1)
+    told = {"row": (rows, down), "column": (columns, across)}
+    told |= {"first": (first or rows, down), "second": (second or columns, across)}
+    table = pd.DataFrame({name: [names[place] for place in places] for name, (names, places) in told.items()})
+    return table.assign(value=values.ravel().astype(float))
+
+
+def grid(
+    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, share: bool = False
+) -> alt.LayerChart:
+    """Cells "row", "column" with their "value", told by "first" and "second"; a `share` is written in percent."""
+    low, high = (0.0, float(table["value"].max()) or 1.0) if share else (float(table["value"].min()), 1.0)
+    form = ".0%" if share else ".2f"
+    angle = -50 if max(map(len, columns)) > 3 else 0  # names that stand on a narrow screen, too
+    across = {"labelAngle": angle, "labelOverlap": False, "grid": False}
+    base = alt.Chart(table).encode(
+        x=alt.X("column:N", sort=list(columns), title=None, axis=alt.Axis(orient="top", labelLimit=70, **across)),
+        y=alt.Y("row:N", sort=list(rows), title=None, axis=alt.Axis(labelLimit=120, grid=False)),
+        tooltip=tips(("first:N", word("inside.from")), ("second:N", word("inside.to")), ("value:Q", title, form)),
     )
+    written = len(columns) <= 13  # of more there is no room to write in the cells
+    shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
+    return shaded.properties(height=40 + (34 if written else 22) * len(rows))
+
+
+def _draw_occurrences(found: WordVectors) -> None:
     columns = {
         "number": tables.text("inside.number", "", width="small"),
         "sentence": tables.text("inside.sentence", "", width="medium"),
         "pieces": tables.text("inside.pieces"),
     }
-    st.dataframe(table, hide_index=True, column_config=columns)
-    glued: Sequence[str] = list(dict.fromkeys(one.letters for one in found.occurrences if one.is_glued(found.word)))
-    if glued:
-        told_of = ", ".join(f"‘{plain(one)}’" for one in glued)
-        st.warning(word("inside.glued", word=plain(found.word), pieces=told_of), icon=":material/info:")
+    rows = [(str(row), one.sentence, " · ".join(one.pieces)) for row, one in enumerate(found.occurrences, 1)]
+    st.dataframe(pd.DataFrame(rows, columns=[*columns]), hide_index=True, column_config=columns)
+    if glued := dict.fromkeys(one.letters for one in found.occurrences if one.is_glued(found.word)):
+        pieces = ", ".join(f"‘{plain(one)}’" for one in glued)
+        st.warning(word("inside.glued", word=plain(found.word), pieces=pieces), icon=":material/info:")
 
 
 def _draw_likeness(likeness: Mapping[int, float]) -> None:
     table = pd.DataFrame({"layer": [layer_name(str(one)) for one in likeness], "value": [*likeness.values()]})
     st.markdown(f"**{word('inside.likeness')}**")
-    draw_chart(charts.by_layer, table, y=word("inside.mean_cosine"), alt=word("inside.likeness"))
+    draw_chart(by_layer, table, y=word("inside.mean_cosine"), alt=word("inside.likeness"))
     with st.expander(word("inside.as_table")):
-        columns = {
-            "layer": tables.text("inside.layer", ""),
-            "value": tables.number("inside.mean_cosine", "%.3f", ""),
-        }
+        mean = tables.number("inside.mean_cosine", "%.3f", "")
+        columns = {"layer": tables.text("inside.layer", ""), "value": mean}
         st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
+    """One line of "value" over "layer", in the order of the rows."""
+    base = alt.Chart(table).encode(
+        x=alt.X("layer:N", sort=[*table["layer"]], title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".2f", tickCount=5)),
+        tooltip=tips(("layer:N", word("inside.layer")), ("value:Q", y, ".3f")),
+    )
+    marks = base.mark_point(filled=True, size=60, opacity=1, color=PALETTE[0])
+    return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260)
 
 
 ATTENDED = (
@@ -184,17 +218,11 @@ _LETTERS_ATTENDED = 300
 _SHOWN_PIECES = 40  # pieces of a map that is drawn: more are a table alone
 
 
-def draw_attention(model: str, names: Mapping[str, str]) -> None:
-    del names
+def draw_attention(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
-    text = typed(
-        st.text_area,
-        "attended",
-        word("inside.attended"),
-        "\n".join(ATTENDED),
-        height=120,
-        help=word("inside.attended_help", most=MOST_ATTENDED),
-    )
+    help_text = word("inside.attended_help", most=MOST_ATTENDED)
+    look: dict[str, Any] = {"height": 120, "help": help_text}
+    text = typed(st.text_area, "attended", word("inside.attended"), "\n".join(ATTENDED), **look)
     sentences = lines_of(text, MOST_ATTENDED, _LETTERS_ATTENDED)
     if not sentences:
         answer.info(word("inside.type_sentence"), icon=":material/info:")
@@ -209,33 +237,17 @@ def _draw_heads_of(
     found: Sequence[SentenceAttention], sentences: Sequence[str], answer: DeltaGenerator, controls: DeltaGenerator
 ) -> None:
     heads = heads_of(found)
+    look: dict[str, Any] = {"format_func": target_name, "help": word("inside.target_help"), "width": 200}
     with controls:
-        target = Target(
-            choose(
-                st.selectbox,
-                "target",
-                word("inside.target"),
-                [*Target],
-                Target.PREVIOUS,
-                format_func=target_name,
-                help=word("inside.target_help"),
-                width=200,
-            )
-        )
+        target = Target(choose(st.selectbox, "target", word("inside.target"), [*Target], Target.PREVIOUS, **look))
         shares = np.nan_to_num(heads.shares[:, :, [*Target].index(target)])
         strongest = np.unravel_index(shares.argmax(), shares.shape)  # the first where none has anything to give
         best = int(strongest[0]), int(strongest[1])
         layer = _pick("attention_layer", "inside.layer", heads.shares.shape[0], best[0])
         head = _pick("attention_head", "inside.head", heads.shares.shape[1], best[1])
-        shown = choose(
-            st.selectbox,
-            "attention_of",
-            word("inside.sentence"),
-            [str(place) for place in range(len(sentences))],
-            "0",
-            format_func=lambda one: sentences[int(one)] if int(one) < len(sentences) else one,
-            width=320,
-        )
+        places = [str(place) for place in range(len(sentences))]
+        look = {"format_func": lambda one: sentences[int(one)] if int(one) < len(sentences) else one, "width": 320}
+        shown = choose(st.selectbox, "attention_of", word("inside.sentence"), places, "0", **look)
     answer.markdown(_answer_of_heads(heads, target, best))
     left, right = st.columns([3, 2])
     with left:
@@ -263,14 +275,8 @@ def _answer_of_heads(heads: Heads, target: Target, best: tuple[int, int]) -> str
     share, even = heads.shares[*best, place], heads.even[place]
     if np.isnan(share):
         return word("inside.attention_none", target=target_name(target))
-    return word(
-        "inside.attention_answer",
-        target=target_name(target),
-        layer=best[0] + 1,
-        head=best[1] + 1,
-        share=f"{share:.0%}",
-        even=f"{even:.0%}",
-    )
+    at, shares = {"layer": best[0] + 1, "head": best[1] + 1}, {"share": f"{share:.0%}", "even": f"{even:.0%}"}
+    return word("inside.attention_answer", target=target_name(target), **at, **shares)
 
 
 def _draw_map(found: SentenceAttention, layer: int, head: int) -> None:
@@ -278,8 +284,8 @@ def _draw_map(found: SentenceAttention, layer: int, head: int) -> None:
     labels = [f"{place + 1} {one.text}" for place, one in enumerate(found.pieces)]
     st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
     if len(labels) <= _SHOWN_PIECES:
-        cells = charts.grid_cells(weights, labels, labels)
-        draw_chart(charts.grid, cells, labels, labels, title=word("inside.attention"), share=True)
+        table = grid_cells(weights, labels, labels)
+        draw_chart(grid, table, labels, labels, title=word("inside.attention"), share=True)
     st.caption(word("inside.map_help"))
     with st.expander(word("inside.as_table"), expanded=len(labels) > _SHOWN_PIECES):
         st.dataframe(pd.DataFrame(weights, index=labels, columns=labels).style.format("{:.3f}"))
@@ -295,34 +301,21 @@ def _draw_heads(heads: Heads, target: Target) -> None:
         [word(f"inside.{of}_number", **{of: name}) for name in every]
         for of, every in zip(("layer", "head"), names, strict=True)
     ]
-    cells = charts.grid_cells(shares, *names, *told_of)
-    draw_chart(charts.grid, cells, *names, title=target_name(target), share=True)
+    table = grid_cells(shares, *names, *told_of)
+    draw_chart(grid, table, *names, title=target_name(target), share=True)
     st.caption(word("inside.heads_map_help"))
 
 
 def _draw_all_heads(heads: Heads, target: Target) -> None:
-    """All heads, those that give most to the target first."""
     layers, count = heads.shares.shape[:2]
-    rows, columns = np.indices((layers, count)).reshape(2, -1)
+    rows, columns = np.indices((layers, count)).reshape(2, -1) + 1
     shares = 100 * heads.shares.reshape(-1, len(Target))
-    table = pd.DataFrame(shares, columns=[one.value for one in Target])
-    table.insert(0, "head", columns + 1)
-    table.insert(0, "layer", rows + 1)
-    named = {
-        one.value: st.column_config.NumberColumn(
-            target_name(one), format="%.1f", help=word("inside.share_help", even=f"{100 * even:.1f}")
-        )
-        for one, even in zip(Target, heads.even, strict=True)
-    }
+    table = pd.DataFrame({"layer": rows, "head": columns, **dict(zip(map(str, Target), shares.T, strict=True))})
+    named = {name: tables.number(f"inside.{name}", "%d", "") for name in ("layer", "head")}
+    for one, even in zip(Target, heads.even, strict=True):
+        explained = word("inside.share_help", even=f"{100 * even:.1f}")
+        named[one.value] = st.column_config.NumberColumn(target_name(one), format="%.1f", help=explained)
     with st.expander(word("inside.heads_table")):
-        st.dataframe(
-            table.sort_values(target.value, ascending=False, ignore_index=True),
-            hide_index=True,
-            placeholder="–",
-            column_config={
-                "layer": tables.number("inside.layer", "%d", ""),
-                "head": tables.number("inside.head", "%d", ""),
-                **named,
-            },
-        )
+        ranked = table.sort_values(target.value, ascending=False, ignore_index=True)
+        st.dataframe(ranked, hide_index=True, placeholder="–", column_config=named)
         st.caption(word("inside.heads_help"))

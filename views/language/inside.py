@@ -1,9 +1,7 @@
 """The Inside tab: a model is picked, and looked into by one of the views; work of minutes is asked for by a click."""
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -12,12 +10,9 @@ import streamlit as st
 from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
-from training.engine.checkpoints import kept_models
-from training.options.language_model import LANGUAGE_MODEL
-from training.runs.runs import Run
 from views.choices import finished_runs, model_place
+from views.language.page import REFERENCE
 from views.names import base_name, is_a_starter, told_with_download
-from views.navigation import open_page
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_view
 from views.ui.words import plain, word
@@ -33,24 +28,13 @@ VIEWS = {
 _TYPED = "typed_networks"  # of the session
 _LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
 _ASKED = "asked_inside"  # of the session
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw() -> None:
     names = _names()
-    references = [*names]
-    model = choose(
-        st.selectbox,
-        "network",
-        word("inside.model"),
-        references,
-        references[0],
-        follows=True,
-        format_func=lambda one: told_with_download(one, names.get(one, one)),
-        help=word("inside.model_help"),
-        accept_new_options=True,
-        width=360,
-    )
+    references, look = [*names], dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
+    look["format_func"] = lambda one: told_with_download(one, names.get(one, one))
+    model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
     name, place = choose_view("inside", TABS, lambda one: word(f"inside.view_{one}"))
     with place:
         if is_open(model):
@@ -84,15 +68,10 @@ def _names() -> Mapping[str, str]:
     runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("network", "")
-    if given not in (*first, *runs) and _REFERENCE.fullmatch(given):
+    if given not in (*first, *runs) and REFERENCE.fullmatch(given):
         typed[given] = given
     others = dict.fromkeys([*typed, DEFAULT_MASKED_LANGUAGE_MODEL])
     return {one: base_name(one) for one in first} | runs | {one: one for one in others if one not in runs}
-
-
-def draw_way_to_training() -> None:
-    if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
-        open_page("train", train=LANGUAGE_MODEL)
 
 
 def is_open(model: str) -> bool:
@@ -108,24 +87,6 @@ def let_in(model: str) -> None:
     """Note that a click said that a model may be fetched, and draw the page anew."""
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
-
-
-def language_runs() -> Mapping[str, Run]:
-    """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
-    return {model_place(run): run for run in finished_runs() if run.plan().kind == LANGUAGE_MODEL}
-
-
-def base_of(model: str) -> str | None:
-    """Return the model that a language model went on from; None where it began from nothing, or is no such run's."""
-    run = language_runs().get(model)
-    base = run.plan().options.base if run else STARTER
-    return None if base == STARTER else base
-
-
-def models_on_the_way(run: Run) -> Mapping[int, Path]:
-    """Return the models that were kept, by step; none where there are too few for a curve."""
-    found = kept_models(run.folder)
-    return found if len(found) > 1 else {}
 
 
 def asked(name: str, what: Hashable, label: str) -> bool:

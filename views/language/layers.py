@@ -1,7 +1,9 @@
 """The view of layers: which, pooled how, makes the best sentence vectors, as people's scores or questions judge it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -10,32 +12,24 @@ from streamlit.delta_generator import DeltaGenerator
 from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
 from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
-from views.language import charts
+from retrieval.report.charts import legend
 from views.language.inside import asked, told, watched
 from views.names import pair_set_name, set_name
 from views.resources.language import MOST_PAIRS, LayerFindings, part_to_search, scores_by_layer, search_by_layer
 from views.resources.sets import chosen_set, parts_of, stored_pairs
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import apart, draw_chart, marked_lines, tips
 from views.ui.state import choose, choose_named
 from views.ui.words import plain, signed, word
 
 
-def draw(model: str, names: Mapping[str, str]) -> None:
-    del names
+def draw(model: str, _names: Mapping[str, str]) -> None:
     judges = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer, controls = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
+    look: dict[str, Any] = {"format_func": lambda one: word(f"inside.layers_by_{one}"), "width": "content"}
+    label, explained = word("inside.layers_by"), word("inside.layers_by_help")
     with controls:
-        judge = choose(
-            st.segmented_control,
-            "layers_by",
-            word("inside.layers_by"),
-            [*judges],
-            "people",
-            format_func=lambda one: word(f"inside.layers_by_{one}"),
-            help=word("inside.layers_by_help"),
-            width="content",
-        )
+        judge = choose(st.segmented_control, "layers_by", label, [*judges], "people", help=explained, **look)
     judges[judge](model, answer, controls)
 
 
@@ -52,7 +46,20 @@ def draw_figures(figures: np.ndarray, *, y: str) -> None:
         for name, value in zip(names, values, strict=True)
     ]
     long = pd.DataFrame(rows)
-    draw_chart(charts.poolings, long.dropna(), names, y=y, alt=word("inside.view_layers"))
+    draw_chart(poolings, long.dropna(), names, y=y, alt=word("inside.view_layers"))
+
+
+def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
+    """One line a "pooling" of "value" over "layer"."""
+    tint, mark = apart("pooling", order, order, legend(symbolOpacity=1))
+    layers = [*dict.fromkeys(table["layer"])]
+    base = alt.Chart(table).encode(
+        x=alt.X("layer:N", sort=layers, title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".0f", tickCount=5)),
+        color=tint,
+        tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
+    )
+    return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=320)
 
 
 def draw_table(figures: np.ndarray) -> None:
@@ -130,7 +137,6 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 
 
 def _answer_of_questions(findings: LayerFindings) -> str:
-    """Which way is the best, and whether it is told apart from the usual."""
     found = findings.found
     layer, pooling = found.best
     low, high = findings.intervals[layer, pooling]

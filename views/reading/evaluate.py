@@ -5,102 +5,32 @@ import json
 import zipfile
 from collections.abc import Sequence
 from functools import partial
-from pkgutil import resolve_name
+from importlib import import_module
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from jobs.folder import Status
 from models.hub import ModelError
 from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.results import file_name
+from reading.rules import Rules
 from reading.scores import EXACT
 from views.choices import Choices
-from views.reading.controls import (
-    Readers,
-    pick_k,
-    pick_measure,
-    pick_part,
-    pick_reader,
-    pick_retrievers,
-    pick_rules,
-    reader_name,
-)
 from views.reading.evaluation import ReadingView, difference_table, long_table, open_reading
+from views.reading.page import Readers, pick_k, pick_reader, pick_retrievers
 from views.resources.sets import split_of
 from views.ui import tables
 from views.ui.job import begin, draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose_tab
+from views.ui.state import choose, choose_named, choose_tab
 from views.ui.words import plain, word
 
-VIEWS = {"summary": "summary:draw", "slices": "questions:draw_slices", "questions": "questions:draw"}
-
-
-def draw_answer(view: ReadingView) -> None:
-    """Say what the best retriever's first passages are worth, and how sure it is that it is the best."""
-    best = view.best()
-    told, kind = view.shares(best), "exact" if view.measure == EXACT else "overlap"
-    ends = [f"{100 * end:.0f}" if kind == "exact" else f"{100 * end:.1f}" for end in told["interval"][view.measure]]
-    form = ".0f" if kind == "exact" else ".1f"
-    values = {
-        "name": plain(best),
-        "k": view.k,
-        "value": f"{100 * told[view.measure]:{form}}",
-        "oracle": f"{100 * view.oracle[view.measure]:{form}}",
-        "low": ends[0],
-        "high": ends[1],
-        "measure": word(f"answers.measure_{view.measure}"),
-    }
-    said = [word(f"answers.answer_{kind}_{'one' if view.k == 1 else 'many'}", **values)]
-    st.markdown(" ".join([*said, *_apart(view, best)]))
-
-
-def _apart(view: ReadingView, best: str) -> list[str]:
-    """How sure it is that the best is above the next one and, where that is not sure, above which others it is."""
-    table: pd.DataFrame = difference_table(view)
-    of_best = table[table["a"] == best]
-    if of_best.empty:
-        return []
-    next_one, sure = of_best.iloc[-1], of_best[of_best["sure"]]
-    said = []
-    for row in [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]:
-        values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
-        values |= {"name": plain(best), "other": plain(row["b"]), "points": f"{row['difference']:.1f}"}
-        alike = not (row["low"] or row["high"])  # question by question
-        key = "not" if alike else "sure" if row["sure"] else "unsure"
-        said.append(word(f"answers.apart_{key}", **values, k=view.tested))
-    return said
-
-
-def draw_downloads(view: ReadingView) -> None:
-    tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
-    told, archive = partial(json.dumps, view.told, ensure_ascii=False, indent=2), partial(predictions, view)
-    tables.draw_file("answers.json", told, "scores.json", "application/json", "answers_json")
-    tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
-
-
-def predictions(view: ReadingView) -> bytes:
-    """Return a zip of a file for each retriever and K: an answer by question id, as KorQuAD's script reads them."""
-    ids, archive = [question.id for question in view.asked.questions], io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        for number, (name, answered) in enumerate(view.answered.items(), start=1):
-            for place, k in enumerate(view.ks):
-                said = dict(zip(ids, answered.answers(place), strict=True))
-                files.writestr(
-                    f"{number:02}-{file_name(name)}-{k}.json", json.dumps(said, ensure_ascii=False, indent=1)
-                )
-    return archive.getvalue()
-
-
-def _at_work(status: Status, experiment: ReadingExperiment) -> str:
-    if not status.phase:
-        return word("answers.starting")
-    reads = status.phase in {one.name for one in experiment.reader}
-    return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
+VIEWS = {"summary": "draw_summary", "slices": "draw_slices", "questions": "draw_questions"}
 
 
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
@@ -112,16 +42,12 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         reader = pick_reader(readers)
         k = pick_k()
-        rules = pick_rules()
-        measure = pick_measure(rules)
+        rules = _pick_rules()
+        measure = _pick_measure(rules)
         shares = _shares(data, choices, picked, readers, reader)
-        part = pick_part(data, shares)
-    with answer:
-        if not picked:
-            st.info(word("search.pick_one"), icon=":material/info:")
-        elif part is None:
-            st.info(word("answers.no_questions"), icon=":material/info:")
-    if not (picked and part):
+        part = _pick_part(data, shares)
+    if not picked or part is None:
+        answer.info(word("answers.no_questions" if picked else "search.pick_one"), icon=":material/info:")
         return
     spec = ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader)
     experiment = ReadingExperiment(
@@ -142,24 +68,36 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     kept = open_reading(data.key, job.folder) if job.done else None
     if kept is None:
         with answer:
-            draw_job(
-                job,
-                lambda: job.start(experiment),
-                lambda status: _at_work(status, experiment),
-                "answers",
-                word("answers.evaluate"),
-                about=_work(data, experiment),
-            )
+            _draw_job(job, experiment, data)
         return
     view = ReadingView(data, job.folder, kept, tuple(picked), tuple(choices.specs), measure, k)
     _draw_evaluation(view, answer)
     if readers.has_seen(reader, data, part):
-        answer.warning(word("answers.has_seen", reader=reader_name(readers, reader)), icon=":material/warning:")
+        name = plain(readers.names.get(reader, reader))
+        answer.warning(word("answers.has_seen", reader=name), icon=":material/warning:")
     with st.container(horizontal=True):
         if view.answered:
-            draw_downloads(view)
+            _draw_downloads(view)
         if st.button(word("answers.again"), icon=":material/replay:", key="evaluate_again"):
             begin(lambda: job.start(experiment))
+
+
+def _draw_job(job: ReadingJob, experiment: ReadingExperiment, data: StoredSet) -> None:
+    """Draw how far the job is, or the button that starts it and how many pairs are to be read at most."""
+
+    def at_work(status: Status) -> str:
+        if not status.phase:
+            return word("answers.starting")
+        reads = status.phase in {one.name for one in experiment.reader}
+        return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
+
+    shares = experiment.split_options
+    rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    questions = len(rows[experiment.split])
+    chosen_on = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
+    pairs = (questions + chosen_on) * experiment.deepest * len(experiment.retriever)
+    about = word("answers.to_read", questions=f"{questions:,}", depth=experiment.deepest, pairs=f"{pairs:,}")
+    draw_job(job, lambda: job.start(experiment), at_work, "answers", word("answers.evaluate"), about=about)
 
 
 def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
@@ -172,12 +110,58 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
                 told = {"name": plain(result.name), "reason": plain(failure_text(result.error))}
                 st.error(word("answers.retriever_failed", **told), icon=":material/error:")
         if view.answered:
-            draw_answer(view)
+            _draw_answer(view)
     if not view.answered:
         return
     name, place = choose_tab("answers_look", {name: word(f"answers.view_{name}") for name in VIEWS})
     with place:
-        resolve_name(f"views.reading.{VIEWS[name]}")(view)
+        getattr(import_module("views.reading.results"), VIEWS[name])(view)
+
+
+def _draw_answer(view: ReadingView) -> None:
+    best = view.best()
+    told, kind = view.shares(best), "exact" if view.measure == EXACT else "overlap"
+    low, high = told["interval"][view.measure]
+    shares = {"value": told[view.measure], "oracle": view.oracle[view.measure], "low": low, "high": high}
+    values = {name: f"{100 * share:{'.0f' if kind == 'exact' else '.1f'}}" for name, share in shares.items()}
+    values |= {"name": plain(best), "measure": word(f"answers.measure_{view.measure}")}
+    said = word(f"answers.answer_{kind}_{'one' if view.k == 1 else 'many'}", k=view.k, **values)
+    st.markdown(" ".join([said, *_apart(view, best)]))
+
+
+def _apart(view: ReadingView, best: str) -> list[str]:
+    """How sure it is that the best is above the next one and, where that is not sure, above which others it is."""
+    table = difference_table(view)
+    of_best = table[table["a"] == best]
+    if of_best.empty:
+        return []
+    next_one, sure = of_best.iloc[-1], of_best[of_best["sure"]]
+    said = []
+    for row in [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]:
+        values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
+        values |= {"name": plain(best), "other": plain(row["b"]), "points": f"{row['difference']:.1f}"}
+        alike = not (row["low"] or row["high"])  # question by question
+        key = "not" if alike else "sure" if row["sure"] else "unsure"
+        said.append(word(f"answers.apart_{key}", **values, k=view.tested))
+    return said
+
+
+def _draw_downloads(view: ReadingView) -> None:
+    tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
+    told, archive = partial(json.dumps, view.told, ensure_ascii=False, indent=2), partial(predictions, view)
+    tables.draw_file("answers.json", told, "scores.json", "application/json", "answers_json")
+    tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
+
+
+def predictions(view: ReadingView) -> bytes:
+    """Return a zip of a file for each retriever and K: an answer by question id, as KorQuAD's script reads them."""
+    ids, archive = [question.id for question in view.asked.questions], io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        for number, (name, answered) in enumerate(view.answered.items(), start=1):
+            for place, k in enumerate(view.ks):
+                said = json.dumps(dict(zip(ids, answered.answers(place), strict=True)), ensure_ascii=False, indent=1)
+                files.writestr(f"{number:02}-{file_name(name)}-{k}.json", said)
+    return archive.getvalue()
 
 
 def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: Readers, reader: str) -> SplitOptions:
@@ -189,11 +173,33 @@ def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: R
     return plans[-1].split if plans else SplitOptions()
 
 
-def _work(data: StoredSet, experiment: ReadingExperiment) -> str:
-    """Say how many pairs are to be read at most."""
-    shares = experiment.split_options
-    rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
-    questions = len(rows[experiment.split])
-    chosen_on = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
-    pairs = (questions + chosen_on) * experiment.deepest * len(experiment.retriever)
-    return word("answers.to_read", questions=f"{questions:,}", depth=experiment.deepest, pairs=f"{pairs:,}")
+def _pick_measure(rules: Rules) -> str:
+    """Draw the choice of the measure; returns `EXACT` or the name of the rules' overlap."""
+    measures = {EXACT: EXACT, "overlap": rules.overlap_name}
+    look: dict[str, Any] = {"format_func": lambda one: word(f"answers.measure_{measures[one]}")}
+    label, explained = word("compare.measure"), word("answers.measure_help")
+    return measures[choose(st.segmented_control, "right_by", label, [*measures], EXACT, help=explained, **look)]
+
+
+def _pick_rules() -> Rules:
+    names = {one.value: word(f"answers.rules_{one}") for one in Rules}
+    look: dict[str, Any] = {"format_func": lambda one: names[one], "help": word("answers.rules_help"), "width": 130}
+    return Rules(choose(st.selectbox, "rules", word("answers.rules"), [*names], Rules.KORQUAD.value, **look))
+
+
+def _pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
+    """Draw the choice among the parts that hold questions with passages; None where none does."""
+    try:
+        rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    except DataError:
+        return None
+    names = {
+        part.value: word("answers.part_of", part=word(f"part.{part}"), questions=f"{len(rows[part]):,}")
+        for part in Part
+        if len(rows[part])
+    }
+    if not names:
+        return None
+    usual = Part.TEST.value if Part.TEST.value in names else next(iter(names))
+    look: dict[str, Any] = {"help": word("answers.part_help"), "width": 150}
+    return Part(choose_named("answered_part", word("compare.questions"), names, usual, **look))

@@ -137,14 +137,15 @@ class ReadingView:
         """The retriever of the highest value at K; the first among equals."""
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
 
+    @property
+    def _kept_at(self) -> tuple[str, float, str]:
+        return str(self.folder), (self.folder / "scores.json").stat().st_mtime, self.data.key
+
     def slice_figures(self, by: Property) -> pd.DataFrame:
-        finished = (self.folder / "scores.json").stat().st_mtime
-        place = (str(self.folder), finished, self.data.key)
-        return _slice_figures(*place, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)
+        return _slice_figures(*self._kept_at, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)
 
     def labels(self, by: Property) -> Labels:
-        finished = (self.folder / "scores.json").stat().st_mtime
-        return _labels(str(self.folder), finished, self.data.key, by)
+        return _labels(*self._kept_at, by)
 
 
 def open_reading(key: str, folder: Path) -> KeptReading | None:

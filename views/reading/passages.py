@@ -23,7 +23,7 @@ from views.ui.passages import Hit, head_html, hits_html
 from views.ui.words import plain, word
 
 SPANS = 3  # of each passage
-Spans = tuple[tuple[int, int, float], ...]  # begin, end and log P, better ones first
+Spans = Sequence[tuple[int, int, float]]  # begin, end and log P, better ones first
 # a page that is drawn anew while a question is read asks the same reader from a second thread
 _one_at_a_time = threading.Lock()
 _BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
@@ -67,21 +67,19 @@ def _reader(reference: str, content: str) -> SpanReader:
 class ReadPassage:
     """A passage found: its row, the retriever's score, and the spans read in it, better ones first.
 
-    `scores` are those of the spans, log P, and `total` is what the passage competes by: the best of them less what it
-    lies below the best passage found, weighted.
+    `total` is what the passage competes by: the score of its best span less what it lies below the best passage found,
+    weighted.
     """
 
     row: int
     found: float
-    spans: tuple[Span, ...]
-    scores: tuple[float, ...]
+    spans: Spans
     total: float
     relevant: bool
 
     @property
     def best(self) -> float:
-        """The score of the best span; -inf where there is none."""
-        return self.scores[0] if self.scores else -np.inf
+        return self.spans[0][2] if self.spans else -np.inf
 
 
 @dataclass(frozen=True)
@@ -114,25 +112,18 @@ def read_column(
     name: str,
     rows: Sequence[int],
     found: Sequence[float],
-    spans: Sequence[Sequence[tuple[int, int, float]]],
+    spans: Sequence[Spans],
     *,
     relevant: Collection[int],
     weight: float,
     unit: float,
     silent: bool = False,
 ) -> ReadColumn:
-    """Put a column together; `spans` of each passage are begin, end and log P, better ones first, none where unread."""
+    """Put a column together; `spans` are those of each passage, none where unread."""
     best = np.array([[one[0][2] if one else -np.inf for one in spans]])
     totals = summed(best, np.array([found], dtype=np.float64), weight, unit)[0]
     passages = tuple(
-        ReadPassage(
-            row,
-            score,
-            tuple((start, end) for start, end, _ in of),
-            tuple(value for *_, value in of),
-            total,
-            row in relevant,
-        )
+        ReadPassage(row, score, of, total, row in relevant)
         for row, score, of, total in zip(rows, found, spans, totals.tolist(), strict=True)
     )
     won = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
@@ -144,7 +135,7 @@ def answer_of(column: ReadColumn, question_set: QuestionSet, place: int | None =
     place = column.won if place is None else place
     if place < 0 or not column.passages[place].spans:
         return ""
-    start, end = column.passages[place].spans[0]
+    start, end, _ = column.passages[place].spans[0]
     return question_set.passages[column.passages[place].row].text[start:end]
 
 
@@ -154,12 +145,10 @@ class SpannedText(MarkedText):
 
     @property
     def excerpt(self) -> Span:
-        """The part that holds the best span."""
         return MarkedText(self.text, (), self.matches).excerpt
 
 
 def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
-    """Mark the spans of a passage, better ones first."""
     return SpannedText(text, tuple(spans[:1]), tuple(spans[1:]))
 
 
@@ -192,7 +181,7 @@ def draw_passages(
             score=f"{one.found:.{spec.local.digits}f}",
             passage_id=passage.id,
             title=MarkedText(passage.title),
-            text=spanned(passage.text, one.spans),
+            text=spanned(passage.text, [(start, end) for start, end, _ in one.spans]),
             relevant=one.relevant,
             notes=_notes(column, place, question_set),
         )

@@ -48,8 +48,7 @@ from retrieval.explain.encoders import (
 from retrieval.lexical.terms import CutWord, cut_words
 from retrieval.rankings import Findings, ask, truth_of
 from text.analyzers import Analyzer
-from text.dictionary import Dictionary, written
-from text.kept_dictionaries import StoredDictionary, find, load, stored
+from text.dictionary import Dictionary, StoredDictionary, find, load, stored, written
 from text.marking import MarkedText, marked
 from views.resources.sets import cached, place_of, question_set, split_of
 

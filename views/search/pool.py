@@ -17,8 +17,8 @@ from data.questions.judgements import Verdict, judgements_of, verdicts_of
 from data.records import Passage, Question, QuestionSet, composed
 from data.store import StoredSet
 from data.workspace import LimitError
-from questions.drafts import PromptLanguage, QuestionsError
 from questions.judge import JudgeOptions, ToJudge, Verdicts, judge_with_model, verdicts_of_models
+from questions.make import PromptLanguage, QuestionsError
 from retrieval.analysis.evidence import Pooled, pool
 from retrieval.comparison.store import kept_comparison
 from views.names import answers_line

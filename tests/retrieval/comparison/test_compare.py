@@ -25,8 +25,8 @@ from retrieval.trec import RunError, write_run
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
 from text import analysis as analysis_module
+from text.analysis import tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 KS = (1, 3)
 

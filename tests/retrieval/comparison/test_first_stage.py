@@ -25,8 +25,7 @@ from retrieval.lexical.terms import unmatched
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from text.analysis import Analysis
 from text.analyzers import Analyzer, Compounds
-from text.dictionary import DictionaryError, read_dictionary
-from text.kept_dictionaries import keep
+from text.dictionary import DictionaryError, keep, read_dictionary
 
 LINES = "방시혁\n자동차, 차량, 승용차\n"
 DICTIONARY = read_dictionary(LINES.encode())

@@ -20,9 +20,8 @@ from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
-from text.analysis import TokenKind, analyze, weighted_pieces
+from text.analysis import TokenKind, analyze, tokens_of, weighted_pieces
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]

@@ -10,9 +10,9 @@ from data.workspace import workspace
 from retrieval.lexical import bm25, weights
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.postings import index
-from text import tokens
+from text import analysis
+from text.analysis import Tokens
 from text.analyzers import Analyzer
-from text.tokens import Tokens
 
 PASSAGES = [
     Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
@@ -23,7 +23,7 @@ OPTIONS = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9,
 
 @pytest.fixture
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tokens, bm25):
+    for module in (analysis, bm25):
         monkeypatch.setattr(module, "PART", 8)
 
 

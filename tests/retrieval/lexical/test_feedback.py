@@ -21,9 +21,8 @@ from retrieval.lexical.weights import field_statistics, one_after_the_other, ter
 from retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import passages
-from text.analysis import Analysis, analyze
+from text.analysis import Analysis, analyze, tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)

@@ -21,8 +21,8 @@ from retrieval.milvus.connection import Field, Place
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField, term_weights
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
+from text.analysis import tokens_of
 from text.analyzers import Analyzer
-from text.tokens import tokens_of
 
 ASKED = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

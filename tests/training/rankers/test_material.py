@@ -13,8 +13,7 @@ from data.split import SplitOptions
 from data.store import find, keep
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
-from questions.drafts import MakerOptions
-from questions.make import make_questions
+from questions.make import MakerOptions, make_questions
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND, Rankings

@@ -15,9 +15,8 @@ from retrieval.lexical.bm25 import BM25
 from tests.views.compare.worlds import finished, page
 from tests.views.driving import run
 from text.analyzers import Analyzer
-from text.dictionary import Dictionary, Word
-from text.kept_dictionaries import keep as keep_dictionary
-from text.kept_dictionaries import remove
+from text.dictionary import Dictionary, Word, remove
+from text.dictionary import keep as keep_dictionary
 from views.choices import choices_for
 from views.resources.retrieval import dictionary_of
 

@@ -16,9 +16,8 @@ from retrieval.lexical.terms import cut_words
 from tests.views.compare.worlds import compared, finished, informs, look_at, opened, sample, select, tables, texts
 from tests.views.driving import run
 from text.analyzers import Analyzer, Compounds
-from text.dictionary import Dictionary, Word, written
-from text.kept_dictionaries import keep as keep_dictionary
-from text.kept_dictionaries import load, stored
+from text.dictionary import Dictionary, Word, load, stored, written
+from text.dictionary import keep as keep_dictionary
 from views.compare.tune.bench import free_name, names_by_reference, to_use
 from views.resources.sets import question_set
 

@@ -1,15 +1,30 @@
-"""The Embeddings page as a person uses it, over evaluations written by hand."""
+"""The Embeddings page as a person uses it, over evaluations written by hand: which models can be measured, which have
+seen what they are measured on, and the way from models of sentences to retrievers and back."""
 
 import json
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.pairs.store import stored
-from data.split import Part
+from data.pairs.records import PairSet
+from data.pairs.store import StoredPairs, keep, stored
+from data.split import Part, SplitOptions
+from data.store import StoredSet
+from data.store import keep as keep_questions
 from data.workspace import workspace, write_json
+from embeddings.encoder import add
 from embeddings.results import EvaluationRequest, Request
-from tests.views.driving import opened, run
+from models.sources import DEFAULT_BI_ENCODER, STARTER
+from retrieval.comparison import experiment as experiment_store
+from retrieval.comparison.compare import Comparison
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.store import ComparisonJob
+from retrieval.comparison.store import keep as keep_comparison
+from tests.doubles import small_set
+from tests.embeddings.worlds import scored_pairs
+from tests.retrieval.compared import LATE, RIGHT, comparison_of
+from tests.views.driving import opened, run, texts
 from tests.views.embeddings.worlds import (
     HUB,
     LIKE_NOBODY,
@@ -20,8 +35,11 @@ from tests.views.embeddings.worlds import (
     page,
     result,
     scored,
-    words_of,
+    trained,
 )
+from text.analyzers import Analyzer
+from views import choices
+from views.embeddings.page import Models, has_seen, models_at_hand, problem_of, retriever_names
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -89,7 +107,7 @@ def test_an_interval_that_holds_0_is_not_sure() -> None:
     nearly[[5, 6]] = nearly[[6, 5]]
     data = kept(scored(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
-    assert "is not sure" in words_of(app)
+    assert "is not sure" in texts(app)
 
 
 def test_every_figure_stands_in_the_table_with_its_interval_the_best_model_first() -> None:
@@ -103,9 +121,8 @@ def test_every_figure_stands_in_the_table_with_its_interval_the_best_model_first
 
 
 def test_the_figures_can_be_taken_away() -> None:
-    app = two_models()
-    buttons = {one.proto.label for one in app.get("download_button")}
-    assert {EN["embeddings.csv"], EN["embeddings.json"]} <= buttons
+    labels = {one.proto.label for one in two_models().get("download_button")}
+    assert {EN["embeddings.csv"], EN["embeddings.json"]} <= labels
 
 
 def test_a_model_that_failed_is_told_by_name_and_has_no_figure() -> None:
@@ -123,13 +140,13 @@ def test_a_model_that_is_gone_is_told_and_the_others_are_measured() -> None:
     write_json(workspace() / "embeddings" / "models.json", {"models": ["no/such/model/at all"]})
     app = opened(page, pairs=data.key, models="starter|no/such/model/at all")
     assert "could not be measured" in app.error[0].value
-    assert "Spearman" in words_of(app)
+    assert "Spearman" in texts(app)
 
 
 def test_sentences_alone_have_uniformity_and_no_answer_who_is_better() -> None:
     data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     app = opened(page, pairs=data.key, pairs_part="all", models="starter")
-    assert EN["embeddings.answer_none"] in words_of(app)
+    assert EN["embeddings.answer_none"] in texts(app)
     table = app.dataframe[0].value
     assert "spearman" not in table
     assert table["uniformity"][0] == -1
@@ -148,3 +165,85 @@ def test_a_kept_evaluation_that_cannot_be_read_is_measured_anew() -> None:
     path.write_text(json.dumps({"models": 1}), encoding="utf-8")
     app = opened(page, pairs=data.key, models="starter")
     assert not app.dataframe
+
+
+@pytest.fixture
+def drawn() -> StoredPairs:
+    """A set of which nothing is published: its parts are drawn."""
+    pairs: PairSet = scored_pairs()
+    return keep(PairSet.of("drawn", pairs.kind, [[*column] for column in pairs.texts], pairs.values, scale=pairs.scale))
+
+
+def test_bi_encoders_are_offered_and_rerankers_are_not(drawn: StoredPairs) -> None:
+    run = trained(drawn)
+    trained(drawn, kind="cross-encoder")
+    add("a/model")
+    models = models_at_hand()
+    assert [*models.names] == [STARTER, DEFAULT_BI_ENCODER, run.id, "a/model"]
+    assert models.names[run.id] == "Mine"
+    assert models.first_picked == (STARTER, run.id)
+    assert models.added == ("a/model",)
+
+
+def test_a_training_has_seen_what_it_learned_from(drawn: StoredPairs) -> None:
+    run = trained(drawn)
+    assert has_seen(run, drawn, Part.TRAIN)
+    assert has_seen(run, drawn, Part.ALL)
+    assert not has_seen(run, drawn, Part.TEST)
+    assert not has_seen(run, keep(scored()), Part.TRAIN)
+
+
+def test_parts_drawn_otherwise_may_hold_what_it_learned_from(drawn: StoredPairs) -> None:
+    assert has_seen(trained(drawn, SplitOptions(seed=1)), drawn, Part.TEST)
+    published = keep(scored())  # all of it published for testing
+    assert not has_seen(trained(published, SplitOptions(seed=1)), published, Part.TEST)
+
+
+def test_what_is_gone_is_a_problem_and_the_hub_is_asked_by_nobody() -> None:
+    assert problem_of("no/such/folder") is not None
+    assert problem_of(DEFAULT_BI_ENCODER) is None
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> StoredSet:
+    """A question set in use; no comparison of it starts."""
+    monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
+    monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
+    return keep_questions(small_set())
+
+
+def test_a_model_that_is_no_retriever_yet_becomes_one_and_another_keeps_its_name(questions: StoredSet) -> None:
+    names = {STARTER: "Starter", HUB: "an | encoder"}
+    models = Models(names, (), (), {})
+    assert retriever_names([STARTER, HUB], models, questions) == ["Dense", "Dense · an / encoder"]
+    (spec,) = experiment_store.added(questions.fingerprint)
+    assert spec == DenseSpec(name="Dense · an / encoder", model=HUB, windows=True)
+    assert retriever_names([HUB], models, questions) == ["Dense · an / encoder"]
+    assert len(experiment_store.added(questions.fingerprint)) == 1
+
+
+def test_models_measured_and_searched_with_stand_in_one_picture(questions: StoredSet) -> None:
+    data = kept(scored(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    address = {"pairs": data.key, "models": f"starter|{HUB}", "look": "retrieval"}
+    assert EN["embeddings.retrieval_none"] in texts(opened(page, **address))
+    experiment = Experiment(
+        data=questions.key,
+        retriever=(BM25Spec(name="BM25"), DenseSpec(name="Dense"), DenseSpec(name="Mine", model=HUB)),
+    )
+    experiment_store.add(questions.fingerprint, DenseSpec(name="Mine", model=HUB))
+    by_hand = comparison_of({"BM25": RIGHT, "Dense": LATE, "Mine": RIGHT}, small_set(), experiment.ks)
+    comparison = Comparison(experiment, by_hand.question_set, by_hand.results)
+    keep_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
+    app = opened(page, **address)
+    table = next(one.value for one in app.dataframe if "value" in one.value)
+    assert set(table["model"]) == {HUB, EN["train.starter"]}
+    found = [100 * comparison.scores[name].means()["ndcg@10"] for name in ("Mine", "Dense")]
+    assert table["value"].tolist() == pytest.approx(found)  # the best by Spearman first
+    assert found[0] == 100
+
+
+def test_models_of_one_name_are_told_apart() -> None:
+    add("a/starter")
+    add("b/starter")
+    names = [*models_at_hand().names.values()]
+    assert len(names) == len(set(names))

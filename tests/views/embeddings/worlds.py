@@ -1,19 +1,22 @@
 """Evaluations written by hand, of pairs of five sentences: no model is needed to draw them; and the page over them."""
 
+import json
 from itertools import combinations
 
 import numpy as np
-from streamlit.testing.v1 import AppTest
 
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
-from data.split import Part
+from data.split import Part, SplitOptions
 from embeddings import results as store
 from embeddings.bootstrap import Figure
 from embeddings.geometry import Map
 from embeddings.judgement import correlate
 from embeddings.results import EmbeddingJob, Evaluation, EvaluationRequest, ModelResult
 from models.hub import ModelError
+from models.sources import STARTER
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from training.runs.runs import Run, create_run, new_plan
 
 SENTENCES = ("고양이가 잔다.", "새끼 고양이가 잠을 잔다.", "기차가 달린다.", "열차가 빠르게 달린다.", "비가 온다.")
 HUB = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
@@ -74,11 +77,17 @@ def kept(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> Store
     return data
 
 
+def trained(data: StoredPairs, shares: SplitOptions | None = None, kind: str = "bi-encoder") -> Run:
+    options = {"bi-encoder": BiEncoderOptions, "cross-encoder": CrossEncoderOptions}[kind](base=STARTER)
+    named = (data.key, data.name, data.fingerprint)
+    run = create_run(new_plan(kind, "Mine", named, shares or SplitOptions(), options))
+    run.model_folder.mkdir()
+    (run.model_folder / "modules.json").write_text("[]", encoding="utf-8")
+    (run.folder / "status.json").write_text(json.dumps({"state": "done"}), encoding="utf-8")
+    return run
+
+
 def page() -> None:
     from views.embeddings import page as embeddings_page
 
     embeddings_page.draw()
-
-
-def words_of(app: AppTest) -> str:
-    return "\n".join(one.value for kind in ("markdown", "caption", "info", "error", "warning") for one in app.get(kind))

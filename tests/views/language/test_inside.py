@@ -20,8 +20,7 @@ from language.inside.layers import LayerSearch, Pooling
 from language.inside.network import course
 from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
-from tests.views.driving import opened, run
-from tests.views.language.test_tokenizers import texts
+from tests.views.driving import opened, press, run, texts
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
 from views.language.gaps import share, words_of
@@ -81,8 +80,7 @@ def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_
     assert app.selectbox(key="network_en").value == "klue/roberta-base"
     assert "fetched once" in texts(app)
     assert not app.error
-    app.button(key="fetch_network").click()
-    run(app)
+    press(app, "fetch_network")
     assert "hub cannot be reached" in texts(app)
 
 
@@ -198,8 +196,7 @@ def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
     app = opened(page, network=made.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
     assert "The 3 models kept" in texts(app)
     assert not app.dataframe
-    app.button(key="draw_course").click()
-    run(app)
+    press(app, "draw_course")
     folders = [made.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
     wanted = course([ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다")
     (table,) = [one.value for one in app.dataframe]
@@ -219,8 +216,7 @@ def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
 
 def test_a_text_without_a_gap_is_told_over_steps_too() -> None:
     app = opened(page, network=trained("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
-    app.button(key="draw_course").click()
-    run(app)
+    press(app, "draw_course")
     assert "Mark the place to be guessed" in texts(app)
 
 
@@ -280,8 +276,7 @@ def test_layers_are_measured_by_a_click_alone(model: str) -> None:
     keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
     app = opened(page, network=model, inside="layers")
     assert not app.dataframe
-    app.button(key="measure_layers").click()
-    run(app)
+    press(app, "measure_layers")
     (table,) = [one.value for one in app.dataframe]
     assert table.shape == (3, 4)
     assert "3 pairs" in texts(app)
@@ -291,8 +286,7 @@ def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> Non
     data = keep_questions(answered())
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
     assert "Up to 200 questions and 300 passages are drawn from “few”" in texts(app)
-    app.button(key="search_layers").click()
-    run(app)
+    press(app, "search_layers")
     (table,) = [one.value for one in app.dataframe]
     assert table.shape == (3, 4)
     assert "4 questions of “few” (all) among 5 passages" in texts(app).replace("All", "all")
@@ -340,10 +334,8 @@ def test_work_is_stopped_by_a_click() -> None:
 
     app = opened(working)
     assert [one.label for one in app.button] == ["Work"]
-    app.button(key="work").click()
-    run(app)
-    app.button(key="stop_work").click()
-    run(app)
+    press(app, "work")
+    press(app, "stop_work")
     assert [one.label for one in app.button] == ["Work"]
 
 

@@ -32,10 +32,9 @@ from language.texts import keep as keep_text
 from language.train import TrainedTokenizer
 from retrieval.report.drawing import colour_of
 from tests.language.test_train import SENTENCES, prepared, trained
-from tests.views.driving import opened, run
-from views.language.pieces import cut_html, names_html
-from views.language.tokenizer_figures import best_rows, by_size, command_of, zipped
-from views.language.tokenizers import TokenizersView, usual_sizes
+from tests.views.driving import opened, run, texts
+from views.language.page import TokenizersView, usual_sizes
+from views.language.tokenizers import best_rows, by_size, command_of, cut_html, names_html, zipped
 from views.resources.language import CutPiece
 from views.ui.words import catalog
 
@@ -48,9 +47,9 @@ HOSTILE = "<img src=x onerror=alert(1)> **학교** 뷁"
 
 
 def page() -> None:
-    from views.language import tokenizers
+    from views.language.page import draw_tokenizers
 
-    tokenizers.draw()
+    draw_tokenizers()
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +91,6 @@ def fill(job: TokenizerJob, corpus: str, unknown_words: float = 0.0, *failed: st
         one.save(job.folder / comparison.TOKENIZERS / one.options.name)
     comparison.keep_comparison(job.folder, corpus, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
     return job
-
-
-def texts(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
-    return "\n".join(one.value.replace("\\", "") for kind in kinds for one in kind)
 
 
 def html_of(app: AppTest) -> str:

@@ -1,8 +1,11 @@
-"""The Evaluate tab over an evaluation that was carried out by a reader without a network."""
+"""The Evaluate tab over an evaluation that was carried out by a reader without a network; what its charts encode, and
+the weights that evaluations in the workspace chose."""
 
 import io
 import json
+import os
 import zipfile
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,15 +14,25 @@ from streamlit.testing.v1 import AppTest
 from data.cache import load_arrays
 from data.split import Part
 from data.store import StoredSet, keep
-from data.workspace import workspace
+from data.workspace import workspace, write_json
 from reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.extractive import Fate
 from reading.rules import Rules, read_predictions
-from tests.views.driving import opened, run
-from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, texts, trained
+from retrieval.report.drawing import colour_of
+from tests.views.driving import opened, press, run, texts
+from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
 from views.choices import choices_for
+from views.reading import results
 from views.reading.evaluate import predictions
-from views.reading.evaluation import ReadingView, curve_table, fate_table, open_reading
+from views.reading.evaluation import (
+    ReadingView,
+    Weight,
+    curve_table,
+    fate_table,
+    kept_weights,
+    latest_reading,
+    open_reading,
+)
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -126,16 +139,14 @@ def test_questions_are_filtered_by_fate_and_opened() -> None:
     app = tab(answers_look="questions", read_question="q4")
     assert "Answer: **진달래**" in texts(app)
     assert texts(app).count("**무궁화** · read wrong") == 2
-    app.button(key="read_back").click()
-    run(app)
+    press(app, "read_back")
     assert len(table_with(app, "right")) == 4
 
 
 @pytest.mark.usefixtures("view")
 def test_a_question_of_the_list_can_be_asked() -> None:
     app = tab(answers_look="questions", read_question="q4")
-    app.button(key="read_ask").click()
-    run(app)
+    press(app, "read_ask")
     assert app.query_params["q"] == QUESTIONS[3].text
     assert "### 무궁화" in texts(app)
 
@@ -180,3 +191,69 @@ def test_what_is_kept_holds_no_more_than_numbers_and_texts(view: ReadingView) ->
     arrays = load_arrays(view.folder / "judged.npz")
     assert arrays
     assert all(values.dtype.kind in "bif" for values in arrays.values())
+
+
+NAMES = ("one", "two", "three")
+
+
+def layers(chart: Any) -> list[dict[str, Any]]:
+    spec = chart.to_dict()
+    found: list[dict[str, Any]] = spec.get("layer", [spec])
+    return found
+
+
+def test_ceilings_are_dashed_in_the_colour_of_their_line_and_the_oracle_is_a_rule() -> None:
+    rows = [("two", 1, 0.5, 0.4, 0.6, 0.7), ("two", 5, 0.6, 0.5, 0.7, 0.9)]
+    table = pd.DataFrame(rows, columns=["retriever", "k", "value", "low", "high", "ceiling"])
+    found = layers(results.curves(table, NAMES, 0.65, chosen=5, y="F1", label="the rule"))
+    assert [one["mark"]["type"] for one in found] == ["rule", "area", "rule", "line", "line", "point", "text"]
+    dashed = found[3]
+    assert dashed["mark"]["strokeDash"] == [5, 4]
+    assert dashed["encoding"]["y"]["field"] == "ceiling"
+    for line in (dashed, found[4]):
+        assert line["encoding"]["color"]["scale"] == {"domain": ["two"], "range": [colour_of("two", NAMES)]}
+    assert found[2]["encoding"]["y"]["field"] == "oracle"
+    assert found[1]["encoding"]["y"]["scale"]["domain"][0] < 0.4
+
+
+def test_a_bar_is_cut_into_the_four_fates_in_their_order() -> None:
+    labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
+    table = pd.DataFrame({"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "share": [0.4, 0.3, 0.2, 0.1]})
+    (bars,) = layers(results.lost(table, order=["one"], fates=labels, x="share"))
+    scale = bars["encoding"]["color"]["scale"]
+    assert scale == {"domain": [*labels], "range": [*results.FATE_COLOURS.values()]}
+    assert bars["encoding"]["x"]["stack"] == "zero"
+    assert bars["encoding"]["order"]["field"] == "place"
+    assert len(set(results.FATE_COLOURS.values())) == 4
+
+
+def kept_scores(key: str, name: str, weight: float, *, seconds: int, chosen: str | None = "validation") -> None:
+    path = workspace() / "reading" / name / "scores.json"
+    content = {
+        "experiment": {"data": key, "reader": [{"name": "r", "model": "a/reader"}]},
+        "weights": {"r": {"BM25": {"weight": weight, "chosen_on": chosen}}},
+        "units": {"r": {"BM25": 2.5}},
+    }
+    write_json(path, content)
+    os.utime(path, (seconds, seconds))
+
+
+def test_the_newest_choice_of_this_reader_on_this_set_counts(data: StoredSet) -> None:
+    assert latest_reading(data) is None
+    assert kept_weights(data, "a/reader") == {}
+    kept_scores(data.key, "old", 4.0, seconds=100)
+    kept_scores(data.key, "new", 0.5, seconds=200)
+    kept_scores(data.key, "not-chosen", 8.0, seconds=300, chosen=None)
+    kept_scores("other", "other", 1.0, seconds=400)
+    assert kept_weights(data, "a/reader") == {"BM25": Weight(0.5, 2.5)}
+    assert kept_weights(data, "another") == {}
+    assert latest_reading(data) == workspace() / "reading" / "not-chosen"
+
+
+@pytest.mark.parametrize("content", [[], {"experiment": 3}, {"experiment": {"data": "KEY"}}])
+def test_what_cannot_be_read_is_passed_over(data: StoredSet, content: object) -> None:
+    if isinstance(content, dict) and isinstance(content.get("experiment"), dict):
+        content = {"experiment": {"data": data.key}}
+    write_json(workspace() / "reading" / "bad" / "scores.json", content)
+    kept_scores(data.key, "good", 1.0, seconds=100)
+    assert kept_weights(data, "a/reader") == {"BM25": Weight(1.0, 2.5)}

@@ -17,15 +17,15 @@ from models.hub import ModelError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import small_set
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
-from tests.views.driving import opened, run
-from tests.views.reading.worlds import page, read_by_next_word, texts, trained
+from tests.views.driving import opened, press, run, texts
+from tests.views.reading.worlds import page, read_by_next_word, trained
 from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import new_plan
 from training.runs.sweeps import QUEUE
 from views import access
-from views.reading.controls import Readers
+from views.reading.page import Readers
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -88,12 +88,10 @@ def test_a_reader_that_is_being_trained_is_waited_for(data: StoredSet, monkeypat
 def test_a_model_of_the_hub_is_named_instead(data: StoredSet) -> None:
     app = opened(page, retrievers="BM25", q="흐르는 강")
     app.text_input(key="answers_hub_model_name").set_value("<script>")
-    app.button(key="use_hub_model").click()
-    run(app)
+    press(app, "use_hub_model")
     assert app.error[0].value == EN["answers.no_hub_model"]
     app.text_input(key="answers_hub_model_name").set_value("somebody/reader")
-    app.button(key="use_hub_model").click()
-    run(app)
+    press(app, "use_hub_model")
     assert app.query_params["reader"] in ("somebody/reader", ["somebody/reader"])
     assert "### 한강" in texts(app)
 
@@ -123,8 +121,7 @@ def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None
     labels = [one.label.replace("\\", "") for one in app.button if (one.key or "").startswith("answers_box_example")]
     assert labels == [question.text for question in QUESTIONS[:3]]
     assert app.text_input(key="answers_box").placeholder == f"For example: {QUESTIONS[0].text}"
-    app.button(key="answers_box_example_1").click()
-    run(app)
+    press(app, "answers_box_example_1")
     assert app.query_params["q"] == QUESTIONS[1].text
     assert "### 한강" in texts(app)
 
@@ -187,8 +184,7 @@ def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: py
     monkeypatch.setattr("views.reading.passages.SpanReader", refuse)
     app = asked("흐르는 강", reader="a/reader")
     assert not app.error, "an address alone loads nothing"
-    app.button(key="load_reader").click()
-    run(app)
+    press(app, "load_reader")
     assert "a/reader" in app.error[0].value.replace("\\", "")
     assert "한강" in html(app)
 
@@ -196,15 +192,12 @@ def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: py
 def test_an_answer_is_judged_with_its_passage_and_taken_back(data: StoredSet) -> None:
     trained(data)
     app = asked("흐르는 강")
-    app.button(key="judge_answer_right_answers-0").click()
-    run(app)
+    press(app, "judge_answer_right_answers-0")
     corpus = data and SET.corpus_fingerprint
     assert judgements_of(corpus) == (Judged("흐르는 강", ("p1",), ("한강",)),)
-    app.button(key="judge_answer_wrong_answers-0").click()
-    run(app)
+    press(app, "judge_answer_wrong_answers-0")
     assert judged_answer(judged_answers(corpus), "흐르는 강", "한강") is False
-    app.button(key="judge_answer_wrong_answers-0").click()
-    run(app)
+    press(app, "judge_answer_wrong_answers-0")
     assert judged_answers(corpus) == ()
 
 
@@ -248,8 +241,7 @@ def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> N
         with_model(app, server)
         assert EN["answers.was_stopped"] in texts(app)
         assert server.asked == []
-        app.button(key="again_answers-0").click()
-        run(app)
+        press(app, "again_answers-0")
         assert len(server.asked) == 1
 
 

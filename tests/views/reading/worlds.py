@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
 from data.store import StoredSet
@@ -23,11 +22,6 @@ def page() -> None:
     from views.reading import page as reading_page
 
     reading_page.draw()
-
-
-def texts(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
-    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
 
 
 def trained(data: StoredSet, name: str = "Mine") -> Run:

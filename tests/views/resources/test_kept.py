@@ -17,7 +17,7 @@ from data.workspace import PROJECT, acting_as, user_of, workspace
 from tests.doubles import small_set
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.compare.worlds import sample
-from text import kept_dictionaries
+from text import dictionary as dictionary_store
 from text.dictionary import Dictionary, DictionaryError, Word
 from views.resources.language import course_of, scores_by_layer
 from views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
@@ -130,16 +130,16 @@ def test_words_are_looked_for_once_for_every_dictionary_and_never_in_test_questi
     unseen = {questions.questions[row].text for row in split(questions, shares).rows[Part.TEST]}
     assert unseen
     assert not unseen & set(found.questions)
-    mended = kept_dictionaries.keep(Dictionary(tuple(Word(one.word) for one in found.words)), "mended")
+    mended = dictionary_store.keep(Dictionary(tuple(Word(one.word) for one in found.words)), "mended")
     assert not is_read(data, shares, mended.reference)
     left = words_cut_wrongly(data, shares, mended.reference, told.append)
     assert len(left.words) < len(found.words) / 2
 
 
 def test_a_removed_dictionary_is_gone_though_it_was_read() -> None:
-    kept = kept_dictionaries.keep(Dictionary((Word("경인선"),)), "철도")
+    kept = dictionary_store.keep(Dictionary((Word("경인선"),)), "철도")
     assert dictionary_of(kept.reference) == Dictionary((Word("경인선"),))
-    kept_dictionaries.remove(kept.key)
+    dictionary_store.remove(kept.key)
     with pytest.raises(DictionaryError, match="is kept"):
         dictionary_of(kept.reference)
 

@@ -17,7 +17,7 @@ from retrieval.comparison.first_stage import TermSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
-from text.kept_dictionaries import stored
+from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
 from views.compare.kept import close

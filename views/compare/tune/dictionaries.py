@@ -11,8 +11,20 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.problems import Failure
 from text.analysis import WITH_KIWI
-from text.dictionary import MOST_BYTES, Dictionary, DictionaryError, Word, read_dictionary, with_lines, with_words
-from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stored
+from text.dictionary import (
+    MOST_BYTES,
+    Dictionary,
+    DictionaryError,
+    StoredDictionary,
+    Word,
+    damaged,
+    keep,
+    read_dictionary,
+    remove,
+    stored,
+    with_lines,
+    with_words,
+)
 from views.compare.tune.bench import Bench, free_name, names_by_reference
 from views.resources.retrieval import analyzers_of, dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.ui import tables

@@ -24,7 +24,7 @@ from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.engines import Engine
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, Compounds
-from text.kept_dictionaries import stored
+from text.dictionary import stored
 from views.compare.tune import dictionaries as dictionary_view
 from views.compare.tune.bench import (
     Bench,

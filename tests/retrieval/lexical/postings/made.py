@@ -8,7 +8,7 @@ import numpy as np
 from retrieval.lexical.postings.index import Postings
 from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of, hashes_of
-from text.tokens import Tokens
+from text.analysis import Tokens
 
 Documents = Sequence[Sequence[int]]
 WORDS = [str(term) for term in range(7)]
