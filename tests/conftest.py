@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from data.apart import exchange, processes
+from data import apart
 from data.terminal import quiet
 from jobs.detached import read_on, start_fork_server
 from models.packaged import PackagedBase
@@ -138,8 +138,8 @@ def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _files_are_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same code, without a process of its own; `tests/data/apart/` has the processes."""
-    monkeypatch.setattr(processes, "started", exchange.carry_out)
-    monkeypatch.setattr(processes, "make_ready", lambda: None)
+    monkeypatch.setattr(apart, "started", apart.carry_out)
+    monkeypatch.setattr(apart, "make_ready", lambda: None)
 
 
 @pytest.fixture(autouse=True)

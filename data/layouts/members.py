@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-from data.apart.exchange import File
+from data.apart import File
 from data.formats.opening import file_content
 from data.formats.tables import mend, shown
 from data.formats.text import Content, check_size

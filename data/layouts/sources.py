@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from data.apart.exchange import File
+from data.apart import File
 from data.formats.columns import is_known, plain_name
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import RawRow, Table, as_text, is_blank

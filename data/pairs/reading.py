@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from data.apart.exchange import File, Work
-from data.apart.processes import carried_out
+from data.apart import File, Work, carried_out
 from data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,

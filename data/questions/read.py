@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from data.apart.exchange import File, Work
-from data.apart.processes import carried_out
+from data.apart import File, Work, carried_out
 from data.formats.columns import NAMES, Columns, guess_columns, require_columns, wanted_names
 from data.formats.json_rows import IMPOSSIBLE, PARAGRAPH_ID, SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.formats.opening import (

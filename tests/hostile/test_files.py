@@ -6,8 +6,8 @@ import sys
 import psutil
 import pytest
 
-from data.apart import processes
-from data.apart.exchange import Limits
+from data import apart
+from data.apart import Limits
 from data.formats.text import Content
 from data.problems import DataError
 from data.questions.read import read, read_apart
@@ -36,7 +36,7 @@ def test_a_large_one_is_read_or_refused_within_its_limits(name: str, monkeypatch
     make, refusal = FILES[name]
     content = make(0.5)
     limits = Limits.of(Content(content))
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     monkeypatch.setattr(Limits, "of", lambda _: Limits(min(limits.memory, MOST_MEMORY), limits.seconds))
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it

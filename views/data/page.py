@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from data.apart import processes
+from data import apart
 from data.questions.audit import Audit
 from data.records import QuestionSet
 from data.split import Split, SplitOptions
@@ -29,7 +29,7 @@ _SPLIT = SplitOptions()
 
 
 def draw() -> None:
-    processes.make_ready()
+    apart.make_ready()
     st.title(word("page.data"), anchor=False)
     kind = choose(
         st.segmented_control,

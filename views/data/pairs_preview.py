@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.apart.exchange import UnusableFileError
+from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
 from data.pairs.assembly import Scale
 from data.pairs.audit import PairAudit, audit_pairs, split_pairs

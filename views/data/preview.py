@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data import store
-from data.apart.exchange import File, UnusableFileError
+from data.apart import File, UnusableFileError
 from data.collection import KeptSet
 from data.formats.columns import Columns
 from data.formats.text import Content

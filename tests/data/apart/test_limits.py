@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from data.apart.exchange import Limits
+from data.apart import Limits
 
 GIB = 2**30
 

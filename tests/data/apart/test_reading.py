@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import processes
-from data.apart.exchange import Limits, UnusableFileError
-from data.apart.processes import make_ready
+from data import apart
+from data.apart import Limits, UnusableFileError, make_ready
 from data.formats.columns import Columns
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
@@ -29,16 +28,16 @@ TABLE = "질문,지문,유형\n수도는?,서울은 수도이다.,가\n강은?,,
 
 @pytest.fixture(params=["forked", "served", "fresh"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", getattr(processes, request.param))
+    monkeypatch.setattr(apart, "started", getattr(apart, request.param))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _server_ends() -> Iterator[None]:
     yield
-    for server in processes._server:
+    for server in apart._server:
         server.kill()
         server.wait()
-    processes._server.clear()
+    apart._server.clear()
 
 
 @pytest.mark.usefixtures("started")
@@ -52,7 +51,7 @@ def test_it_is_what_is_read_in_place() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     assert read_apart(FILES[name], "set") == read(FILES[name], "set")
 
 
@@ -66,14 +65,14 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
 
 
 def test_chosen_columns_stand_beside_those_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     chosen = read_apart("가,나,제목\n수도는?,서울,도시\n".encode(), "set.csv", {"context": "나"})
     assert chosen.columns == Columns("가", "나", title="제목")
 
 
 def child(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], limits: Limits) -> None:
     """Let the process that reads do something else, under these limits."""
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     monkeypatch.setattr(reading, "read_files", lambda *_: work())
     monkeypatch.setattr(Limits, "of", lambda _: limits)
 
@@ -107,7 +106,7 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "write_questions", full)
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     with pytest.raises(OSError, match="No space left") as told:
         read_apart(TABLE, "set.csv")
     assert told.value.errno == errno.ENOSPC
@@ -115,28 +114,28 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_server_that_is_gone_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", processes.served)
+    monkeypatch.setattr(apart, "started", apart.served)
     make_ready()
-    processes._server[0].kill()
-    processes._server[0].wait()
+    apart._server[0].kill()
+    apart._server[0].wait()
     assert read_apart(TABLE, "set.csv").row_count == 3
 
 
 def test_beside_other_threads_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     asked: list[Path] = []
-    monkeypatch.setattr(processes, "served", asked.append)
+    monkeypatch.setattr(apart, "served", asked.append)
     end = threading.Event()
     other = threading.Thread(target=end.wait)
     other.start()
-    processes.started(Path("folder"))
+    apart.started(Path("folder"))
     end.set()
     other.join()
     assert asked == [Path("folder")]
 
 
 def test_names_that_are_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     path = tmp_path / os.fsdecode(b"\xff.csv")
     path.write_bytes(TABLE)
     assert read_file_apart(path).question_set.name == "�"

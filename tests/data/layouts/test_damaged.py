@@ -10,7 +10,7 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from data.apart.exchange import File
+from data.apart import File
 from data.formats.text import Content
 from data.layouts.sources import Role
 from data.problems import DataError

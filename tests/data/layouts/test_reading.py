@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.apart.exchange import File
+from data.apart import File
 from data.formats.text import Content
 from data.layouts.reading import Layout
 from data.passages import Passage

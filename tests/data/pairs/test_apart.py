@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import processes
-from data.apart.exchange import UnusableFileError
+from data import apart
+from data.apart import UnusableFileError
 from data.formats.columns import PairColumns
 from data.pairs import reading
 from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
@@ -43,14 +43,14 @@ def test_it_is_what_is_read_in_place(options: PairOptions | None) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 @pytest.mark.parametrize("way", ["forked", "served", "fresh"])
 def test_every_way_to_another_process(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", getattr(processes, way))
+    monkeypatch.setattr(apart, "started", getattr(apart, way))
     try:
         check(OPTIONS)
     finally:
-        for server in processes._server:
+        for server in apart._server:
             server.kill()
             server.wait()
-        processes._server.clear()
+        apart._server.clear()
 
 
 def test_a_failure_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_failure_of_several_files_names_its_file() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(apart, "started", apart.forked)
     monkeypatch.setattr(reading, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(DataError, match="ended the process that read it"):
         read_pairs_apart(FILES)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
-from data.apart.exchange import File
+from data.apart import File
 from data.formats.text import Content
 from data.questions.read import read_files
 from data.records import Passage, Question, QuestionSet

@@ -1,0 +1,370 @@
+"""A file is read in a process of its own: whatever is in it ends no other process, nor takes the machine's memory.
+
+That process is a copy of one that has read the libraries, so that it begins at once, or a fresh one. Both sides know
+the folder in which they meet: it holds `request.json`, and the bytes that lie in no file; then columns, as the kind of
+reading writes them, and, written last, `reading.json`, or `failure.json`. Where neither is there, the process came to
+an end that nobody told. What reading may take is told in advance, and held to by the system.
+
+`python -m data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders.
+"""
+
+import gc
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+import psutil
+from pydantic import TypeAdapter
+
+from data.formats.opening import Proposal
+from data.formats.tables import shown
+from data.formats.text import Content
+from data.problems import DataError, Problem, ProblemCode
+from data.workspace import PROJECT, read_json, workspace, write_json, write_text
+
+logger = logging.getLogger(__name__)
+
+_WORKS = {"questions": "data.questions.read", "pairs": "data.pairs.reading"}  # each has a `WORK`
+_PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
+_TIMES_AS_LONG = 10  # by the clock: others may be at work, too
+_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
+_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+# texts are a tenth of their size in a workbook or another archive, or in Parquet
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b"), 10
+_SHARE_OF_FREE_MEMORY = 0.8
+_SECONDS_BETWEEN_LOOKS = 0.05
+_FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
+_POLITE = 10  # pages are drawn first
+_COMMAND = (sys.executable, "-m", "data.apart")
+
+_promised: list[int] = []  # bytes, of the readings at work
+_changed = threading.Condition()
+_asking = threading.Lock()
+_server: list["subprocess.Popen[str]"] = []
+
+R = TypeVar("R")
+
+
+class File(NamedTuple):
+    """The content of a file, and what it is called."""
+
+    content: Content
+    name: str
+
+
+@dataclass(frozen=True)
+class Work(Generic[R]):
+    """One kind of reading: how files are read, and how what was read is left in a folder and opened again.
+
+    `columns` are a dataclass of names of columns by role. `read` raises `DataError`; then `propose` tells what there is
+    to choose from. `leave` writes what is large, and returns the rest for `open`, as JSON can hold it.
+    """
+
+    name: str
+    columns: Callable[..., Any]
+    read: Callable[[Sequence[File], Mapping[str, Any]], R]
+    propose: Callable[[Sequence[File]], Proposal[Any]]
+    leave: Callable[[Path, R], dict[str, Any]]
+    open: Callable[[Path, dict[str, Any]], R]
+
+
+class UnusableFileError(DataError):
+    """A file that cannot be used as it is, and what could be chosen of it."""
+
+    def __init__(self, error: DataError, proposal: Proposal[Any]) -> None:
+        super().__init__(error.problem, error.others)
+        self.proposal = proposal
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading a file may take: bytes of memory, and seconds of a processor."""
+
+    memory: int
+    seconds: int
+
+    @classmethod
+    def of(cls, *contents: Content) -> "Limits":
+        """Return those for some files: they grow with them, and never beyond the memory that is free."""
+        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
+        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
+
+    @contextmanager
+    def held_free(self) -> Iterator[None]:
+        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
+
+        Many large files at once would each be promised the same free memory; small ones go on beside them.
+        """
+        with _changed:
+            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
+            _promised.append(self.memory)
+        try:
+            yield
+        finally:
+            with _changed:
+                _promised.remove(self.memory)
+                _changed.notify_all()
+
+    def exceeded(self, code: ProblemCode) -> DataError:
+        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
+        if code is ProblemCode.NEEDS_TIME:
+            return DataError.of(code, seconds=self.seconds)
+        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
+
+    def hold(self) -> None:
+        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
+        if sys.platform == "win32":
+            return
+        import resource
+
+        signal.alarm(self.seconds * _TIMES_AS_LONG + 1)
+        spent = ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
+        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
+            told = Path("/proc/self/status").read_text(encoding="utf-8")
+            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
+            most = own + self.memory
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory_to_use() -> int:
+    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
+
+
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+    """Have one kind of reading done in a process of its own.
+
+    Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
+    disk is full.
+    """
+    limits, place = Limits.of(*(file.content for file in files)), workspace()
+    place.mkdir(parents=True, exist_ok=True)
+    # not one of the system's temporary folders, which may be memory; what is mapped stays until it is not needed
+    with limits.held_free(), TemporaryDirectory(prefix=".reading.", dir=place, ignore_cleanup_errors=True) as held:
+        folder, asked = Path(held), []
+        for number, (content, name) in enumerate(files):
+            path = folder / f"content {number}"
+            if isinstance(content.source, Path):
+                path = content.source.absolute()
+            else:
+                path.write_bytes(content.source)
+            asked.append({"path": str(path), "name": name})
+        request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
+        write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
+        pid = started(folder)
+        if pid is not None:
+            try:
+                _watch(pid, limits)
+            except DataError as error:
+                raise UnusableFileError(error, Proposal(work.columns())) from error
+        return _outcome(folder, work, limits)
+
+
+def _watch(pid: int, limits: Limits) -> None:
+    """Wait until the process has ended, and end it where it takes too much."""
+    end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
+        while True:
+            with suppress(psutil.TimeoutExpired):
+                process.wait(_SECONDS_BETWEEN_LOOKS)
+                return
+            if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
+                _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
+            if process.memory_info().rss - at_first > limits.memory:
+                _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)  # it ended before it was looked at
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _end(process: psutil.Process, why: DataError) -> NoReturn:
+    process.kill()
+    process.wait()
+    raise why
+
+
+def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
+    """Return what was read; raises `UnusableFileError`, and `OSError` where the disk was full."""
+    failure, found = read_json(folder / "failure.json"), read_json(folder / "reading.json")
+    if "errno" in failure:
+        raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
+    if failure:
+        error = DataError(_PROBLEM.validate_python(failure["problem"]), _PROBLEMS.validate_python(failure["others"]))
+        columns, first_rows = work.columns(**failure["columns"]), tuple(failure["first_rows"])
+        raise UnusableFileError(error, Proposal(columns, tuple(failure["available"]), first_rows))
+    if not found:
+        with suppress(OSError):
+            logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
+        raise UnusableFileError(limits.exceeded(ProblemCode.READING_DIED), Proposal(work.columns()))
+    return work.open(folder, found)
+
+
+def make_ready() -> None:
+    """Let the libraries be read before a file is given: its reading then begins at once."""
+    if _FORKS and not _server and _asking.acquire(blocking=False):
+        try:
+            _start_server()
+        finally:
+            _asking.release()
+
+
+def started(folder: Path) -> int | None:
+    """Start a process that carries out what a folder asks; its number, None where all is done already.
+
+    Raises `OSError` where there can be none.
+    """
+    if not _FORKS:
+        return fresh(folder)
+    return forked(folder) if threading.active_count() == 1 else served(folder)
+
+
+def fresh(folder: Path) -> int:
+    """Carry it out in a process that reads the libraries anew."""
+    with (folder / "log.txt").open("wb") as log:
+        command = [*_COMMAND, str(folder)]
+        return subprocess.Popen(  # noqa: S603 - a list of our own words
+            command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        ).pid
+
+
+def forked(folder: Path) -> int:
+    """Carry it out in a copy of this process, which must do nothing else in another thread."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT, 0o600)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.nice(_POLITE)
+        _limits_of(folder).hold()
+        carry_out(folder)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # into the log
+    finally:
+        os._exit(0)  # what happened stands in the folder; nothing of the other process may be done twice
+
+
+def served(folder: Path) -> int:
+    """Let the server carry it out in a copy of itself."""
+    with _asking:
+        if not _server:
+            _start_server()
+        try:
+            return _ask(folder)
+        except (OSError, ValueError):  # it is gone
+            _server.pop().kill()
+            _start_server()
+            return _ask(folder)
+
+
+def _start_server() -> None:
+    """Start what copies itself for every file. It ends with this process, which holds its input."""
+    server = subprocess.Popen(  # noqa: S603 - a list of our own words
+        [*_COMMAND, "--serve"],
+        cwd=PROJECT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    _server.append(server)
+
+
+def _ask(folder: Path) -> int:
+    server = _server[0]
+    if server.stdin is None or server.stdout is None:
+        raise ValueError("the server of readings has no pipes")
+    server.stdin.write(json.dumps(str(folder)) + "\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
+
+
+def carry_out(folder: Path) -> None:
+    """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
+    asked = read_json(folder / "request.json")
+    work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
+    files = [File(Content(Path(one["path"])), one["name"]) for one in asked["files"]]
+    try:
+        reading = _read(work, files, asked["options"])
+        write_json(folder / "reading.json", work.leave(folder, reading))
+    except UnusableFileError as error:
+        _leave_failure(folder, error)
+    except MemoryError:
+        needed = _limits_of(folder).exceeded(ProblemCode.NEEDS_MEMORY)
+        _leave_failure(folder, UnusableFileError(needed, Proposal(work.columns())))
+    except OSError as error:
+        for path in folder.glob("*s.*"):  # the columns, so that there is place for the reason
+            path.unlink()
+        write_json(folder / "failure.json", {"errno": error.errno})
+
+
+def _limits_of(folder: Path) -> Limits:
+    return Limits(**read_json(folder / "request.json")["limits"])
+
+
+def _read(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+    try:
+        return work.read(files, options)
+    except DataError as error:
+        proposal = Proposal(work.columns())
+        with suppress(DataError):
+            proposal = work.propose(files)
+        raise UnusableFileError(error, proposal) from error
+    except OSError as error:
+        details = {"path": shown(error.filename or ""), "reason": error.strerror or str(error)}
+        unreadable = DataError.of(ProblemCode.UNREADABLE_FILE, **details)
+        raise UnusableFileError(unreadable, Proposal(work.columns())) from error
+
+
+def _leave_failure(folder: Path, error: UnusableFileError) -> None:
+    content = {
+        "problem": asdict(error.problem),
+        "others": [asdict(problem) for problem in error.others],
+        "columns": asdict(error.proposal.columns),
+        "available": error.proposal.available,
+        "first_rows": error.proposal.first_rows,
+    }
+    write_json(folder / "failure.json", content)
+
+
+def _serve() -> None:
+    """Copy this process for every folder of the input, and tell the copy's number."""
+    for name in (*_WORKS.values(), "openpyxl"):  # which commands read only for what they need
+        import_module(name)
+    gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end
+    for line in sys.stdin:
+        sys.stdout.write(f"{forked(Path(json.loads(line)))}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        _serve()
+    else:
+        _limits_of(Path(sys.argv[1])).hold()
+        carry_out(Path(sys.argv[1]))
