@@ -18,6 +18,7 @@ DELIMITERS = ("\t", ",", ";")
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
 _LONGEST_RECORD = 4 * MOST_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
 csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
 
@@ -156,9 +157,6 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
     found, expected = len(fields), len(names)
     problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=found, expected=expected)
     return RawRow(number, cells | more, problem)
-
-
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:

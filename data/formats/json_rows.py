@@ -10,10 +10,13 @@ from data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, sho
 from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
 
+_MOST_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
 
-_MOST_PARTS = 2_000_000
+SQUAD_COLUMNS = Columns("question", "context", "answers", "title", "id", "kind")
+PARAGRAPH_ID = "paragraph_id"
+IMPOSSIBLE = "is_impossible"
 
 
 def parse_json(text: str) -> Any:
@@ -118,11 +121,6 @@ def _row(number: int, item: Any, given: object) -> RawRow:
     if not isinstance(item, Problem):
         problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
     return RawRow(number, {"line": given}, problem)
-
-
-SQUAD_COLUMNS = Columns("question", "context", "answers", "title", "id", "kind")
-PARAGRAPH_ID = "paragraph_id"
-IMPOSSIBLE = "is_impossible"
 
 
 def squad_articles(value: Any) -> list[Any] | None:

@@ -12,18 +12,23 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from data.formats.binary import is_workbook, parquet_table, workbook_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_delimiter
 from data.formats.json_rows import is_jsonl, json_table, jsonl_table, leading_object, parse_json, squad_articles
-from data.formats.parquet import parquet_table
 from data.formats.tables import RawRow, Table, as_text, mend, shown
-from data.formats.text import Content, EncodedText, check_size, encoding_of, holds_passages, plain_text_table
+from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
 from data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
 _OLD_OFFICE = bytes.fromhex("D0CF11E0A1B11AE1")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
+_SAMPLE_ROWS = 200
+_LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
+
+C = TypeVar("C")
 
 
 class Format(StrEnum):
@@ -52,6 +57,14 @@ class RecognisedFile:
     problems: tuple[Problem, ...] = ()
 
 
+class Proposal(NamedTuple, Generic[C]):
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+
+    columns: C
+    available: tuple[str, ...] = ()
+    first_rows: tuple[dict[str, str], ...] = ()
+
+
 def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known) -> RecognisedFile:
     """Tell the format of a file's bytes; `knows` tells whether a name is one of a column.
 
@@ -61,19 +74,13 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known)
     if all(part.isspace() for part in content.parts()):
         raise DataError.of(ProblemCode.EMPTY_FILE)
     check_size(content.size, "bytes", MAX_BYTES)
-    return _binary(content) or _text(content, knows)
-
-
-def _binary(content: Content) -> RecognisedFile | None:
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
     if content.start.startswith(_OLD_OFFICE):
         raise DataError.of(ProblemCode.OLD_WORKBOOK)
     if not content.start.startswith(b"PK\x03\x04"):
-        return None
+        return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    from data.formats.workbooks import is_workbook  # openpyxl: only who reads a workbook waits for it
-
     if not is_workbook(content.whole):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     return RecognisedFile(Format.EXCEL)
@@ -81,7 +88,7 @@ def _binary(content: Content) -> RecognisedFile | None:
 
 def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     try:
-        encoding = encoding_of(content)
+        encoding = content.encoding
     except DataError:
         _refuse_binary(content.start[:4096].decode("latin-1"), most=0.03)
         raise
@@ -92,19 +99,18 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
+    found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
     if start in "{[":
         format_, value = _json(text)
-        return RecognisedFile(format_, encoding.name, text, value=value, problems=encoding.problems)
-    delimiter = find_delimiter(text.head, knows)
-    if delimiter is None and knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
+        return replace(found, format=format_, value=value)
+    if delimiter := find_delimiter(text.head, knows):
+        return replace(found, format=Format.TSV if delimiter == "\t" else Format.CSV, delimiter=delimiter)
+    if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
-        return RecognisedFile(Format.CSV, encoding.name, text, "\t", problems=encoding.problems)
-    if delimiter is None and holds_passages(text.head):
-        return RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
-    if delimiter is None:
+        return replace(found, format=Format.CSV, delimiter="\t")
+    if not holds_passages(text.head):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
-    format_ = Format.TSV if delimiter == "\t" else Format.CSV
-    return RecognisedFile(format_, encoding.name, text, delimiter, problems=encoding.problems)
+    return found
 
 
 def _json(text: EncodedText) -> tuple[Format, Any]:
@@ -125,21 +131,6 @@ def _json(text: EncodedText) -> tuple[Format, Any]:
 def _refuse_binary(start: str, most: float) -> None:
     if len(_CONTROL.findall(start)) > most * len(start):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="binary data")
-
-
-C = TypeVar("C")
-
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
-_SAMPLE_ROWS = 200
-_LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
-
-
-class Proposal(NamedTuple, Generic[C]):
-    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
-
-    columns: C
-    available: tuple[str, ...] = ()
-    first_rows: tuple[dict[str, str], ...] = ()
 
 
 def file_content(path: Path) -> Content:
@@ -165,8 +156,6 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            from data.formats.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
-
             return lambda: workbook_table(content.whole)
         case Format.PARQUET:
             return partial(parquet_table, content)

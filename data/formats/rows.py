@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any
 
@@ -30,6 +30,10 @@ from data.problems import DataError, Problem, ProblemCode, Problems
 MOST_ANSWERS = 1_000
 NOWHERE = -1  # where nobody said where an answer stands
 _LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
+_MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
+_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
+_SHOWN_CHARACTERS = 10_000  # of a cell
+_MOST_SHOWN = 32_000_000  # characters of all rows left out
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
@@ -109,25 +113,23 @@ class RowReader:
         if value is None and empty is None:
             return ""
         if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
-            row, column = self.row.number, self._column(role)
             if empty is None:
                 self._drop(role, value)
             elif isinstance(value, CellError):
-                self.problem = Problem.of(ProblemCode.FORMULA_ERROR, row, column=column, error=str(value))
+                self.refuse(ProblemCode.FORMULA_ERROR, role, error=str(value))
             else:
-                self.problem = Problem.of(ProblemCode.NOT_TEXT, row, column=column, found=kind_of(value))
+                self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
             return ""
         text = self.fit(self._decoded(value))
-        if len(text) > MOST_CHARACTERS:
-            if empty is None:
-                self._drop(role, "too long a text")
-            else:
-                sizes = {"size": len(text), "limit": MOST_CHARACTERS}
-                self.problem = Problem.of(ProblemCode.TOO_LONG, self.row.number, column=self._column(role), **sizes)
-            return ""
-        if not text and empty is not None:
-            self.problem = Problem.of(empty, self.row.number, column=self._column(role))
-        return text
+        if len(text) <= MOST_CHARACTERS:
+            if not text and empty is not None:
+                self.refuse(empty, role)
+            return text
+        if empty is None:
+            self._drop(role, "too long a text")
+        else:
+            self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=MOST_CHARACTERS)
+        return ""
 
     def answers(self) -> dict[str, int]:
         """Return the different answers, in order; none where there are more than anybody gave.
@@ -137,17 +139,23 @@ class RowReader:
         value = self.cell("answers")
         if isinstance(value, CellError):
             self._drop("answers", value)
-            return {}
-        if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
             self._drop("answers", "too long a text")
-            return {}
-        found = answers_in(self._decoded(value) if isinstance(value, bytes) else value)
-        if len(found) > MOST_ANSWERS:
+        elif len(found := answers_in(self._decoded(value) if isinstance(value, bytes) else value)) > MOST_ANSWERS:
             self._drop("answers", "too many answers")
-            return {}
-        context = self.cell("context")
-        cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0  # of the passage as it is kept
-        return {self.fit(text): max(start - cut, -1) for text, start in found.items()}
+        else:
+            context = self.cell("context")  # which is kept without white space at its ends
+            cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
+            return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
+        return {}
+
+    def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
+        """Note why the row cannot be used, by the cell of a role; what was noted before counts no more."""
+        self.problem = Problem.of(code, self.row.number, column=self.column(role), **details)
+
+    def column(self, role: str) -> str:
+        """Return what the column of a role is called."""
+        return shown(getattr(self.columns, role), 80)
 
     def fit(self, text: str) -> str:
         """Return the text mended where it must be, and remember that."""
@@ -162,22 +170,13 @@ class RowReader:
             self.mended |= REPLACEMENT.encode() not in value
         return text
 
-    def _column(self, role: str) -> str:
-        return shown(getattr(self.columns, role), 80)
-
     def _drop(self, role: str, value: object) -> None:
         if isinstance(value, CellError):
             found = f"the formula error {value}"
         else:
             found = value if isinstance(value, str) else kind_of(value)
-        details = {"column": self._column(role), "found": found}
+        details = {"column": self.column(role), "found": found}
         self.dropped = self.dropped or Problem.of(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
-
-
-_MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
-_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
-_SHOWN_CHARACTERS = 10_000  # of a cell
-_MOST_SHOWN = 32_000_000  # characters of all rows left out
 
 
 @dataclass
@@ -185,11 +184,19 @@ class Rejection:
     """The problems of a file, and the first rows they leave out with their cells as text."""
 
     problems: Problems = field(default_factory=Problems)
+    file: str | None = None  # the one of several that is being read: its problems name it
     rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
     _shown_left: int = _MOST_SHOWN
 
+    def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
+        """Count what telling the format of a file has brought to light."""
+        self.file = file
+        for problem in recognised.problems:
+            self.problems.add(self._named(problem))
+
     def add(self, row: RawRow, problem: Problem, *, any_good: bool) -> None:
         """Count a problem of a row. Raises `DataError` where none of very many rows was good."""
+        problem = self._named(problem)
         is_kept = self.problems.add(problem)
         if problem.leaves_out_row and is_kept:
             given = islice(row.cells.items(), _SHOWN_COLUMNS if self._shown_left > 0 else 0)
@@ -202,9 +209,12 @@ class Rejection:
     def note(self, reader: RowReader) -> None:
         """Count what was dropped or mended in a row that is kept."""
         if reader.dropped is not None:
-            self.problems.add(reader.dropped)
+            self.problems.add(self._named(reader.dropped))
         if reader.mended:
-            self.problems.add(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None))
+            self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
+
+    def _named(self, problem: Problem) -> Problem:
+        return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})
 
     def no_good(self, code: ProblemCode, rows: int) -> DataError:
         """Return the error for so many rows of which none can be used."""

@@ -4,28 +4,66 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.problems import Problem
+from data.problems import DataError, Problem, ProblemCode
 
+MAX_COLUMNS = 2**14  # Excel's own limit
+MOST_CHARACTERS = 1_000_000  # of one text: a thick book
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # what XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets): no spreadsheet, page or picture may hold it, and the
 # libraries that make them end the whole process where they meet it
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UNFIT_BYTES = bytes({*range(32)} - set(b"\t\n\r"))
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-MOST_CHARACTERS = 1_000_000  # of one text: a thick book
 _INSTEAD = {"\x0b": "\n", "\x0c": "\n"}  # the line breaks of slides, which come along when text is copied
+
+
+class RawRow(NamedTuple):
+    """One row as given, numbered as a person counts it.
+
+    `problem` is set where the row itself could not be read. In SQuAD files a row with `asks` False is a
+    paragraph, followed by its questions, whose `is_paragraph` is False; in other formats each row is both.
+    """
+
+    number: int
+    cells: Mapping[str, object]
+    problem: Problem | None = None
+    asks: bool = True
+    is_paragraph: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file and the names of their columns."""
+
+    names: tuple[str, ...]
+    rows: Iterable[RawRow]  # to be read once
+    first: tuple[dict[str, str], ...] = ()  # a few of them as text, to look at
 
 
 class CellError(str):
     """The error a formula left in a cell, such as #N/A: no text, though it looks like one."""
 
     __slots__ = ()
+
+
+def column_names(header: Iterable[object]) -> tuple[str, ...]:
+    """Make header cells into names that differ: a blank is "column 3", a second "text" is "text (2)"."""
+    names: dict[str, None] = {}
+    copies: Counter[str] = Counter()
+    for number, cell in enumerate(header, start=1):
+        name = wanted = shown(cell) or f"column {number}"
+        while name in names:
+            copies[wanted] += 1
+            name = f"{wanted} ({copies[wanted] + 1})"
+        names[name] = None
+    return tuple(names)
 
 
 def is_fit(text: str) -> bool:
@@ -81,6 +119,10 @@ def shown(value: object, limit: int | None = None) -> str:
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 
+def _plain(value: Any) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+
 def kind_of(value: object) -> str:
     """Name what a value is, in plain words."""
     if value is None:
@@ -94,44 +136,13 @@ def kind_of(value: object) -> str:
     return "true or false" if isinstance(value, (bool, np.bool_)) else "a number"
 
 
-def _plain(value: Any) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else str(value)
-
-
-MAX_COLUMNS = 2**14  # Excel's own limit
-
-
-class RawRow(NamedTuple):
-    """One row as given, numbered as a person counts it.
-
-    `problem` is set where the row itself could not be read. In SQuAD files a row with `asks` False is a
-    paragraph, followed by its questions, whose `is_paragraph` is False; in other formats each row is both.
-    """
-
-    number: int
-    cells: Mapping[str, object]
-    problem: Problem | None = None
-    asks: bool = True
-    is_paragraph: bool = True
-
-
-@dataclass(frozen=True)
-class Table:
-    """The rows of a file and the names of their columns."""
-
-    names: tuple[str, ...]
-    rows: Iterable[RawRow]  # to be read once
-    first: tuple[dict[str, str], ...] = ()  # a few of them as text, to look at
-
-
-def column_names(header: Iterable[object]) -> tuple[str, ...]:
-    """Make header cells into names that differ: a blank is "column 3", a second "text" is "text (2)"."""
-    names: dict[str, None] = {}
-    copies: Counter[str] = Counter()
-    for number, cell in enumerate(header, start=1):
-        name = wanted = shown(cell) or f"column {number}"
-        while name in names:
-            copies[wanted] += 1
-            name = f"{wanted} ({copies[wanted] + 1})"
-        names[name] = None
-    return tuple(names)
+@contextmanager
+def broken_told(code: ProblemCode, *, first_line: bool = False, **details: str) -> Iterator[None]:
+    """Let whatever a broken file causes be a `DataError` of its reason, or of the reason's first line."""
+    try:
+        yield
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # a broken part can surface as any error of a library, or as one of Python's
+        told = str(error).partition("\n")[0] if first_line else str(error)
+        raise DataError.of(code, **details, reason=shown(told or type(error).__name__, 200)) from error

@@ -15,6 +15,14 @@ from data.problems import DataError, Problem, ProblemCode
 
 _PART = 1 << 20  # bytes
 _START = 4 << 20
+_HEAD = 1_000_000  # characters
+_HANGUL = re.compile("[가-힣]")
+_FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
+_FAMILIAR = re.compile("[\t\n\r -~가-힣]")
+_KOREAN_NAMES = [name for names in NAMES.values() for name in names if len(name) > 1 and not name.isascii()]
+_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_NAME = "text"  # of the only column; one of those that are guessed to hold passages
+_BLANK_LINE = re.compile(r"\S[^\n]*\r?\n\s*\n\s*\S")
 
 
 @dataclass(frozen=True)
@@ -50,8 +58,23 @@ class Content:
 
     @cached_property
     def encoding(self) -> "Encoding":
-        """How the bytes become text; see `encoding_of`."""
-        return _told_encoding(self)
+        """How the bytes become text, looked through once. Raises `DataError` where no known encoding fits."""
+        if self.start.startswith(_UTF32_MARKS):
+            raise _unknown(self.whole, 0)
+        if self.start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            if (broken := _first_broken(self.whole, "utf-16")) is not None:
+                raise _unknown(self.whole, broken)
+            return Encoding("utf-16", "UTF-16")
+        if any(b"\x00" in part for part in self.parts()) and (codec := _utf16_without_mark(self.whole)) is not None:
+            return Encoding(codec, "UTF-16")
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for part in self.parts():
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return _cp949(self.whole) or _damaged_utf8(self.whole)
+        return Encoding("utf-8-sig", "UTF-8")
 
     def parts(self) -> Iterator[bytes]:
         """Yield all bytes, a MiB at a time."""
@@ -63,14 +86,6 @@ def check_size(size: int, unit: str, limit: int) -> None:
     """Raise `DataError` where a file holds or claims more than is read."""
     if size > limit:
         raise DataError.of(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
-
-
-_HANGUL = re.compile("[가-힣]")
-_FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
-_FAMILIAR = re.compile("[\t\n\r -~가-힣]")
-_KOREAN_NAMES = [name for names in NAMES.values() for name in names if len(name) > 1 and not name.isascii()]
-_HEAD = 1_000_000  # characters
-_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 class Encoding(NamedTuple):
@@ -111,30 +126,6 @@ def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
     `str.splitlines` would break at separators inside texts.
     """
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
-
-
-def encoding_of(content: Content) -> Encoding:
-    """Tell how bytes become text, looked through once. Raises `DataError` where no known encoding fits."""
-    return content.encoding
-
-
-def _told_encoding(content: Content) -> Encoding:
-    if content.start.startswith(_UTF32_MARKS):
-        raise _unknown(content.whole, 0)
-    if content.start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        if (broken := _first_broken(content.whole, "utf-16")) is not None:
-            raise _unknown(content.whole, broken)
-        return Encoding("utf-16", "UTF-16")
-    if any(b"\x00" in part for part in content.parts()) and (codec := _utf16_without_mark(content.whole)) is not None:
-        return Encoding(codec, "UTF-16")
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for part in content.parts():
-            decoder.decode(part)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return _cp949(content.whole) or _damaged_utf8(content.whole)
-    return Encoding("utf-8-sig", "UTF-8")
 
 
 def _utf16_without_mark(content: bytes) -> str | None:
@@ -195,10 +186,6 @@ def _first_broken(content: bytes, codec: str) -> int | None:
 def _unknown(content: bytes, position: int) -> DataError:
     line = content.count(b"\n", 0, position) + 1
     return DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=f"0x{content[position]:02X}", line=line)
-
-
-_NAME = "text"  # of the only column; one of those that are guessed to hold passages
-_BLANK_LINE = re.compile(r"\S[^\n]*\r?\n\s*\n\s*\S")
 
 
 def holds_passages(head: str) -> bool:

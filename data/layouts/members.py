@@ -4,23 +4,21 @@ What an archive claims to hold is looked at before anything is unpacked, and no 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from gzip import GzipFile
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 from data.apart import File
+from data.formats.binary import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.formats.opening import file_content
-from data.formats.tables import mend, shown
+from data.formats.tables import broken_told, mend, shown
 from data.formats.text import Content, check_size
 from data.problems import DataError, ProblemCode
 
 MOST_FILES = 1000
 _MOST_PLACES = 100_000  # that are looked at in a folder
-MAX_UNPACKED_BYTES = 2**30
-_UNPACKED_TIMES = 200  # as of a workbook
-_ALWAYS_UNPACKED = 2**25
 _PART = 1 << 20
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _LONGEST_NAME = 200
@@ -36,7 +34,7 @@ def unpacked(files: Sequence[File]) -> list[File]:
     found: list[File] = []
     size = 0
     for file in files:
-        if file.content.start.startswith(_ZIP) and not _is_workbook(file.content.whole):
+        if file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
         elif file.content.start.startswith(_GZIP):
@@ -49,12 +47,6 @@ def unpacked(files: Sequence[File]) -> list[File]:
     return found
 
 
-def _is_workbook(content: bytes) -> bool:
-    from data.formats.workbooks import is_workbook  # openpyxl: only who reads an archive waits for it
-
-    return is_workbook(content)
-
-
 def files_of(path: Path) -> list[File]:
     """Return the file of a path, or those of a folder, named with it. Raises `DataError`."""
     if not path.is_dir():
@@ -65,24 +57,24 @@ def files_of(path: Path) -> list[File]:
     check_size(len(told), "files", MOST_FILES)
     if not told:
         raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
-    return [File(file_content(place), shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
+    return [File(file_content(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
 
 
-def shown_name(name: str) -> str:
-    """Return the name of a file in a folder or archive as it is told, without what only a path needs."""
+def _shown_name(name: str) -> str:
+    """The name of a file in a folder or archive as it is told, without what only a path needs."""
     plain = "".join(letter for letter in mend(name.replace("\\", "/")) if letter.isprintable())
     return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
 
 
 def _unzipped(file: File, left: int) -> Iterator[File]:
-    most = min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * file.content.size))
+    most = unpacked_limit(file.content.size, left)
     with _broken_told(file.name), file.content.open() as packed, ZipFile(packed) as archive:
         entries = [one for one in archive.infolist() if one.file_size and _may_hold_data(one.filename)]
         check_size(len(entries), "files", MOST_FILES)
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
             content = archive.read(entry)  # no more than it claims, and its checksum is looked at
-            inner = File(Content(content), shown_name(entry.filename))
+            inner = File(Content(content), _shown_name(entry.filename))
             if content.startswith(_GZIP):
                 most -= len(content)
                 inner = File(_unpacked_gzip(inner, most), inner.name)
@@ -91,7 +83,7 @@ def _unzipped(file: File, left: int) -> Iterator[File]:
 
 
 def _unpacked_gzip(file: File, left: int) -> Content:
-    most = min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * file.content.size))
+    most = unpacked_limit(file.content.size, left)
     parts, size = list[bytes](), 0
     with _broken_told(file.name), file.content.open() as packed, GzipFile(fileobj=packed) as archive:
         while part := archive.read(_PART):
@@ -101,15 +93,8 @@ def _unpacked_gzip(file: File, left: int) -> Content:
     return Content(b"".join(parts))
 
 
-@contextmanager
-def _broken_told(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:  # a broken part can surface as anything, and a password as a `RuntimeError`
-        reason = shown(str(error) or type(error).__name__, 200)
-        raise DataError.of(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80), reason=reason) from error
+def _broken_told(name: str) -> AbstractContextManager[None]:
+    return broken_told(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80))
 
 
 def _may_hold_data(name: str) -> bool:

@@ -34,6 +34,29 @@ class Layout(StrEnum):
     FILES = "files"  # nobody's: passages, questions and judgements in files of their own
 
 
+_CALLED = {
+    Layout.BEIR: "BEIR",
+    Layout.MTEB: "MTEB",
+    Layout.TREC: "TREC",
+    Layout.MS_MARCO: "MS MARCO",
+    Layout.MIRACL: "MIRACL",
+    Layout.MR_TYDI: "Mr. TyDi",
+    Layout.AUTORAG: "AutoRAG",
+    Layout.LLAMA_INDEX: "LlamaIndex",
+    Layout.RAGAS: "ragas",
+    Layout.QUEPID: "Quepid",
+    Layout.FILES: "collection",
+}
+_OF_QUESTIONS = ("query", "queries", "topic", "topics", "question", "questions")
+_OF_PASSAGES = ("corpus", "collection", "passage", "passages", "docs", "documents", "doc")
+_OF_JUDGEMENTS = ("qrels", "qrel", "default", "judgements", "judgments", "relevance")
+_OTHERS = {"train", "dev", "test", "validation", "small", "of", "qa"}
+_SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
+_WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
+_WORDS = re.compile(r"[^\W\d_]+")
+_LOOKED_AT, _JUDGED = 500, 20_000  # rows
+
+
 @dataclass(frozen=True)
 class CollectionFile:
     """One file of a collection, what it holds, and how many of its rows could not be used."""
@@ -86,7 +109,7 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
     if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
         file, one = found[0] if found else (files[0], seen[0])
         if not one.sources or not stands_alone(one.sources[0]):
-            return Alone(file, one, _aside(aside) if found else ())
+            return Alone(file, one, _counted(ProblemCode.LEFT_ASIDE, aside) if found else ())
     sources = [source for one in seen for source in one.sources]
     if rows := [source.name for source in sources if source.role is Role.ROWS]:
         raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
@@ -111,10 +134,6 @@ def _sighted(file: File, *, is_alone: bool) -> Sighted:
         raise
 
 
-def _aside(names: Sequence[str]) -> tuple[Problem, ...]:
-    return (_counted(ProblemCode.LEFT_ASIDE, names),) if names else ()
-
-
 def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
     names = {source.name for source in sources}
     gathering, files, passage_rows = Gathering(names_files=len(names) > 1), [], 0
@@ -132,37 +151,27 @@ def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, n
         if gathering.rejection.rows:
             raise gathering.rejection.no_good(ProblemCode.NO_GOOD_ROW, gathering.row_count)
         raise DataError(Problem.of(ProblemCode.NO_QUESTION), gathering.rejection.problems.kept)
-    gaps = [
+    gaps = (
         *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
         *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),
-    ]
-    if unjudged := gathering.unjudged():
-        gaps.append(_counted(ProblemCode.UNJUDGED_QUESTIONS, unjudged))
-    gaps += _aside(aside)
+        *_counted(ProblemCode.UNJUDGED_QUESTIONS, gathering.unjudged()),
+        *_counted(ProblemCode.LEFT_ASIDE, aside),
+    )
     return Collected(
         question_set=question_set,
         layout=layout,
         files=tuple(files),
-        gaps=tuple(gaps),
+        gaps=gaps,
         judgement_count=gathering.judgements,
-        passage_rows=passage_rows or gathering.passage_count,
+        passage_rows=passage_rows or len(gathering.passages),
         row_count=gathering.row_count,
         rejection=gathering.rejection,
         recognised=sources[0].recognised,
     )
 
 
-def _counted(code: ProblemCode, ids: Sequence[str]) -> Problem:
-    return Problem.of(code, ids=len(ids), examples=examples(ids))
-
-
-_OF_QUESTIONS = ("query", "queries", "topic", "topics", "question", "questions")
-_OF_PASSAGES = ("corpus", "collection", "passage", "passages", "docs", "documents", "doc")
-_OF_JUDGEMENTS = ("qrels", "qrel", "default", "judgements", "judgments", "relevance")
-_OTHERS = {"train", "dev", "test", "validation", "small", "of", "qa"}
-_WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
-_WORDS = re.compile(r"[^\W\d_]+")
-_LOOKED_AT, _JUDGED = 500, 20_000  # rows
+def _counted(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
+    return (Problem.of(code, ids=len(ids), examples=examples(ids)),) if ids else ()
 
 
 def _told_apart(sources: Sequence[Source]) -> list[Source]:
@@ -222,11 +231,10 @@ def _require_one(sources: Sequence[Source]) -> None:
 def _place(name: str) -> str:
     """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
     parts = PurePosixPath(name).parts
-    known = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS}
     for depth, part in enumerate(parts):
         words = _WORD.findall(part.lower().partition(".")[0])
-        if known & set(words):
-            told = [word for word in words if word not in known | _OTHERS and not word.isdigit()]
+        if (_SAY_NOTHING - _OTHERS) & set(words):
+            told = [word for word in words if word not in _SAY_NOTHING and not word.isdigit()]
             return "/".join((*parts[:depth], *(["-".join(told)] if told else [])))
     return "/".join(parts[:-1])
 
@@ -258,22 +266,6 @@ def _layout(sources: Sequence[Source]) -> Layout:
     if is_beir and passages.fields.id == "_id":
         return Layout.BEIR
     return Layout.MTEB if passages.recognised.format in (Format.PARQUET, Format.JSONL) else Layout.FILES
-
-
-_SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
-_CALLED = {
-    Layout.BEIR: "BEIR",
-    Layout.MTEB: "MTEB",
-    Layout.TREC: "TREC",
-    Layout.MS_MARCO: "MS MARCO",
-    Layout.MIRACL: "MIRACL",
-    Layout.MR_TYDI: "Mr. TyDi",
-    Layout.AUTORAG: "AutoRAG",
-    Layout.LLAMA_INDEX: "LlamaIndex",
-    Layout.RAGAS: "ragas",
-    Layout.QUEPID: "Quepid",
-    Layout.FILES: "collection",
-}
 
 
 def _named(files: Sequence[File], layout: Layout, name: str) -> str:

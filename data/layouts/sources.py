@@ -5,7 +5,7 @@ be of passages or of questions; which one, its fellows tell (`data.layouts.readi
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -16,14 +16,17 @@ from data.apart import File
 from data.formats.columns import is_known, plain_name
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import RawRow, Table, as_text, is_blank
-from data.formats.text import Content, EncodedText, encoding_of
-from data.layouts.lines import Lines, has_numbers, line_rows, lines_of_a_kind
-from data.layouts.markup import (
+from data.formats.text import Content, EncodedText
+from data.layouts.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
+    Lines,
     document_table,
+    has_numbers,
     holds_documents,
     holds_topics,
+    line_rows,
+    lines_of_a_kind,
     topic_table,
 )
 from data.problems import DataError
@@ -100,7 +103,7 @@ _PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", 
 _IDS = ("id", "num", "number")
 _GRADES = (
     "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
-    "judgement",    "관련도", "점수", "평점",
+    "judgement", "관련도", "점수", "평점",
 )  # fmt: skip
 _QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
 _PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
@@ -223,7 +226,7 @@ def _text(content: Content) -> EncodedText | None:
     if content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0"))):
         return None
     try:
-        return EncodedText(content, encoding_of(content))
+        return EncodedText(content, content.encoding)
     except DataError:
         return None
 
@@ -264,16 +267,12 @@ def _with_sample(source: Source) -> Source:
 class _Pairs(dict[str, Any]):
     """An object of JSON in which keys may stand twice: `pairs` has them all."""
 
-    pairs: list[tuple[str, Any]]
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
 
 
-def _pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = _Pairs(given)
-    found.pairs = given
-    return found
-
-
-_PAIRS = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=str, parse_float=str, strict=False)
+_PAIRS = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
 
 
 def _llama_index(name: str, recognised: RecognisedFile) -> list[Source]:
@@ -281,25 +280,20 @@ def _llama_index(name: str, recognised: RecognisedFile) -> list[Source]:
     value = _PAIRS.decode(recognised.text.whole) if recognised.text else recognised.value
     responses = value.get("responses")
     answers = responses if isinstance(responses, dict) else {}
-    names = {
-        "queries": (Role.QUESTIONS, ("id", "text", "response"), Fields(id="id", text="text", answers="response")),
-        "corpus": (Role.PASSAGES, ("id", "text"), Fields(id="id", text="text")),
-        "relevant_docs": (
-            Role.JUDGEMENTS,
-            ("query-id", "corpus-id"),
-            Fields(question_id="query-id", passage_id="corpus-id"),
-        ),
-    }
-
-    def rows(part: str, columns: Iterable[str]) -> Iterator[RawRow]:
-        for number, (id_, given) in enumerate(value[part].pairs, start=1):
-            yield RawRow(number, dict(zip(columns, (id_, given, answers.get(id_)), strict=False)))
 
     def table(part: str, columns: tuple[str, ...]) -> Table:
-        return Table(columns, rows(part, columns))
+        rows = ((id_, given, answers.get(id_)) for id_, given in value[part].pairs)
+        cells = (dict(zip(columns, row, strict=False)) for row in rows)
+        return Table(columns, (RawRow(number, row) for number, row in enumerate(cells, start=1)))
 
-    found = []
-    for part, (role, columns, fields) in names.items():
+    def source(part: str, role: Role, columns: tuple[str, ...], fields: Fields) -> Source:
         opener = partial(table, part, columns)
-        found.append(Source(f"{name}: {part}", role, Shape.LLAMA_INDEX, fields, columns, opener, recognised))
-    return [*map(_with_sample, found)]
+        return _with_sample(Source(f"{name}: {part}", role, Shape.LLAMA_INDEX, fields, columns, opener, recognised))
+
+    asked, held = Fields(id="id", text="text", answers="response"), Fields(id="id", text="text")
+    judged = Fields(question_id="query-id", passage_id="corpus-id")
+    return [
+        source("queries", Role.QUESTIONS, ("id", "text", "response"), asked),
+        source("corpus", Role.PASSAGES, ("id", "text"), held),
+        source("relevant_docs", Role.JUDGEMENTS, ("query-id", "corpus-id"), judged),
+    ]

@@ -39,11 +39,11 @@ def written(question_set: QuestionSet, layout: Layout) -> bytes:
             with archive.open(info, "w", force_zip64=True) as file:
                 write(file)
 
-        parts = _BEIR if layout is Layout.BEIR else _MTEB
-        names = {part: name for part, name in parts.items() if part == "corpus" or question_set.questions}
-        add("README.md", lambda file: file.write(card(question_set, layout, names).encode()))
-        for part, name in names.items():
-            add(name, _WRITERS[layout, part](question_set))
+        parts = {part: told for part, told in _PARTS[layout].items() if part == "corpus" or question_set.questions}
+        names = {part: name for part, (name, _) in parts.items()}
+        add("README.md", lambda file: file.write(_card(question_set, layout, names).encode()))
+        for name, write in parts.values():
+            add(name, partial(write, question_set))
     return out.getvalue()
 
 
@@ -52,8 +52,8 @@ def folder_name(name: str) -> str:
     return _UNSAFE.sub("_", name).strip("._")[:_LONGEST_NAME] or "collection"
 
 
-def card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> str:
-    """Return the card of a set (Markdown led by YAML), whose parts lie in the files `names`."""
+def _card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> str:
+    """The card of a set (Markdown led by YAML), whose parts lie in the files `names`."""
     passages, questions = question_set.passages, question_set.questions
     size = next((told for most, told in _SIZES if len(passages) < most), "n>1M")
     told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
@@ -97,71 +97,60 @@ def _judgements(question_set: QuestionSet) -> Iterator[tuple[str, str, int]]:
         yield from ((question.id, id_, grade) for id_, grade in question.grade_of.items())
 
 
-def _jsonl(entries: Iterable[dict[str, Any]]) -> Callable[[IO[bytes]], None]:
-    def write(file: IO[bytes]) -> None:
-        for entry in entries:
-            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-
-    return write
+def _jsonl(entries: Iterable[dict[str, Any]], file: IO[bytes]) -> None:
+    for entry in entries:
+        file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
 
 
-def _corpus_lines(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
-    return _jsonl({"_id": one.id, "title": one.title, "text": one.text} for one in question_set.passages)
+def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
+    _jsonl(({"_id": one.id, "title": one.title, "text": one.text} for one in question_set.passages), file)
 
 
-def _query_lines(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
-    more = ({"metadata": told} if (told := _told(one)) else {} for one in question_set.questions)
-    asked = zip(question_set.questions, more, strict=True)
-    return _jsonl({"_id": one.id, "text": one.text, **told} for one, told in asked)
+def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
+    asked = ((one, _told(one)) for one in question_set.questions)
+    _jsonl(({"_id": one.id, "text": one.text, **({"metadata": told} if told else {})} for one, told in asked), file)
 
 
-def _qrels(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
-    def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        # a carriage return is no reason for quotation marks to the writer, and one to readers
-        returns = any("\r" in question + passage for question, passage, _ in _judgements(question_set))
-        opened = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
-        rows = opened(quoting=csv.QUOTE_NONNUMERIC) if returns else opened()
-        rows.writerow(_JUDGEMENTS)
-        rows.writerows(_judgements(question_set))
-        text.detach()
-
-    return write
+def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    # a carriage return is no reason for quotation marks to the writer, and one to readers
+    returns = any("\r" in question + passage for question, passage, _ in _judgements(question_set))
+    opened = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
+    rows = opened(quoting=csv.QUOTE_NONNUMERIC) if returns else opened()
+    rows.writerow(_JUDGEMENTS)
+    rows.writerows(_judgements(question_set))
+    text.detach()
 
 
-def _parquet(table: pa.Table) -> Callable[[IO[bytes]], None]:
-    def write(file: IO[bytes]) -> None:
-        pq.write_table(table, file, compression="zstd")
-
-    return write
-
-
-def _corpus_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+def _corpus_table(question_set: QuestionSet, file: IO[bytes]) -> None:
     table = question_set.passages.table.select(["id", "title", "text"])
-    return _parquet(table.rename_columns(["_id", "title", "text"]))
+    pq.write_table(table.rename_columns(["_id", "title", "text"]), file, compression="zstd")
 
 
-def _query_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
+def _query_table(question_set: QuestionSet, file: IO[bytes]) -> None:
     questions = question_set.questions
     columns = {"_id": [one.id for one in questions], "text": [one.text for one in questions]}
     told = [json.dumps(_told(one), ensure_ascii=False) for one in questions]
-    return _parquet(pa.table(columns | ({"metadata": told} if any(one != "{}" for one in told) else {})))
+    columns |= {"metadata": told} if any(one != "{}" for one in told) else {}
+    pq.write_table(pa.table(columns), file, compression="zstd")
 
 
-def _judgement_table(question_set: QuestionSet) -> Callable[[IO[bytes]], None]:
-    columns = zip(_JUDGEMENTS, zip(*_judgements(question_set), strict=True), strict=False)
-    types = dict(zip(_JUDGEMENTS, (pa.string(), pa.string(), pa.int64()), strict=True))
-    held = {name: list(column) for name, column in columns}
-    return _parquet(pa.table({name: pa.array(held.get(name, []), kind) for name, kind in types.items()}))
+def _judgement_table(question_set: QuestionSet, file: IO[bytes]) -> None:
+    rows, kinds = list(_judgements(question_set)), (pa.string(), pa.string(), pa.int64())
+    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
+    pq.write_table(pa.table(columns, list(_JUDGEMENTS)), file, compression="zstd")
 
 
-_BEIR = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels/test.tsv"}
-_MTEB = {"corpus": "corpus/corpus.parquet", "queries": "queries/queries.parquet", "default": "default/test.parquet"}
-_WRITERS: dict[tuple[Layout, str], Callable[[QuestionSet], Callable[[IO[bytes]], None]]] = {
-    (Layout.BEIR, "corpus"): _corpus_lines,
-    (Layout.BEIR, "queries"): _query_lines,
-    (Layout.BEIR, "default"): _qrels,
-    (Layout.MTEB, "corpus"): _corpus_table,
-    (Layout.MTEB, "queries"): _query_table,
-    (Layout.MTEB, "default"): _judgement_table,
+_Write = Callable[[QuestionSet, IO[bytes]], None]
+_PARTS: dict[Layout, dict[str, tuple[str, _Write]]] = {
+    Layout.BEIR: {
+        "corpus": ("corpus.jsonl", _corpus_lines),
+        "queries": ("queries.jsonl", _query_lines),
+        "default": ("qrels/test.tsv", _qrels),
+    },
+    Layout.MTEB: {
+        "corpus": ("corpus/corpus.parquet", _corpus_table),
+        "queries": ("queries/queries.parquet", _query_table),
+        "default": ("default/test.parquet", _judgement_table),
+    },
 }

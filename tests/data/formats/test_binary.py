@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.formats import parquet
+from data.formats import binary
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read
 from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
@@ -55,7 +55,7 @@ def test_a_small_file_of_one_long_text_many_times_is_refused() -> None:
 
 
 def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MAX_VALUES", 1_000_000)
+    monkeypatch.setattr(binary, "MAX_VALUES", 1_000_000)
     nothing = pa.nulls(1_000_001)
     column = pa.ListArray.from_arrays(pa.array([0, len(nothing)], pa.int32()), nothing)
     with pytest.raises(DataError, match=r"claims 1,000,003 values; at most 1,000,000 are read"):

@@ -6,7 +6,7 @@ import pytest
 
 from data.formats import text as content_module
 from data.formats.opening import Format, recognise
-from data.formats.text import Content, EncodedText, encoding_of
+from data.formats.text import Content, EncodedText
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import propose_columns, read, read_file
 from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
@@ -109,7 +109,7 @@ TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
 
 def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
     given = Content(content)
-    found = encoding_of(given)
+    found = given.encoding
     return EncodedText(given, found).whole, found.name, found.problems
 
 

@@ -2,16 +2,15 @@
 
 import pytest
 
-from data.formats.text import Content, EncodedText, encoding_of
-from data.layouts.lines import Lines, lines_of_a_kind
-from data.layouts.markup import document_table, holds_documents, holds_topics, topic_table
+from data.formats.text import Content, EncodedText
+from data.layouts.lines import Lines, document_table, holds_documents, holds_topics, lines_of_a_kind, topic_table
 from data.layouts.sources import knows
 from data.problems import ProblemCode
 
 
 def text_of(given: str) -> EncodedText:
     content = Content(given.encode())
-    return EncodedText(content, encoding_of(content))
+    return EncodedText(content, content.encoding)
 
 
 def cells(given: str) -> list[tuple[object, ...]]:

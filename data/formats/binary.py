@@ -1,0 +1,147 @@
+"""Parquet files and Excel workbooks (.xlsx) become a table."""
+
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import count
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data.formats.columns import guess_columns
+from data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank
+from data.formats.text import Content, check_size
+from data.problems import DataError, ProblemCode
+
+MAX_ROWS = 10_000_000
+MAX_VALUES = 200_000_000
+_MAX_UNPACKED_BYTES = 2**31
+_BATCH_ROWS = 4_096
+
+
+def parquet_table(content: Content) -> Table:
+    """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
+    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
+        file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
+        metadata = file.metadata
+        groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+        check_size(metadata.num_rows, "rows", MAX_ROWS)
+        check_size(sum(group.total_byte_size for group in groups), "unpacked bytes", _MAX_UNPACKED_BYTES)
+        # Arrow 26 aborts the whole process when a broken file is asked for its columns: a scan refuses it first.
+        file.scan_contents()
+        values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+        check_size(values, "values", MAX_VALUES)
+        # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
+        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        size = 0
+        for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=_BATCH_ROWS):
+            size += sum(map(_unpacked_bytes, batch.columns))
+            check_size(size, "unpacked bytes", _MAX_UNPACKED_BYTES)
+        names = column_names(file.schema_arrow.names)
+    return Table(names, _rows(file, names))
+
+
+def _unpacked_bytes(array: Any) -> int:
+    if pa.types.is_dictionary(array.type):
+        lengths = pc.binary_length(array.dictionary)
+        return pc.sum(pc.take(pc.cast(lengths, pa.int64()), array.indices)).as_py() or 0
+    if pa.types.is_struct(array.type):
+        return sum(map(_unpacked_bytes, array.flatten()))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return _unpacked_bytes(array.flatten())
+    return int(array.nbytes)
+
+
+def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
+    number = count(1)
+    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            columns = [_values(column) for column in batch.columns]
+            for cells in zip(*columns, strict=True):
+                yield RawRow(next(number), dict(zip(names, cells, strict=True)))
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:  # texts that are not UTF-8 stay bytes, and are mended cell by cell
+        return list(column.cast(pa.binary()).to_pylist())
+
+
+MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
+_UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
+_ALWAYS_UNPACKED = 2**25
+_MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
+_MAX_SHEET_COLUMNS = 256
+_MAX_SHEETS = 100
+
+warnings.filterwarnings("ignore", module="openpyxl")  # of styles and extensions, which are not read
+
+
+def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
+    """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
+    return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
+
+
+def is_workbook(content: bytes) -> bool:
+    """Whether a zip archive holds a workbook.
+
+    Raises `DataError` where it claims to unpack to too much, or a part of it does not have the checksum noted for it.
+    """
+    with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
+        entries = archive.infolist()
+        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
+        if not any(entry.filename == "xl/workbook.xml" for entry in entries):
+            return False
+        if (damaged := archive.testzip()) is not None:  # who reads rows stops before a checksum is looked at
+            raise BadZipFile(f"Bad CRC-32 for file {damaged!r}")
+        return True
+
+
+def workbook_table(content: bytes) -> Table:
+    """Read the first sheet whose first filled row names question and context, else the first filled sheet.
+
+    Raises `DataError` where the workbook is broken, empty or larger than a workbook can be.
+    """
+    import openpyxl  # only who reads a workbook waits for it
+
+    best: tuple[Any, tuple[str, ...]] | None = None
+    with broken_told(ProblemCode.BROKEN_WORKBOOK):
+        workbook = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True)
+        for sheet in workbook.worksheets[:_MAX_SHEETS]:
+            sheet.reset_dimensions()  # some writers note a wrong size, which would hide rows
+            names = column_names(next(_filled_rows(sheet, _MAX_SHEET_COLUMNS), (0, []))[1])
+            columns = guess_columns(names)
+            if columns.question and columns.context:
+                best = sheet, names
+                break
+            if names and best is None:
+                best = sheet, names
+        if best is None:
+            raise DataError.of(ProblemCode.EMPTY_FILE)
+        sheet, names = best
+        rows = _filled_rows(sheet, len(names))
+        next(rows)
+    return Table(names, (RawRow(number, dict(zip(names, row, strict=False))) for number, row in rows))
+
+
+def _filled_rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
+    """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
+    from openpyxl.utils.escape import unescape
+
+    def value(cell: Any) -> Any:
+        if not isinstance(cell.value, str):
+            return cell.value
+        # a text may look like an error and be none; a carriage return is kept as _x000D_
+        return CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
+
+    with broken_told(ProblemCode.BROKEN_WORKBOOK):
+        for number, cells in enumerate(sheet.iter_rows(max_col=width), start=1):
+            check_size(number, "rows", _MAX_SHEET_ROWS)
+            row = [value(cell) for cell in cells]
+            filled = [place for place, held in enumerate(row, start=1) if not is_blank(held)]
+            if filled:
+                yield number, row[: filled[-1]]
