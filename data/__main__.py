@@ -1,52 +1,40 @@
 """`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
 `keep` puts a file among the sets of the workspace, such as one too large to be uploaded; `write` writes a set as BEIR
-or MTEB do; `inspect-pairs` and `keep-pairs` are for sentence pairs; `make-questions` makes questions of a set's
-passages.
+or MTEB do; `inspect-pairs` and `keep-pairs` are for files of sentence pairs; `make-questions` makes questions of a
+set's passages.
 """
 
 import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from cyclopts import Parameter
+from cyclopts import CoercionError, Parameter, Token
 
-from data.commands import (
-    SHOWN_PROBLEMS,
-    AsJson,
-    column_words,
-    columns_of,
-    commands_of,
-    problem_lines,
-    reading_as_json,
-    run,
-)
-from data.formats.columns import Columns
+from data.commands import AsJson, columns_of, commands_of, one_of, run
+from data.formats.columns import Columns, PairColumns
+from data.formats.rows import FileReading
 from data.layouts.reading import Layout
 from data.layouts.writing import written
-from data.pairs.command import inspect_pairs, keep_pairs
+from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart
+from data.pairs.records import PARTS, PairAudit, PairKind, audit_pairs, split_pairs
+from data.pairs.store import keep as keep_set_of_pairs
 from data.problems import DataError
-from data.questions.audit import PARTS, Audit, Unit, audit
+from data.questions.audit import Audit, Unit, audit
 from data.questions.read import Reading, read_paths_apart
-from data.split import Split, split
+from data.split import Part, Split, SplitOptions, split
 from data.store import find, keep, note_used
 from data.terminal import tell
 from data.workspace import is_of_the_disk, replacing
 
-_NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
+_SHOWN_PROBLEMS = 10
 
 commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
-_FILE_HELP = "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; of a collection its folder or a zip archive"
-File = Annotated[Path, Parameter(help=_FILE_HELP)]
-Files = Annotated[Path, Parameter(help="more files of the same collection")]
-Data = Annotated[str, Parameter(help="a path, a set of the catalog or of the workspace")]
-Out = Annotated[Path, Parameter(help="the zip archive to be written")]
-NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -56,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _refused(error: Exception) -> int:
     if isinstance(error, DataError):
-        rows = [problem.message for problem in error.others if problem.leaves_out_row][:SHOWN_PROBLEMS]
+        rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
         for line in (str(error), *(f"  {row}" for row in rows)):
             tell(line, error=True)
     elif isinstance(error, OSError) and is_of_the_disk(error):
@@ -64,6 +52,15 @@ def _refused(error: Exception) -> int:
     else:
         tell(f"error: {error}", error=True)
     return 1
+
+
+_NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
+_FILE_HELP = "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; of a collection its folder or a zip archive"
+File = Annotated[Path, Parameter(help=_FILE_HELP)]
+Files = Annotated[Path, Parameter(help="more files of the same collection")]
+NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
+Data = Annotated[str, Parameter(help="a path, a set of the catalog or of the workspace")]
+Out = Annotated[Path, Parameter(help="the zip archive to be written")]
 
 
 @commands.command
@@ -76,7 +73,7 @@ def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json:
     else:
         counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
         told = f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"
-        tell("\n".join([*_understood(reading), *_gaps(reading), *problem_lines(reading), *_figures(figures), told]))
+        tell("\n".join([*_understood(reading), *_figures(figures), told]))
     return 0
 
 
@@ -86,7 +83,7 @@ def keep_file(file: File, /, *files: Files, columns: NamedColumns = None) -> int
     reading = read_paths_apart((file, *files), columns or {})
     kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     note_used(kept.key)  # as on the Data page
-    tell("\n".join([*_understood(reading), *_gaps(reading), *problem_lines(reading), f"Kept as {kept.key}"]))
+    tell("\n".join([*_understood(reading), f"Kept as {kept.key}"]))
     return 0
 
 
@@ -102,40 +99,28 @@ def write(data: Data, /, *, out: Out, layout: Literal["beir", "mteb"] = "beir") 
     return 0
 
 
-commands.command(inspect_pairs, name="inspect-pairs")
-commands.command(keep_pairs, name="keep-pairs")
-about = "make questions of the passages of a set, to train with"
-commands.command("questions.__main__:make_questions", name="make-questions", help=about)  # of a room above this one
-
-
-def _gaps(reading: Reading) -> list[str]:
-    return [f"  {gap.message}" for gap in reading.gaps]
-
-
-def _collection(reading: Reading) -> list[str]:
-    files = [
-        f"  {file.name}: {file.role}, {file.format}{file.encoding and f', {file.encoding}'}; {file.row_count:,} rows"
-        for file in reading.files
-    ]
-    questions = reading.question_set.questions
-    counts = [f"{len(reading.question_set.passages):,} passages", f"{len(questions):,} questions"]
-    graded, grouped = sum(bool(one.grades) for one in questions), sum(bool(one.groups) for one in questions)
-    more = [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
-    told = ", ".join([*counts, f"{reading.judgement_count:,} judgements", *more])
-    return [f"{reading.question_set.name}: laid out as {reading.layout}", told, *files]
-
-
 def _understood(reading: Reading) -> list[str]:
-    if reading.layout is not None:
-        return [*_collection(reading), *([] if reading.question_set.questions else [_NO_QUESTION])]
-    named = column_words(reading.columns) if reading.columns else ""
-    return [
-        f"{reading.question_set.name}: {reading.format}{reading.encoding and f', {reading.encoding}'}",
-        f"{reading.paragraph_count:,} paragraphs -> {len(reading.question_set.passages):,} passages; "
-        f"{reading.row_count:,} rows -> {len(reading.question_set.questions):,} questions",
-        *([f"Columns: {named}"] if named else []),
-        *([] if reading.question_set.questions else [_NO_QUESTION]),
-    ]
+    """What the files hold, then what they lack of each other and what is wrong with them."""
+    questions, passages = reading.question_set.questions, f"{len(reading.question_set.passages):,} passages"
+    encoding = f", {reading.encoding}" if reading.encoding else ""
+    if reading.layout is None:
+        lines = [
+            f"{reading.question_set.name}: {reading.format}{encoding}",
+            f"{reading.paragraph_count:,} paragraphs -> {passages}; "
+            f"{reading.row_count:,} rows -> {len(questions):,} questions",
+        ]
+        if reading.columns and (named := _column_words(reading.columns)):
+            lines.append(f"Columns: {named}")
+    else:
+        graded, grouped = sum(bool(one.grades) for one in questions), sum(bool(one.groups) for one in questions)
+        counts = [passages, f"{len(questions):,} questions", f"{reading.judgement_count:,} judgements"]
+        counts += [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
+        lines = [f"{reading.question_set.name}: laid out as {reading.layout}", ", ".join(counts)]
+        for file in reading.files:
+            form = ", ".join(filter(None, (file.format, file.encoding)))
+            lines.append(f"  {file.name}: {file.role}, {form}; {file.row_count:,} rows")
+    lines += [] if questions else [_NO_QUESTION]
+    return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *_problem_lines(reading)]
 
 
 def _figures(figures: Audit) -> list[str]:
@@ -160,7 +145,7 @@ def _spread(lengths: np.ndarray) -> str:
     return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}" if len(lengths) else "none"
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _counts(counts: dict[Any, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
@@ -169,7 +154,7 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,
         "paragraph_count": reading.paragraph_count,
-        **reading_as_json(reading, reading.columns),
+        **_reading_as_json(reading, reading.columns),
         "layout": reading.layout,
         "judgement_count": reading.judgement_count,
         "files": [
@@ -195,6 +180,184 @@ def _plain(value: object) -> object:
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+_NO_PART = "none"
+
+
+def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
+    for token in tokens:
+        if token.value not in (*PARTS, _NO_PART):
+            raise CoercionError(msg=f"{token.value!r} is none of {', '.join(PARTS)} and {_NO_PART}")
+    return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
+
+
+PairFile = Annotated[Path, Parameter(help="TSV, CSV, JSON, JSONL, Parquet, Excel or text")]
+PairFiles = Annotated[Path, Parameter(help="more files of the same set")]
+Kind = Annotated[PairKind | None, one_of(PairKind, help="what the pairs are judged by; told by the columns otherwise")]
+Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest score there can be")]
+NamedPairColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
+_PARTS_HELP = f"what each file was published for: {', '.join(PARTS)}, or {_NO_PART}; told by their names otherwise"
+Parts = Annotated[
+    tuple[Part | None, ...], Parameter(converter=_parts_named, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+]
+
+
+@commands.command
+def inspect_pairs(
+    file: PairFile,
+    /,
+    *files: PairFiles,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedPairColumns = None,
+    parts: Parts = (),
+    as_json: AsJson = False,
+) -> int:
+    """Tell what files of sentence pairs hold; several are parts of one set."""
+    reading = _read_pairs((file, *files), kind, scale, columns, parts)
+    rows = split_pairs(reading.pairs)
+    figures = audit_pairs(reading.pairs, rows)
+    if as_json:
+        tell(json.dumps(_pairs_as_json(reading, figures, rows), ensure_ascii=False, indent=1))
+    else:
+        tell("\n".join([*_understood_pairs(reading), *_pair_figures(figures), *_pair_parts(figures)]))
+    return 0
+
+
+@commands.command
+def keep_pairs(
+    file: PairFile,
+    /,
+    *files: PairFiles,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedPairColumns = None,
+    parts: Parts = (),
+) -> int:
+    """Keep sentence pairs as a set of the workspace; several files are parts of one set."""
+    reading = _read_pairs((file, *files), kind, scale, columns, parts)
+    kept = keep_set_of_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
+    tell("\n".join([*_understood_pairs(reading), f"Kept as {kept.key}"]))
+    return 0
+
+
+about = "make questions of the passages of a set, to train with"
+commands.command("questions.__main__:make_questions", name="make-questions", help=about)  # of a room above this one
+
+
+def _read_pairs(
+    files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts
+) -> PairReading:
+    if parts and len(parts) != len(files):
+        raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
+    try:
+        options = PairOptions(columns or {}, kind, scale, parts)
+    except ValueError as error:
+        raise CoercionError(msg=str(error)) from error
+    return read_pair_files_apart(files, options)
+
+
+def _understood_pairs(reading: PairReading) -> list[str]:
+    pairs, several = reading.pairs, len(reading.files) > 1
+    scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
+    lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
+    for file in reading.files:
+        form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {_column_words(file.columns)}")
+    for file in reading.files:
+        lines += _problem_lines(file, f" in {file.name}" if several else "")
+    return lines
+
+
+def _pair_figures(figures: PairAudit) -> list[str]:
+    labels = _counts({label.name.lower(): count for label, count in figures.labels.items()})
+    bins = zip(figures.score_edges, figures.score_edges[1:], figures.score_counts, strict=False)
+    scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
+    return [
+        f"Different sentences: {figures.sentence_count:,}; characters: {'; '.join(map(_spread, figures.lengths))}",
+        *([f"Labels: {labels}"] if labels else []),
+        *([f"Scores: {scores}"] if scores else []),
+        f"Rows that repeat an earlier one's sentences: {len(figures.repeated):,}; pairs judged differently: "
+        f"{figures.disputed_count:,}; rows with the same sentence twice: {figures.equal_count:,}",
+    ]
+
+
+def _pair_parts(figures: PairAudit) -> list[str]:
+    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
+    told = [f"{', '.join(figures.published)} as published"] if figures.published else []
+    told += [f"{', '.join(drawn)} drawn by shared sentences, seed {SplitOptions().seed}"] if drawn else []
+    leaks = [
+        f"  {len(found.rows):,} {second} rows hold {found.sentences:,} sentences of {first} rows, "
+        f"{found.repeated:,} a whole row"
+        for (first, second), found in figures.leaks.items()
+        if found.sentences
+    ]
+    shared = leaks or ["  no sentence stands in two parts"]
+    return [f"Split: {_counts(figures.part_counts)}; {'; '.join(told)}", *shared]
+
+
+def _pairs_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
+    pairs = reading.pairs
+    return {
+        "name": pairs.name,
+        "fingerprint": pairs.fingerprint,
+        "kind": pairs.kind,
+        "scale": pairs.scale if pairs.kind is PairKind.SCORED else None,
+        "row_count": len(pairs),
+        "rows_left_out": reading.left_out,
+        "files": [
+            {"name": file.name, "part": file.part} | _reading_as_json(file, file.columns) for file in reading.files
+        ],
+        "audit": {
+            "sentence_count": figures.sentence_count,
+            "lengths": [_plain(lengths) for lengths in figures.lengths],
+            "labels": {label.name.lower(): count for label, count in figures.labels.items()},
+            "score_counts": figures.score_counts.tolist(),
+            "score_edges": figures.score_edges.tolist(),
+            "equal_count": figures.equal_count,
+            "repeated_count": len(figures.repeated),
+            "disputed_count": figures.disputed_count,
+            "leaks": [
+                {
+                    "from": first,
+                    "into": second,
+                    "sentences": found.sentences,
+                    "rows": len(found.rows),
+                    "repeated": found.repeated,
+                }
+                for (first, second), found in figures.leaks.items()
+            ],
+        },
+        "split": {"published": figures.published, "rows": {part: len(found) for part, found in rows.items()}},
+    }
+
+
+def _column_words(columns: Any) -> str:
+    return ", ".join(f"{role} <- {name}" for role, name in asdict(columns).items() if name is not None)
+
+
+def _problem_lines(reading: FileReading, of: str = "") -> list[str]:
+    if not reading.problems:
+        return [f"Problems{of}: none"]
+    shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
+    more = reading.problem_count - len(shown)
+    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
+    return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def _reading_as_json(reading: FileReading, columns: Any) -> dict[str, Any]:
+    """What was understood of a file; `columns` is a dataclass of names by role, or None."""
+    return {
+        "format": reading.format,
+        "encoding": reading.encoding,
+        "columns": asdict(columns) if columns else None,
+        "available_columns": reading.available_columns,
+        "row_count": reading.row_count,
+        "rows_left_out": reading.left_out,
+        "problem_count": reading.problem_count,
+        "problems": [{"code": one.code, "row": one.row, "message": one.message} for one in reading.problems],
+    }
 
 
 if __name__ == "__main__":

@@ -10,21 +10,17 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, asdict, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
 from data.problems import Failure
 from data.terminal import quiet, tell
 
-if TYPE_CHECKING:
-    from data.formats.rows import FileReading
-
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
 _VERBOSE = ("-v", "--verbose")
 _NOTHING_DONE = 2
-SHOWN_PROBLEMS = 10
 
 
 def commands_of(name: str, about: str, **options: Any) -> App:
@@ -159,32 +155,3 @@ def takes(
         return command
 
     return with_flags
-
-
-def column_words(columns: Any) -> str:
-    """Return which column of a file holds what, as commands tell it; `columns` is a dataclass of names by role."""
-    return ", ".join(f"{role} <- {name}" for role, name in asdict(columns).items() if name is not None)
-
-
-def problem_lines(reading: "FileReading", of: str = "") -> list[str]:
-    """Return the lines that tell the problems of a file."""
-    if not reading.problems:
-        return [f"Problems{of}: none"]
-    shown = [f"  {problem.message}" for problem in reading.problems[:SHOWN_PROBLEMS]]
-    more = reading.problem_count - len(shown)
-    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
-    return [*lines, f"  and {more:,} more"] if more else lines
-
-
-def reading_as_json(reading: "FileReading", columns: Any) -> dict[str, Any]:
-    """Return what was understood of a file; `columns` is a dataclass of names by role, or None."""
-    return {
-        "format": reading.format,
-        "encoding": reading.encoding,
-        "columns": asdict(columns) if columns else None,
-        "available_columns": reading.available_columns,
-        "row_count": reading.row_count,
-        "rows_left_out": reading.left_out,
-        "problem_count": reading.problem_count,
-        "problems": [{"code": one.code, "row": one.row, "message": one.message} for one in reading.problems],
-    }

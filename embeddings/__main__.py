@@ -16,8 +16,7 @@ from cyclopts import Parameter
 
 from data.cache import Arrays, save_arrays
 from data.commands import AsJson, commands_of, one_of, run
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairSet
+from data.pairs.records import PairSet, split_pairs
 from data.pairs.store import find
 from data.problems import failure_dict
 from data.split import Part

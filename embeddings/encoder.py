@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pairs.audit import row_groups
-from data.pairs.records import PairSet, numbers_of
+from data.pairs.records import PairSet, numbers_of, row_groups
 from data.problems import Failure
 from data.workspace import read_json, workspace, write_json
 from models.encoders.bi_encoder import BiEncoder

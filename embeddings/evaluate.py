@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pairs.audit import part_to_measure, split_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, part_to_measure, split_pairs
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure, mean_figures
 from embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode

@@ -10,8 +10,7 @@ import numpy as np
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import finished, workspace
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, split_pairs
 from data.pairs.store import find, keep
 from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs

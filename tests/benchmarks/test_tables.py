@@ -11,8 +11,7 @@ from benchmarks.app.ten_sessions import Cost
 from benchmarks.large import documents, heaps
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from benchmarks.speed.libraries import bytes_of
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, split_pairs
 from data.split import Part
 from text.analysis import Tokens
 

@@ -12,8 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import pearsonr, spearmanr
 
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, split_pairs
 from data.pairs.store import keep
 from data.split import Part
 from embeddings import results

@@ -16,9 +16,8 @@ import numpy as np
 
 from data.cache import SEAL, is_sound, seal
 from data.pairs.assembly import LARGEST, score_of
-from data.pairs.audit import audit_pairs
 from data.pairs.reading import read_pairs
-from data.pairs.records import PairKind
+from data.pairs.records import PairKind, audit_pairs
 from data.problems import DataError
 from data.workspace import workspace
 from retrieval.comparison.experiment import ExperimentError, read_experiment

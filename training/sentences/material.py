@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, split_pairs
 from data.pairs.store import PAIR_CATALOG, find
 from data.split import Part, SplitOptions
 from embeddings.bootstrap import figure, mean_draws

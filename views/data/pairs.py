@@ -12,9 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from data.formats.columns import SENTENCES as SENTENCE_COLUMNS
-from data.pairs.audit import PairAudit, part_to_measure
 from data.pairs.reading import PairOptions
-from data.pairs.records import PARTS, Label, PairKind, PairSet
+from data.pairs.records import PARTS, Label, PairAudit, PairKind, PairSet, part_to_measure
 from data.pairs.store import PAIR_CATALOG, PairEntry, StoredPairs, obtain_files
 from data.problems import DataError
 from data.split import Part, SplitOptions

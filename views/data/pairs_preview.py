@@ -12,9 +12,8 @@ from streamlit.delta_generator import DeltaGenerator
 from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
 from data.pairs.assembly import Scale
-from data.pairs.audit import PairAudit, audit_pairs, split_pairs
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
-from data.pairs.records import PARTS, PairKind, PairSet, sentence_set
+from data.pairs.records import PARTS, PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
 from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
 from data.split import Part

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.pairs.audit import part_to_measure
+from data.pairs.records import part_to_measure
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet

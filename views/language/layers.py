@@ -9,8 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.pairs.audit import part_to_measure
-from data.pairs.records import PairKind
+from data.pairs.records import PairKind, part_to_measure
 from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from retrieval.report.charts import legend
 from views.language.inside import asked, told, watched

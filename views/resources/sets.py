@@ -12,8 +12,7 @@ import numpy as np
 import streamlit as st
 
 from data.pairs import store as pair_store
-from data.pairs.audit import PairAudit, audit_pairs, split_pairs
-from data.pairs.records import PairSet
+from data.pairs.records import PairAudit, PairSet, audit_pairs, split_pairs
 from data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
 from data.questions.audit import Audit, audit, passages_with
 from data.records import QuestionSet

@@ -8,7 +8,7 @@ from itertools import count
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.pairs.audit import split_pairs
+from data.pairs.records import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet

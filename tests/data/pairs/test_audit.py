@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.pairs.audit import audit_pairs, leak, part_to_measure, row_groups, split_pairs
-from data.pairs.records import PARTS, Label, PairKind, PairSet, numbers_of
+from data.pairs.records import (
+    PARTS,
+    Label,
+    PairKind,
+    PairSet,
+    audit_pairs,
+    leak,
+    numbers_of,
+    part_to_measure,
+    row_groups,
+    split_pairs,
+)
 from data.split import Part, SplitOptions
 
 SCORED = PairSet.of(

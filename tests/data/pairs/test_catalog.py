@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data.pairs.audit import audit_pairs, split_pairs
 from data.pairs.reading import PairOptions, PairReading
-from data.pairs.records import FILE, PARTS, Label, PairKind, PairSet, open_pairs, write_pairs
+from data.pairs.records import FILE, PARTS, Label, PairKind, PairSet, audit_pairs, open_pairs, split_pairs, write_pairs
 from data.pairs.store import PAIR_CATALOG, PairEntry, find, keep, load, read_pair_entry, stored
 from data.problems import DataError, ProblemCode
 from data.split import Part

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from data.pairs.audit import split_pairs
-from data.pairs.records import Label, PairKind, PairSet
+from data.pairs.records import Label, PairKind, PairSet, split_pairs
 from data.pairs.store import keep
 from data.split import Part, SplitOptions
 from embeddings.encoder import Distinct

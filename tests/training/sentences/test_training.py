@@ -9,8 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
-from data.pairs.audit import split_pairs
-from data.pairs.records import PairKind
+from data.pairs.records import PairKind, split_pairs
 from data.pairs.store import find, keep
 from data.split import Part
 from data.store import keep as keep_questions
