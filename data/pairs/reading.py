@@ -49,98 +49,8 @@ from data.pairs.records import PARTS, Label, PairKind, PairSet, open_pairs, writ
 from data.problems import DataError, Problem, ProblemCode
 from data.split import Part
 
-_SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
-
-
-@dataclass(frozen=True)
-class OpenedFile:
-    """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
-
-    name: str
-    recognised: RecognisedFile = field(repr=False)
-    table: Callable[[], Table] = field(repr=False)  # opened anew at each call
-    columns: PairColumns
-    available: tuple[str, ...]
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)
-    objects: tuple[str, ...]  # the columns that hold objects
-
-    def rows(self) -> Iterator[RawRow]:
-        """Yield all rows, from the first."""
-        for row in self.table().rows:
-            yield row._replace(cells=_flat(row.cells, self.objects)) if self.objects else row
-
-    def values(self, role: str) -> Values | None:
-        """Return what stands in the column of a role; None where there is no such column."""
-        column = getattr(self.columns, role)
-        if column is None:
-            return None
-        found = Values()
-        for row in self.rows():
-            value = None if row.problem else row.cells.get(column)
-            found.add("" if is_collection(value) else as_text(value))
-        return found
-
-    def fitted(self, kind: PairKind) -> "OpenedFile":
-        """Return the file with the columns that rows of a kind are read from. Raises `DataError` where one is missing.
-
-        A label that is a number can be a score, and what is called a score can be a label.
-        """
-        columns = self.columns
-        if kind is PairKind.SCORED:
-            columns = replace(columns, score=columns.score or columns.label, label=None)
-        elif kind is PairKind.LABELLED:
-            columns = replace(columns, label=columns.label or columns.score, score=None)
-        else:
-            columns = replace(columns, label=None, score=None)
-        columns = replace(columns, **dict.fromkeys(SENTENCES[kind.width :]))
-        value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
-        for role in (*SENTENCES[: kind.width], *value):
-            if getattr(columns, role) is None:
-                found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
-                if role == SENTENCES[0]:
-                    raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
-                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
-        return replace(self, columns=columns)
-
-
-def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> OpenedFile:
-    """Open a file; columns that are not chosen are guessed. Raises `DataError` where it cannot be read."""
-    recognised = recognise(content, is_pair_column)
-    if recognised.format is Format.SQUAD:
-        return OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
-    lines = recognised.text if recognised.format is Format.TEXT else None
-    opener = partial(line_table, lines) if lines is not None else table_opener(content, recognised)
-    table, sample = looked_at(opener())
-    objects = tuple(name for name in table.names if _holds_objects(name, sample))
-    flat = [_flat(cells, objects) for cells in sample]
-    names = tuple(dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells))
-    names = tuple(name for name in names if name not in objects) if objects else table.names
-    first_rows = looked_at(Table(names, (RawRow(0, cells) for cells in flat)))[0].first
-    columns = replace(guess_pair_columns(names, flat), **chosen)
-    require_columns(chosen, names)
-    return OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
-
-
-def _holds_objects(name: str, sample: Sequence[Cells]) -> bool:
-    """Whether most cells of a column are objects: a few among texts are slips."""
-    filled = [value for cells in sample if not is_blank(value := cells.get(name))]
-    return 2 * sum(isinstance(value, dict) for value in filled) > len(filled)
-
-
-def _flat(cells: Cells, objects: Sequence[str]) -> Cells:
-    """The cells with those of objects among them, named behind a dot."""
-    flat: dict[str, object] = {}
-    for name, value in cells.items():
-        if name in objects and isinstance(value, dict):
-            flat |= {f"{name}.{inner}": one for inner, one in value.items()}
-        else:
-            flat[name] = value
-    return flat
-
-
 LEAST_ROWS = 10
-
-_Found = tuple[OpenedFile, dict[str, Values | None]]  # a file, and what stands in two of its columns
+_SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
 
 
 @dataclass(frozen=True)
@@ -196,11 +106,19 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
     `ValueError` where `options` have another number of parts than there are files.
     """
     options = options or PairOptions()
+    is_told = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
+    opened: list[_OpenedFile] = []
+    values: dict[str, list[Values]] = {"score": [], "label": []}
     with collector_paused():
-        found = list(_opened(files, options))
-        kind, scale = _meaning(found, options)
-        gathered = GatheredPairs(kind, scale)
-        read = list(_read_all([file for file, _ in found], options, gathered))
+        for content, name in files:
+            with told_of(name, files):
+                file = _opened(Content.of(content), name, options.columns)
+                opened.append(file)
+                for role, found in values.items():
+                    if not is_told and (column := getattr(file.columns, role)) is not None:
+                        found.append(file.values(column))
+        gathered = GatheredPairs(*_meaning(opened, values, options))
+        read = list(_read_all(opened, options, gathered))
     problems = [problem for reading in read for problem in reading.problems]
     if not len(gathered) and any(reading.left_out for reading in read):
         rows, first = sum(reading.row_count for reading in read), next(one for one in problems if one.leaves_out_row)
@@ -213,41 +131,122 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
     """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
-    file = opened(Content.of(content), name, {})
+    file = _opened(Content.of(content), name, {})
     return Proposal(file.columns, file.available, file.first_rows)
 
 
-def _opened(files: Sequence[tuple[bytes | Content, str]], options: PairOptions) -> Iterator[_Found]:
-    """Yield the files, and what stands in their columns of scores and labels, as far as that is to be guessed from."""
-    is_known = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
-    for content, name in files:
-        with told_of(name, files):
-            file = opened(Content.of(content), name, options.columns)
-            yield file, {role: None if is_known else file.values(role) for role in ("score", "label")}
+def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
+    """Read files from disk in a process of its own; see `read_pairs_apart`."""
+    return read_pairs_apart([(file_content(path), path.name) for path in paths], options)
 
 
-def _meaning(found: Sequence[_Found], options: PairOptions) -> tuple[PairKind, Scale]:
+def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+    """Read files as `read_pairs` does, in a process of its own.
+
+    Raises `UnusableFileError`, also where reading takes more than its `Limits` or the process ends, and `OSError` where
+    the disk is full.
+    """
+    given = [File(Content.of(content), name) for content, name in files]
+    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
+
+
+@dataclass(frozen=True)
+class _OpenedFile:
+    """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
+
+    name: str
+    recognised: RecognisedFile = field(repr=False)
+    table: Callable[[], Table] = field(repr=False)  # opened anew at each call
+    columns: PairColumns
+    available: tuple[str, ...]
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
+    objects: tuple[str, ...]  # the columns that hold objects
+
+    def rows(self) -> Iterator[RawRow]:
+        for row in self.table().rows:
+            yield row._replace(cells=_flat(row.cells, self.objects)) if self.objects else row
+
+    def values(self, column: str) -> Values:
+        found = Values()
+        for row in self.rows():
+            value = None if row.problem else row.cells.get(column)
+            found.add("" if is_collection(value) else as_text(value))
+        return found
+
+    def fitted(self, kind: PairKind) -> "_OpenedFile":
+        """Return the file with the columns that rows of a kind are read from. Raises `DataError` where one is missing.
+
+        A label that is a number can be a score, and what is called a score can be a label.
+        """
+        columns = self.columns
+        if kind is PairKind.SCORED:
+            columns = replace(columns, score=columns.score or columns.label, label=None)
+        elif kind is PairKind.LABELLED:
+            columns = replace(columns, label=columns.label or columns.score, score=None)
+        else:
+            columns = replace(columns, label=None, score=None)
+        columns = replace(columns, **dict.fromkeys(SENTENCES[kind.width :]))
+        value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
+        for role in (*SENTENCES[: kind.width], *value):
+            if getattr(columns, role) is None:
+                found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
+                if role == SENTENCES[0]:
+                    raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
+                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
+        return replace(self, columns=columns)
+
+
+def _opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> _OpenedFile:
+    """Open a file; columns that are not chosen are guessed."""
+    recognised = recognise(content, is_pair_column)
+    if recognised.format is Format.SQUAD:
+        return _OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
+    lines = recognised.text if recognised.format is Format.TEXT else None
+    opener = partial(line_table, lines) if lines is not None else table_opener(content, recognised)
+    table, sample = looked_at(opener())
+    filled = {name: [one for cells in sample if not is_blank(one := cells.get(name))] for name in table.names}
+    # most cells of the column: a few among texts are slips
+    objects = tuple(name for name, held in filled.items() if 2 * sum(isinstance(one, dict) for one in held) > len(held))
+    flat = [_flat(cells, objects) for cells in sample]
+    names = tuple(dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells))
+    names = tuple(name for name in names if name not in objects) if objects else table.names
+    first_rows = looked_at(Table(names, (RawRow(0, cells) for cells in flat)))[0].first
+    columns = replace(guess_pair_columns(names, flat), **chosen)
+    require_columns(chosen, names)
+    return _OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
+
+
+def _flat(cells: Cells, objects: Sequence[str]) -> Cells:
+    """The cells with those of objects among them, named behind a dot."""
+    flat: dict[str, object] = {}
+    for name, value in cells.items():
+        if name in objects and isinstance(value, dict):
+            flat |= {f"{name}.{inner}": one for inner, one in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _meaning(
+    files: Sequence[_OpenedFile], values: Mapping[str, Sequence[Values]], options: PairOptions
+) -> tuple[PairKind, Scale]:
     """The kind of all files together and the scale of their scores, as given or guessed."""
-    values: dict[str, Values | None] = {}
-    for role in ("score", "label"):
-        held = [one for _, by_role in found if (one := by_role[role]) is not None]
-        values[role] = Values.together(held) if held else None
-    kind = options.kind or guessed_kind(min(len(file.columns.sentences) for file, _ in found), **values)
+    score, label = (Values.together(values[role]) if values[role] else None for role in ("score", "label"))
+    kind = options.kind or guessed_kind(min(len(file.columns.sentences) for file in files), score, label)
     if kind is not PairKind.SCORED:
         return kind, (0.0, 0.0)
-    low, high = options.scale or (values["score"] or values["label"] or Values()).scale()
+    low, high = options.scale or (score or label or Values()).scale()
     return kind, (float(low), float(high))
 
 
-def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[PairFileReading]:
+def _read_all(files: Sequence[_OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[PairFileReading]:
     places = [part_in_name(set_name(file.name, "")) for file in files]
     parts = options.parts or [None if place < 0 else PARTS[place] for place in places]
     for file, part in zip(files, parts, strict=True):
         with told_of(file.name, files):
             fitted = file.fitted(gathered.kind)
             assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
-            for problem in file.recognised.problems:
-                assembly.rejection.problems.add(problem)
+            assembly.rejection.begin(file.recognised)
             for row in fitted.rows():
                 assembly.add(row)
             assembly.end()
@@ -272,21 +271,6 @@ def _name(names: Sequence[str]) -> str:
     if len(plain) > 1:
         plain = list(dict.fromkeys(without_part(name) or "pairs" for name in plain))
     return shown(", ".join(plain), 200)
-
-
-def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
-    """Read files from disk in a process of its own; see `read_pairs_apart`."""
-    return read_pairs_apart([(file_content(path), path.name) for path in paths], options)
-
-
-def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
-    """Read files as `read_pairs` does, in a process of its own.
-
-    Raises `UnusableFileError`, also where reading takes more than its `Limits` or the process ends, and `OSError` where
-    the disk is full.
-    """
-    given = [File(Content.of(content), name) for content, name in files]
-    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
 
 
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:

@@ -106,8 +106,7 @@ def _read_alone(alone: Alone, columns: Columns | None) -> Reading:
     used = guess if is_squad else _needed(columns or guess, table.names)
     with collector_paused():
         assembly = Assembly(used)
-        for problem in recognised.problems:
-            assembly.rejection.problems.add(problem)
+        assembly.rejection.begin(recognised)
         for row in table.rows:
             assembly.add(row)
         question_set = assembly.question_set(set_name(alone.file.name, "questions"))
