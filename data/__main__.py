@@ -22,12 +22,12 @@ from data.formats.rows import FileReading
 from data.layouts.reading import Layout
 from data.layouts.writing import written
 from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart
-from data.pairs.records import PARTS, PairAudit, PairKind, audit_pairs, split_pairs
+from data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
 from data.pairs.store import keep as keep_set_of_pairs
 from data.problems import DataError
 from data.questions.audit import Audit, Unit, audit
 from data.questions.read import Reading, read_paths_apart
-from data.split import Part, Split, SplitOptions, split
+from data.split import PARTS, Part, Split, SplitOptions, split
 from data.store import find, keep, note_used
 from data.terminal import tell
 from data.workspace import is_of_the_disk, replacing

@@ -24,6 +24,9 @@ class Part(StrEnum):
     TEST = "test"
 
 
+PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)  # what a set is divided into
+
+
 @dataclass(frozen=True)
 class SplitOptions:
     """Shares of the passage groups (0 to 1) for validation and test; the rest is for training."""

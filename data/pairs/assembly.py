@@ -14,9 +14,9 @@ import pyarrow as pa
 from data.formats.columns import SENTENCES, PairColumns, plain_name
 from data.formats.rows import Rejection, RowReader
 from data.formats.tables import RawRow, shown
-from data.pairs.records import PARTS, Label, PairKind, PairSet
+from data.pairs.records import Label, PairKind, PairSet
 from data.problems import Problem, ProblemCode
-from data.split import Part
+from data.split import PARTS, Part
 from data.texts import BLOCK, Texts, column_of
 
 Scale = tuple[float, float]

@@ -45,9 +45,9 @@ from data.pairs.assembly import (
     part_in_name,
     without_part,
 )
-from data.pairs.records import PARTS, Label, PairKind, PairSet, open_pairs, write_pairs
+from data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
 from data.problems import DataError, Problem, ProblemCode
-from data.split import Part
+from data.split import PARTS, Part
 
 LEAST_ROWS = 10
 _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns

@@ -19,7 +19,7 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data.split import Part, SplitOptions
+from data.split import PARTS, Part, SplitOptions
 from data.texts import Texts, column_of
 
 FILE = "pairs.arrow"
@@ -51,15 +51,13 @@ class Label(IntEnum):
     CONTRADICTION = 2
 
 
-PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)  # a published part is a place in here, -1 where none was published
-
-
 @dataclass(frozen=True)
 class PairSet:
     """Rows of sentences. Raises `ValueError` where the columns do not fit each other.
 
     `values` are scores (float32, between the two ends of `scale`), labels (int8, see `Label`), or empty for the other
-    kinds. `published` says which part of its publisher's split a row belongs to: int8, a place in `PARTS` or -1.
+    kinds. `published` says which part of its publisher's split a row belongs to: int8, a place in `PARTS`, -1 where
+    none was published.
     """
 
     name: str

@@ -15,11 +15,14 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from data.records import Question, QuestionSet
-from data.split import Part, Split
+from data.split import PARTS, Part, Split
 from data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")
 _BY_CHANCE = 1000  # questions that are held against a passage of others
+_MOST_LABELS = 5
+_TIMES_AN_ANSWER = 5  # that labels repeat, on average at least
+OVERLAP_WIDTH = 0.05
 
 
 class Unit(StrEnum):
@@ -111,10 +114,6 @@ def _mean(shares: np.ndarray) -> float:
     return float(measured.mean()) if len(measured) else float("nan")
 
 
-_MOST_LABELS = 5
-_TIMES_AN_ANSWER = 5  # that labels repeat, on average at least
-
-
 @dataclass(frozen=True)
 class Audit:
     """The figures of a question set; lengths are in characters."""
@@ -179,10 +178,6 @@ def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]
     answered = sum(bool(question.answers) for question in question_set.questions)
     are_few = 0 < len(counts) <= _MOST_LABELS and len(given) >= _TIMES_AN_ANSWER * len(counts)
     return tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(lost) > answered else ()
-
-
-OVERLAP_WIDTH = 0.05
-PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
 class Level(StrEnum):

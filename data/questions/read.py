@@ -84,6 +84,30 @@ def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading
     return replace(reading, gaps=found.aside) if found.aside else reading
 
 
+def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read a file from disk, or a folder, in a process of its own; see `read_files_apart`."""
+    return read_paths_apart([path], chosen)
+
+
+def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
+    return read_files_apart([file for path in paths for file in files_of(path)], chosen)
+
+
+def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read the content of a file in a process of its own; see `read_files_apart`."""
+    return read_files_apart([File(Content.of(content), name)], chosen)
+
+
+def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read files as `read_files` does, in a process of its own.
+
+    `chosen` names columns of a single one by role; those of the other roles are guessed. Raises `UnusableFileError`,
+    also where reading takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
+    """
+    return carried_out(WORK, files, chosen or {})
+
+
 def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
     """The collection that files make, or the one file that is read by itself, as it is where its columns are given."""
     inner = unpacked(files)
@@ -103,9 +127,14 @@ def _read_alone(alone: Alone, columns: Columns | None) -> Reading:
     recognised = alone.seen.recognised or recognise(content)
     is_squad = recognised.format is Format.SQUAD
     table, guess = _table_and_guess(content, recognised, alone.seen)
-    used = guess if is_squad else _needed(columns or guess, table.names)
+    used = guess if is_squad else columns or guess
+    if not is_squad:
+        require_columns(asdict(used), table.names)
+    if used.context is None:
+        found, wanted = shown(", ".join(table.names), 300), wanted_names(NAMES["context"])
+        raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
     with collector_paused():
-        assembly = Assembly(used)
+        assembly = _Assembly(used)
         assembly.rejection.begin(recognised)
         for row in table.rows:
             assembly.add(row)
@@ -143,15 +172,6 @@ def _table_and_guess(content: Content, recognised: RecognisedFile, seen: Sighted
     return table, guess_columns(table.names, sample)
 
 
-def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
-    """Return `columns`, if all of them exist, and the one for the context is among them."""
-    require_columns(asdict(columns), names)
-    if columns.context is None:
-        found, wanted = shown(", ".join(names), 300), wanted_names(NAMES["context"])
-        raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
-    return columns
-
-
 @dataclass(slots=True)
 class _Question:
     row: int
@@ -175,7 +195,7 @@ class _Question:
 
 
 @dataclass
-class Assembly:
+class _Assembly:
     """What rows have become so far. `add` takes them one by one, `question_set` ends the work.
 
     Without a column of questions every row is a passage, and the column of ids holds the passages' own.
@@ -258,30 +278,6 @@ class Assembly:
             asks = self.columns.question is not None  # then the column of ids is the questions'
             id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if asks else reader.text("id")
         return self._passages.add(context, reader.text("title"), id_)
-
-
-def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read a file from disk, or a folder, in a process of its own; see `read_files_apart`."""
-    return read_paths_apart([path], chosen)
-
-
-def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
-    return read_files_apart([file for path in paths for file in files_of(path)], chosen)
-
-
-def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read the content of a file in a process of its own; see `read_files_apart`."""
-    return read_files_apart([File(Content.of(content), name)], chosen)
-
-
-def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read files as `read_files` does, in a process of its own.
-
-    `chosen` names columns of a single one by role; those of the other roles are guessed. Raises `UnusableFileError`,
-    also where reading takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
-    """
-    return carried_out(WORK, files, chosen or {})
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

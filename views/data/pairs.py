@@ -13,10 +13,10 @@ import streamlit as st
 
 from data.formats.columns import SENTENCES as SENTENCE_COLUMNS
 from data.pairs.reading import PairOptions
-from data.pairs.records import PARTS, Label, PairAudit, PairKind, PairSet, part_to_measure
+from data.pairs.records import Label, PairAudit, PairKind, PairSet, part_to_measure
 from data.pairs.store import PAIR_CATALOG, PairEntry, StoredPairs, obtain_files
 from data.problems import DataError
-from data.split import Part, SplitOptions
+from data.split import PARTS, Part, SplitOptions
 from data.store import StoredSet
 from retrieval.report.drawing import PALETTE
 from text.marking import marked_sentences

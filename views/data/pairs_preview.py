@@ -13,10 +13,10 @@ from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
 from data.pairs.assembly import Scale
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
-from data.pairs.records import PARTS, PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
+from data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
 from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
-from data.split import Part
+from data.split import PARTS, Part
 from views.data.preview import LookedAt, choose_pairs
 from views.data.reading import draw_first, draw_problems, draw_status, left_out_words, pick_column
 from views.names import pairs_name

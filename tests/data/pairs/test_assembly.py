@@ -3,8 +3,8 @@
 import pytest
 
 from data.pairs.assembly import Values, guessed_kind, label_of, part_in_name, part_of, score_of, without_part
-from data.pairs.records import PARTS, Label, PairKind
-from data.split import Part
+from data.pairs.records import Label, PairKind
+from data.split import PARTS, Part
 
 
 def values(*texts: str) -> Values:

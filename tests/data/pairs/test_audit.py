@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.pairs.records import (
-    PARTS,
     Label,
     PairKind,
     PairSet,
@@ -19,7 +18,7 @@ from data.pairs.records import (
     row_groups,
     split_pairs,
 )
-from data.split import Part, SplitOptions
+from data.split import PARTS, Part, SplitOptions
 
 SCORED = PairSet.of(
     "짝",

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from data.pairs.reading import PairOptions, PairReading
-from data.pairs.records import FILE, PARTS, Label, PairKind, PairSet, audit_pairs, open_pairs, split_pairs, write_pairs
+from data.pairs.records import FILE, Label, PairKind, PairSet, audit_pairs, open_pairs, split_pairs, write_pairs
 from data.pairs.store import PAIR_CATALOG, PairEntry, find, keep, load, read_pair_entry, stored
 from data.problems import DataError, ProblemCode
-from data.split import Part
+from data.split import PARTS, Part
 from data.store import CatalogEntry
 from data.workspace import PROJECT, LimitError, acting_as, user_of
 

@@ -9,9 +9,9 @@ import pytest
 
 from data.formats.columns import PairColumns
 from data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
-from data.pairs.records import PARTS, Label, PairKind
+from data.pairs.records import Label, PairKind
 from data.problems import DataError, ProblemCode
-from data.split import Part
+from data.split import PARTS, Part
 from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
 
 SCORED: list[dict[str, Any]] = [

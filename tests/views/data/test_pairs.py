@@ -12,9 +12,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
-from data.pairs.records import PARTS, PairKind
+from data.pairs.records import PairKind
 from data.pairs.store import PAIR_CATALOG, load, stored
-from data.split import Part
+from data.split import PARTS, Part
 from tests.data.sample_files import ROWS, as_squad
 from tests.views.driving import keys, opened, press, run, texts
 
