@@ -17,6 +17,10 @@ from data.texts import BLOCK, Texts, column_of, in_blocks
 from data.workspace import read_json, write_json
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
+FILE = "passages.arrow"
+_SEAL = "passages.json"  # what the file was when its content was last known
+_OLDER = "passages.parquet"  # sets kept before there was an Arrow file
+_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,10 @@ class Passages(Sequence[Passage]):
     """
 
     def __init__(self, table: Any, *, known: str = "") -> None:
-        self._table = table.cast(SCHEMA)
+        self.table = table.cast(SCHEMA)
         self._known = known
-        self.ids, self.texts, self.titles = (Texts(self._table.column(name)) for name in SCHEMA.names)
-        self._untitled, self._titled = self.texts, Texts(self._table.column("text"), self._table.column("title"))
+        self.ids, self.texts, self.titles = (Texts(self.table.column(name)) for name in SCHEMA.names)
+        self._titled = Texts(self.table.column("text"), self.table.column("title"))
 
     @classmethod
     def of(cls, passages: Iterable[Passage]) -> "Passages":
@@ -50,14 +54,9 @@ class Passages(Sequence[Passage]):
         columns = ([column_of([getattr(one, name) for one in block]) for name in SCHEMA.names] for block in blocks)
         return cls(pa.Table.from_batches((pa.record_batch(arrays, schema=SCHEMA) for arrays in columns), SCHEMA))
 
-    @property
-    def table(self) -> Any:
-        """The Arrow table of the columns `SCHEMA`."""
-        return self._table
-
     def indexed_texts(self, *, title: bool) -> Texts:
         """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
-        return self._titled if title else self._untitled
+        return self._titled if title else self.texts
 
     def heads(self, *, title: bool) -> np.ndarray:
         """Letters that the title and its line break take of each indexed text, `(n_passages,)` int64; 0 without."""
@@ -76,7 +75,6 @@ class Passages(Sequence[Passage]):
 
     @cached_property
     def row_of(self) -> "RowOfId":
-        """Row by passage id."""
         return RowOfId(self.ids)
 
     @cached_property
@@ -91,7 +89,7 @@ class Passages(Sequence[Passage]):
         return ""
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.table.num_rows)
 
     @overload
     def __getitem__(self, place: int) -> Passage: ...
@@ -102,7 +100,7 @@ class Passages(Sequence[Passage]):
             start, stop, step = place.indices(len(self))
             if step != 1:
                 return Passages.of(self[row] for row in range(start, stop, step))
-            return Passages(self._table.slice(start, max(0, stop - start)))
+            return Passages(self.table.slice(start, max(0, stop - start)))
         return Passage(self.ids[place], self.texts[place], self.titles[place])
 
     def __iter__(self) -> Iterator[Passage]:
@@ -110,7 +108,7 @@ class Passages(Sequence[Passage]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Passages):
-            return self is other or bool(self._table.equals(other.table))
+            return self is other or bool(self.table.equals(other.table))
         if not isinstance(other, Sequence) or len(self) != len(other):
             return NotImplemented
         return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
@@ -194,10 +192,10 @@ class GatheredPassages:
             self._open = []
         return place
 
-    def passages(self, ids: Iterable[str]) -> Passages:
-        """Return all of them under these ids."""
-        texts = [*self._blocks, column_of(self._open)]
-        columns = [_column(in_blocks(ids)), pa.chunked_array(texts), _column(in_blocks(self._titles))]
+    def passages(self) -> Passages:
+        """Return all of them; ids that are missing are made."""
+        texts = pa.chunked_array([*self._blocks, column_of(self._open)])
+        columns = [_column(filled_ids("p", self.ids)), texts, _column(self._titles)]
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
 
     def __len__(self) -> int:
@@ -215,8 +213,8 @@ class GatheredPassages:
         return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
 
 
-def _column(blocks: Iterable[list[str]]) -> Any:
-    return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())
+def _column(texts: Iterable[str]) -> Any:
+    return pa.chunked_array([column_of(block) for block in in_blocks(texts)], pa.large_string())
 
 
 def filled_ids(letter: str, given: list[str]) -> Iterator[str]:
@@ -226,12 +224,6 @@ def filled_ids(letter: str, given: list[str]) -> Iterator[str]:
     for id_ in given:
         yield next(fresh) if not id_ or id_ in kept else id_
         kept.add(id_)
-
-
-FILE = "passages.arrow"
-_SEAL = "passages.json"  # what the file was when its content was last known
-_OLDER = "passages.parquet"  # sets kept before there was an Arrow file
-_BLOCK_ROWS = 1 << 16
 
 
 def write_passages(folder: Path, passages: Passages) -> None:

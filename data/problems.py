@@ -142,7 +142,6 @@ class Problem:
 
     @classmethod
     def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "Problem":
-        """Make a problem from its template's values."""
         return cls(code, row, details)
 
     @property
@@ -184,7 +183,6 @@ class Problems:
 
     @property
     def total(self) -> int:
-        """How many there are."""
         return self.counts.total()
 
 
@@ -197,5 +195,4 @@ class DataError(Failure):
 
     @classmethod
     def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "DataError":
-        """Make the error for a problem with its template's values."""
         return cls(Problem(code, row, details))

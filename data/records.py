@@ -132,7 +132,6 @@ class QuestionSet:
 
     @property
     def row_of_passage(self) -> RowOfId:
-        """Row of the corpus by passage id."""
         return self.passages.row_of
 
     @cached_property

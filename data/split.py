@@ -54,7 +54,6 @@ class Split:
     by_article: bool = False  # whether any title is known; else a group is a passage, or those that share a question
 
     def questions(self, question_set: QuestionSet, part: Part) -> QuestionSet:
-        """Return the set with only the questions of `part`."""
         return question_set.with_questions(self.rows[part])
 
 

@@ -34,7 +34,6 @@ class Texts(Sequence[str]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The `fingerprint_of` these texts."""
         return _digest((np.asarray(pc.utf8_length(part)), _utf8(part)) for part in self._parts(BLOCK))
 
     def lengths(self) -> np.ndarray:
@@ -70,7 +69,6 @@ class Texts(Sequence[str]):
         return (part.to_pylist() for part in self._parts(size))
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
-        """Return the texts of some rows."""
         rows = np.asarray(rows, dtype=np.int64)
         if len(rows) < BLOCK:  # few are made sooner one by one
             return [self[row] for row in rows.tolist()]

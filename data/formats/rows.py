@@ -154,11 +154,9 @@ class RowReader:
         self.problem = Problem.of(code, self.row.number, column=self.column(role), **details)
 
     def column(self, role: str) -> str:
-        """Return what the column of a role is called."""
         return shown(getattr(self.columns, role), 80)
 
     def fit(self, text: str) -> str:
-        """Return the text mended where it must be, and remember that."""
         if is_fit(text):
             return text
         self.mended = True
@@ -220,6 +218,12 @@ class Rejection:
         """Return the error for so many rows of which none can be used."""
         first = next((one for one in self.problems.kept if one.leaves_out_row), self.problems.kept[0]).message
         return DataError(Problem.of(code, rows=rows, first=first), self.problems.kept)
+
+    def nothing_left(self, rows: int) -> DataError:
+        """Return the error for so many rows, all of them left out, or for a file that holds nothing."""
+        if self.rows:
+            return self.no_good(ProblemCode.NO_GOOD_ROW, rows)
+        return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
 
     def table(self) -> pd.DataFrame:
         """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""

@@ -37,12 +37,10 @@ class Content:
         return given if isinstance(given, Content) else cls(given)
 
     def open(self) -> BinaryIO:
-        """Open it for reading from the beginning."""
         return BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
 
     @cached_property
     def size(self) -> int:
-        """How many bytes there are."""
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
 
     @cached_property

@@ -103,10 +103,9 @@ class Gathering:
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; ids that are missing are made."""
-        passages = self.passages.passages(filled_ids("p", self.passages.ids))
+        passages = self.passages.passages()
         ids = list(passages.ids)
-        question_ids = filled_ids("q", [asked.id for asked in self._asked])
-        asked = zip(question_ids, self._asked, strict=True)
+        asked = zip(filled_ids("q", [asked.id for asked in self._asked]), self._asked, strict=True)
         return QuestionSet(name, passages, tuple(self._made(id_, one, ids) for id_, one in asked))
 
     def unjudged(self) -> list[str]:

@@ -148,9 +148,7 @@ def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, n
     question_set = gathering.question_set(name)
     asks = any(source.role is Role.QUESTIONS for source in sources)
     if not len(question_set.passages) or (asks and not question_set.questions):
-        if gathering.rejection.rows:
-            raise gathering.rejection.no_good(ProblemCode.NO_GOOD_ROW, gathering.row_count)
-        raise DataError(Problem.of(ProblemCode.NO_QUESTION), gathering.rejection.problems.kept)
+        raise gathering.rejection.nothing_left(gathering.row_count)
     gaps = (
         *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
         *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),

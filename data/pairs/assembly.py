@@ -153,7 +153,6 @@ class GatheredPairs:
         self._blocks = [[] for _ in range(self.kind.width)]
 
     def add(self, sentences: Sequence[str], value: float, part: int) -> None:
-        """Keep a row."""
         for column, sentence in zip(self._open, sentences, strict=True):
             column.append(sentence)
         self._values.append(value)
@@ -162,7 +161,6 @@ class GatheredPairs:
             self._close()
 
     def pairs(self, name: str) -> PairSet:
-        """Return the set of all rows."""
         self._close()
         texts = tuple(Texts(pa.chunked_array(blocks, pa.large_string())) for blocks in self._blocks)
         dtype = np.float32 if self.kind is PairKind.SCORED else np.int8

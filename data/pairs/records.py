@@ -39,7 +39,6 @@ class PairKind(StrEnum):
 
     @property
     def width(self) -> int:
-        """How many sentences a row has."""
         return {PairKind.SENTENCES: 1, PairKind.TRIPLETS: 3}.get(self, 2)
 
 
@@ -96,7 +95,6 @@ class PairSet:
         published: Sequence[int] | np.ndarray | None = None,
         scale: tuple[float, float] = (0.0, 0.0),
     ) -> "PairSet":
-        """Make a set of any sequences."""
         dtype = np.float32 if kind is PairKind.SCORED else np.int8
         parts = np.full(len(columns[0]), -1) if published is None else published
         texts = tuple(Texts(pa.chunked_array([column_of(list(column))])) for column in columns)
@@ -119,7 +117,6 @@ class PairSet:
         return shares
 
     def at(self, rows: np.ndarray) -> "PairSet":
-        """Return the set with only these rows, in this order."""
         rows = np.asarray(rows, dtype=np.int64)
         if np.array_equal(rows, np.arange(len(self))):
             return self

@@ -213,43 +213,38 @@ class _Assembly:
     def add(self, row: RawRow) -> None:
         """Take one row: a paragraph, a question, or both."""
         self.row_count += row.asks
-        if row.problem is not None:
-            self._reject(row, row.problem)
-            return
+        if problem := row.problem or self._take(row):
+            self.rejection.add(row, problem, any_good=len(self._passages) > 0)
+
+    def question_set(self, name: str) -> QuestionSet:
+        """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
+        if not self._questions and (self._asked or not len(self._passages)):
+            raise self.rejection.nothing_left(self.row_count)
+        passages = self._passages.passages()
+        asked = zip(filled_ids("q", [question.id for question in self._questions]), self._questions, strict=True)
+        return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
+
+    def _take(self, row: RawRow) -> Problem | None:
+        """Keep what a row holds; return why it is not kept, if so."""
         reader = RowReader(row, self.columns)
         context = reader.text("context", ProblemCode.EMPTY_CONTEXT)
         self.paragraph_count += row.is_paragraph and bool(context)
         asks = row.asks and self.columns.question is not None
         self._asked |= asks
         question = reader.text("question", ProblemCode.EMPTY_QUESTION) if asks and context else ""
-        if context and (question or not asks):
-            problem = self._take(row, reader, context, question)
-        else:
-            problem = reader.problem if row.asks else None
-        if problem is not None:
-            self._reject(row, problem)
-        else:
-            self.rejection.note(reader)
-
-    def question_set(self, name: str) -> QuestionSet:
-        """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
-        if not self._questions and (self._asked or not len(self._passages)):
-            if self.rejection.rows:
-                raise self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
-            raise DataError(Problem.of(ProblemCode.NO_QUESTION), self.rejection.problems.kept)
-        passages = self._passages.passages(filled_ids("p", self._passages.ids))
-        question_ids = filled_ids("q", [question.id for question in self._questions])
-        asked = zip(question_ids, self._questions, strict=True)
-        return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
-
-    def _reject(self, row: RawRow, problem: Problem) -> None:
-        self.rejection.add(row, problem, any_good=len(self._passages) > 0)
-
-    def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
-        """Keep the passage and the question of a good row; return why the question is not kept, if so."""
-        if not question:
+        problem = reader.problem if row.asks else None
+        if context and question:
+            problem = self._take_question(reader, context, question)
+        elif context and not asks:
             self._place(context, reader)
-            return None
+            problem = None
+        if problem is None:
+            self.rejection.note(reader)
+        return problem
+
+    def _take_question(self, reader: RowReader, context: str, question: str) -> Problem | None:
+        """Keep a question and its passage; return why the question is not kept, if so."""
+        row = reader.row
         id_ = reader.text("id")
         place = self._passages.find(context)
         key = id_ or (question, place)

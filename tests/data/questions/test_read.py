@@ -241,9 +241,8 @@ def test_equal_texts_are_one_under_the_first_title_known(rows: list[tuple[str, s
         assert gathered.find(text) == (list(known).index(text) if text in known else len(known))
         known[text] = known.get(text) or title
         assert gathered.add(text, title, "") == list(known).index(text)
-    ids = [str(place) for place in range(len(known))]
-    expected = [Passage(id_, text, title) for id_, (text, title) in zip(ids, known.items(), strict=True)]
-    assert gathered.passages(ids) == expected
+    expected = [Passage(f"p{number}", text, title) for number, (text, title) in enumerate(known.items(), start=1)]
+    assert gathered.passages() == expected
 
 
 def test_texts_in_closed_blocks_are_found() -> None:
@@ -252,8 +251,8 @@ def test_texts_in_closed_blocks_are_found() -> None:
         gathered.add(f"글 {row}", "", "")
     assert (gathered.find("글 0"), gathered.find(f"글 {BLOCK}")) == (0, BLOCK)
     assert gathered.add("글 1", "제목", "") == 1
-    passages = gathered.passages(map(str, range(len(gathered))))
-    assert (len(passages), passages[1]) == (BLOCK + 2, Passage("1", "글 1", "제목"))
+    passages = gathered.passages()
+    assert (len(passages), passages[1]) == (BLOCK + 2, Passage("p2", "글 1", "제목"))
 
 
 class SameHash(str):
