@@ -291,8 +291,6 @@ _SCHEMA = pa.schema(
         ("rejected", _TEXTS),
     ]
 )
-
-
 _JUDGED = pa.schema(  # of sets that have them: without them an earlier version opens the file, too
     [
         ("grades", pa.list_(pa.struct([("id", pa.string()), ("grade", pa.int32())]))),
@@ -304,7 +302,7 @@ _JUDGED = pa.schema(  # of sets that have them: without them an earlier version 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
     fields = [*_SCHEMA, *(field for field in _JUDGED if any(getattr(one, field.name) for one in questions))]
-    columns = [pa.array([_cell(one, field.name) for one in questions], field.type) for field in fields]
+    columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in fields]
     pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
 
@@ -319,8 +317,3 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
         if row.get("groups") is not None:
             row["groups"] = tuple(map(tuple, row["groups"]))
     return tuple(Question(**row) for row in rows)
-
-
-def _cell(question: Question, name: str) -> Any:
-    value = getattr(question, name)
-    return [{"id": id_, "grade": grade} for id_, grade in value] if name == "grades" else value

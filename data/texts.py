@@ -14,6 +14,10 @@ import pyarrow.compute as pc
 import regex
 
 BLOCK = 8_192  # texts made at a time: some megabytes
+_HANGUL = regex.compile(r"\p{Hangul}")
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_LETTER = regex.compile(r"\p{L}")
+_TEXTS, _CHARACTERS = 2000, 300  # that are looked at
 
 _T = TypeVar("_T")
 
@@ -30,7 +34,11 @@ class Texts(Sequence[str]):
     @property
     def column(self) -> Any:
         """The texts as an Arrow column, made in memory where there are titles."""
-        return self._texts if self._titles is None else _joined(self._titles, self._texts)
+        if self._titles is None:
+            return self._texts
+        known = pc.if_else(pc.equal(self._titles, ""), pa.scalar(None, pa.large_string()), self._titles)
+        newline = pa.scalar("\n", pa.large_string())
+        return pc.binary_join_element_wise(known, self._texts, newline, null_handling="skip")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -161,18 +169,6 @@ def column_of(texts: Sequence[str]) -> Any:
     encoded = [text.encode() for text in texts]
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
-
-
-def _joined(titles: Any, texts: Any) -> Any:
-    known = pc.if_else(pc.equal(titles, ""), pa.scalar(None, pa.large_string()), titles)
-    newline = pa.scalar("\n", pa.large_string())
-    return pc.binary_join_element_wise(known, texts, newline, null_handling="skip")
-
-
-_HANGUL = regex.compile(r"\p{Hangul}")
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
-_LETTER = regex.compile(r"\p{L}")
-_TEXTS, _CHARACTERS = 2000, 300  # that are looked at
 
 
 class Script(StrEnum):

@@ -213,8 +213,20 @@ def are_limited() -> bool:
 
 
 def used_bytes() -> int:
-    """Return what the files of the user's workspace hold, in bytes."""
-    return _bytes_in(workspace())
+    """Return what the files of the user's workspace hold, in bytes; one that goes away meanwhile counts no more."""
+    held, folders = 0, [workspace()]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+            else:
+                with suppress(OSError):
+                    held += entry.stat(follow_symlinks=False).st_size
+    return held
 
 
 def require_room() -> None:
@@ -240,20 +252,3 @@ def require_few(what: Literal["passages", "pairs"], count: int) -> None:
     if are_limited() and count > (limit := getattr(limits(), what)):
         told = {what: f"{count:,}", "limit": f"{limit:,}"}
         raise LimitError(what, f"the set has {told[what]} {what}, and may have {told['limit']}", **told)
-
-
-def _bytes_in(folder: Path) -> int:
-    """What a folder holds; a file that goes away meanwhile counts no more."""
-    held, folders = 0, [folder]
-    while folders:
-        try:
-            entries = list(os.scandir(folders.pop()))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(Path(entry.path))
-            else:
-                with suppress(OSError):
-                    held += entry.stat(follow_symlinks=False).st_size
-    return held

@@ -137,7 +137,7 @@ def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.M
 
 @pytest.fixture(autouse=True)
 def _files_are_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same code, without a process of its own; `tests/data/apart/` has the processes."""
+    """By the same code, without a process of its own; `tests/data/test_apart.py` has the processes."""
     monkeypatch.setattr(apart, "started", apart.carry_out)
     monkeypatch.setattr(apart, "make_ready", lambda: None)
 

@@ -16,7 +16,7 @@ from data.apart import File
 from data.formats.columns import is_known, plain_name
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import RawRow, Table, as_text, is_blank
-from data.formats.text import Content, EncodedText
+from data.formats.text import EncodedText
 from data.layouts.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
@@ -130,7 +130,11 @@ class Sighted:
 
 def sighted(file: File) -> Sighted:
     """Tell what a file holds. Raises `DataError` where it is broken."""
-    text = _text(file.content)
+    is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
+    try:
+        text = EncodedText(file.content, file.content.encoding) if is_text else None
+    except DataError:
+        text = None  # its reader tells of the encoding
     if text is not None:
         if found := _markup(file.name, text):
             return Sighted(found)
@@ -219,16 +223,6 @@ def stands_alone(source: Source) -> bool:
     if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
         return True
     return source.role is Role.PASSAGES and plain_name(source.fields.id or "") in _PASSAGE_IDS
-
-
-def _text(content: Content) -> EncodedText | None:
-    """The text of a file; None where it is none, or in an encoding that its reader will tell of."""
-    if content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0"))):
-        return None
-    try:
-        return EncodedText(content, content.encoding)
-    except DataError:
-        return None
 
 
 def _markup(name: str, text: EncodedText) -> list[Source]:

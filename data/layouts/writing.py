@@ -59,7 +59,11 @@ def _card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> s
     told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
     told |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
     told |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
-    told["configs"] = [_config(part, name) for part, name in names.items()]
+    told["configs"] = [
+        {"config_name": part, "data_files": [{"split": "test" if part == "default" else part, "path": name}]}
+        | ({"sep": "\t"} if name.endswith(".tsv") else {})
+        for part, name in names.items()
+    ]
     front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items())
     graded = sum(len(question.grade_of) for question in questions)
     counts = [f"{len(passages):,} passages", f"{len(questions):,} questions", f"{graded:,} judgements"]
@@ -76,12 +80,6 @@ def _card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> s
         f"Content (sha256): `{question_set.fingerprint}`. The licence of the passages is that of their source."
     )
     return f"---\n{front}---\n\n# {_plain(question_set.name)}\n\n" + "\n\n".join(notes) + "\n"
-
-
-def _config(part: str, name: str) -> dict[str, Any]:
-    split = "test" if part == "default" else part
-    told = {"config_name": part, "data_files": [{"split": split, "path": name}]}
-    return told | ({"sep": "\t"} if name.endswith(".tsv") else {})
 
 
 def _plain(text: str) -> str:

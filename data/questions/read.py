@@ -94,11 +94,6 @@ def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | N
     return read_files_apart([file for path in paths for file in files_of(path)], chosen)
 
 
-def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read the content of a file in a process of its own; see `read_files_apart`."""
-    return read_files_apart([File(Content.of(content), name)], chosen)
-
-
 def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
     """Read files as `read_files` does, in a process of its own.
 

@@ -4,11 +4,15 @@ import csv
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import openpyxl
 import pandas as pd
+
+from data.apart import File
+from data.formats.text import Content
+from data.questions.read import Reading, read_files_apart
 
 Row = dict[str, Any]
 
@@ -94,3 +98,8 @@ FILES = {
     "excel": as_excel(ROWS),
     "parquet": as_parquet(ROWS),
 }
+
+
+def read_apart(content: bytes, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """As of a file in a browser, in a process of its own."""
+    return read_files_apart([File(Content(content), name)], chosen)

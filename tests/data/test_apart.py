@@ -17,9 +17,9 @@ from data.formats.columns import Columns
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.questions import read as reading
-from data.questions.read import read, read_apart, read_file_apart
+from data.questions.read import read, read_file_apart
 from data.workspace import workspace
-from tests.data.sample_files import FILES
+from tests.data.sample_files import FILES, read_apart
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="copies processes")]
 

@@ -10,7 +10,8 @@ from data import apart
 from data.apart import Limits
 from data.formats.text import Content
 from data.problems import DataError
-from data.questions.read import read, read_apart
+from data.questions.read import read
+from tests.data.sample_files import read_apart
 from tests.hostile.files import FILES
 
 MOST_MEMORY = 2**29
