@@ -34,11 +34,20 @@ from data.workspace import (
     write_text,
 )
 
+logger = logging.getLogger(__name__)
+
+SCORES = "scores.json"
 SEAL = "sealed.json"  # of a folder: sizes and digests by name
 _LAST_BYTES = struct.Struct("<8sQ16s")
 _MARK = b"mrc-seal"
 _BLOCK = 1 << 20  # bytes read at a time
+_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.comparison.compare.ship`
+_keeping: ContextVar[bool] = ContextVar("_keeping", default=True)
+
+Arrays = dict[str, np.ndarray]
 Identity = tuple[int, ...]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -139,18 +148,9 @@ def _digest(path: Path, size: int) -> bytes:
     return digest.digest()
 
 
-logger = logging.getLogger(__name__)
-
-_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.comparison.compare.ship`
-Arrays = dict[str, np.ndarray]
-
-
 def key_of(*parts: object) -> str:
     """sha256 (hexadecimal) of JSON-able parts."""
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
-
-
-_keeping: ContextVar[bool] = ContextVar("_keeping", default=True)
 
 
 @contextmanager
@@ -300,11 +300,6 @@ def _fill(folder: Path, write: Callable[[Path], None], most: int) -> None:
 
 def _path(kind: str, key: str) -> Path:
     return workspace() / "cache" / kind / f"{key}.npz"
-
-
-SCORES = "scores.json"
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)

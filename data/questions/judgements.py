@@ -6,8 +6,7 @@ Earlier versions read the file as if only what is right had been judged. Remarks
 `workspace/remarks/<fingerprint>.json`, a file for each content a set has had."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -206,19 +205,17 @@ def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
     return workspace() / folder / f"{fingerprint}{ending}"
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _rewrite(path: Path, content: Callable[[], object]) -> None:
     """Let nobody else change a file between reading and writing: two pages may be open."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        yield
+        write_json(path, content())
 
 
 def _change(corpus: str, change: Callable[[_File], _File]) -> None:
-    path = path_of("judgements", corpus)
-    with _alone(path):
-        # the answers of a question stand for themselves
-        write_json(path, change(_read(corpus)).model_dump(exclude={"questions": {"__all__": {"answers"}}}))
+    # the answers of a question stand for themselves
+    unwritten = {"questions": {"__all__": {"answers"}}}
+    _rewrite(path_of("judgements", corpus), lambda: change(_read(corpus)).model_dump(exclude=unwritten))
 
 
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
@@ -251,10 +248,11 @@ def mark_negative(fingerprint: str, question: str, passage: str) -> None:
 
     Raises `ValueError`, as every change does, where this is no fingerprint: a path never reaches the file system.
     """
-    marked = (question, passage)
-    _change_remarks(
-        fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, marked))))
-    )
+
+    def marked(known: Remarks) -> Remarks:
+        return replace(known, negatives=tuple(dict.fromkeys((*known.negatives, (question, passage)))))
+
+    _change_remarks(fingerprint, marked)
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
@@ -289,9 +287,7 @@ def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
 
 
 def _change_remarks(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
-    path = path_of("remarks", fingerprint)
-    with _alone(path):
-        write_json(path, asdict(change(remarks_of(fingerprint))))
+    _rewrite(path_of("remarks", fingerprint), lambda: asdict(change(remarks_of(fingerprint))))
 
 
 def _pairs(raw: object) -> tuple[tuple[str, str], ...]:
