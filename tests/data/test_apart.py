@@ -1,4 +1,4 @@
-"""A file read in a process of its own comes out as in this one, and what that process does harms nobody."""
+"""Files read in a process of its own come out as in this one, and what that process does harms nobody."""
 
 import errno
 import os
@@ -7,28 +7,47 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from data import apart
 from data.apart import Limits, UnusableFileError, make_ready
-from data.formats.columns import Columns
+from data.formats.columns import Columns, PairColumns
 from data.formats.text import Content
+from data.pairs import reading as pair_reading
+from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
+from data.pairs.records import PairKind
 from data.problems import DataError, ProblemCode
 from data.questions import read as reading
 from data.questions.read import read, read_file_apart
+from data.split import Part
 from data.workspace import workspace
 from tests.data.sample_files import FILES, read_apart
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="copies processes")]
+copies = pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 
 TABLE = "질문,지문,유형\n수도는?,서울은 수도이다.,가\n강은?,,나\n=1+1,\n".encode()
+UNKNOWN = "가,나,제목\n수도는?,서울,도시\n".encode()
+ROWS = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(12)]
+PAIR_FILES = [
+    ("\n".join(["sentence1\tsentence2\tscore", "\t나\t1", *ROWS]).encode(), "sts-train.tsv"),
+    ("\n".join(["문장1\t문장2\t점수", *ROWS, "가\t나\t많이"]).encode(), "sts-test.tsv"),
+]
+OPTIONS = PairOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
 @pytest.fixture(params=["forked", "served", "fresh"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "started", getattr(apart, request.param))
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "started", apart.forked)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,6 +59,8 @@ def _server_ends() -> Iterator[None]:
     apart._server.clear()
 
 
+@copies
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_it_is_what_is_read_in_place() -> None:
     there, here = read_apart(TABLE, "set.csv"), read(TABLE, "set.csv")
@@ -49,70 +70,115 @@ def test_it_is_what_is_read_in_place() -> None:
     assert list(workspace().iterdir()) == []
 
 
+def check_pairs(options: PairOptions | None) -> None:
+    there, here = read_pairs_apart(PAIR_FILES, options), read_pairs(PAIR_FILES, options)
+    assert there.files == here.files
+    assert all(one.rejected.equals(other.rejected) for one, other in zip(there.files, here.files, strict=True))
+    assert there.pairs.name == here.pairs.name == "sts"
+    assert there.pairs.fingerprint == here.pairs.fingerprint
+    assert there.left_out == 2
+    assert list(workspace().iterdir()) == []
+
+
+@pytest.mark.parametrize("options", [None, OPTIONS], ids=["guessed", "given"])
+def test_pairs_are_what_is_read_in_place(options: PairOptions | None) -> None:
+    check_pairs(options)
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_every_way_to_another_process() -> None:
+    check_pairs(OPTIONS)
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("name", FILES)
-def test_every_format(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.forked)
+def test_every_format(name: str) -> None:
     assert read_apart(FILES[name], "set") == read(FILES[name], "set")
 
 
+@copies
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
-    content = "가,나,제목\n수도는?,서울,도시\n".encode()
     with pytest.raises(UnusableFileError, match="No column for the context was found") as told:
-        read_apart(content, "set.csv")
+        read_apart(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
     assert told.value.proposal == (Columns("가", title="제목"), ("가", "나", "제목"), (first,))
 
 
-def test_chosen_columns_stand_beside_those_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.forked)
-    chosen = read_apart("가,나,제목\n수도는?,서울,도시\n".encode(), "set.csv", {"context": "나"})
-    assert chosen.columns == Columns("가", "나", title="제목")
+def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
+    path = tmp_path / "표.tsv"
+    path.write_text("가\t나\n1\t2\n", encoding="utf-8")
+    with pytest.raises(UnusableFileError, match="No column of sentences was found") as told:
+        read_pair_files_apart([path])
+    assert told.value.proposal == (PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
 
 
-def child(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], limits: Limits) -> None:
-    """Let the process that reads do something else, under these limits."""
-    monkeypatch.setattr(apart, "started", apart.forked)
+def test_a_failure_of_several_files_names_its_file() -> None:
+    with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as told:
+        read_pairs_apart([*PAIR_FILES, (b" ", "sts-dev.tsv")])
+    assert told.value.problem.code is ProblemCode.EMPTY_FILE
+    assert told.value.proposal.available == ("sentence1", "sentence2", "score")
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+def test_chosen_columns_stand_beside_those_that_are_guessed() -> None:
+    assert read_apart(UNKNOWN, "set.csv", {"context": "나"}).columns == Columns("가", "나", title="제목")
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("work", "limits", "words"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), Limits(2**30, 10), r"ended the process.*more than 1\.0 GiB"),
+        (lambda: bytearray(2**29), Limits(2**28, 10), r"needs? more than 0\.2 GiB of memory"),
+        (lambda: sum(iter(int, 1)), Limits(2**30, 1), "needs more than 1 seconds of a processor"),
+        (lambda: time.sleep(60), Limits(2**30, 0), "needs more than 0 seconds"),
+    ],
+    ids=["it dies", "memory", "time of the processor", "time by the clock"],
+)
+def test_a_process_that_takes_too_much_or_dies_is_told(
+    work: Callable[[], object], limits: Limits, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "read_files", lambda *_: work())
     monkeypatch.setattr(Limits, "of", lambda _: limits)
-
-
-def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), Limits(2**30, 10))
-    with pytest.raises(DataError, match=r"ended the process that read it.*more than 1\.0 GiB"):
+    with pytest.raises(DataError, match=words):
         read_apart(TABLE, "set.csv")
 
 
-def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, lambda: bytearray(2**29), Limits(2**28, 10))
-    with pytest.raises(DataError, match=r"needs? more than 0\.2 GiB of memory"):
-        read_apart(TABLE, "set.csv")
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+def test_a_process_of_pairs_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_reading, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(DataError, match="ended the process that read it"):
+        read_pairs_apart(PAIR_FILES)
 
 
-def test_time_of_the_processor_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, lambda: sum(iter(int, 1)), Limits(2**30, 1))
-    with pytest.raises(DataError, match="needs more than 1 seconds of a processor"):
-        read_apart(TABLE, "set.csv")
-
-
-def test_time_by_the_clock_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, lambda: time.sleep(60), Limits(2**30, 0))
-    with pytest.raises(DataError, match="needs more than 0 seconds"):
-        read_apart(TABLE, "set.csv")
-
-
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "write_questions", full)
-    monkeypatch.setattr(apart, "started", apart.forked)
     with pytest.raises(OSError, match="No space left") as told:
         read_apart(TABLE, "set.csv")
     assert told.value.errno == errno.ENOSPC
     assert list(workspace().iterdir()) == []
 
 
+@copies
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "started", apart.served)
     make_ready()
@@ -121,6 +187,8 @@ def test_a_server_that_is_gone_is_followed_by_another(monkeypatch: pytest.Monkey
     assert read_apart(TABLE, "set.csv").row_count == 3
 
 
+@copies
+@pytest.mark.slow
 def test_beside_other_threads_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     asked: list[Path] = []
@@ -134,32 +202,41 @@ def test_beside_other_threads_nothing_is_copied(monkeypatch: pytest.MonkeyPatch)
     assert asked == [Path("folder")]
 
 
-def test_names_that_are_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.forked)
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff.csv")
     path.write_bytes(TABLE)
     assert read_file_apart(path).question_set.name == "�"
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
-def test_what_is_no_regular_file_is_not_opened(path: str, tmp_path: Path) -> None:
+@pytest.fixture
+def special(tmp_path: Path) -> Path:
+    """A folder of what is no regular file."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
+    return tmp_path
+
+
+@copies
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
+def test_what_is_no_regular_file_is_not_opened(path: str, special: Path) -> None:
     with pytest.raises(DataError, match="is no file that can be read to its end") as told:
-        read_file_apart(tmp_path / path)
+        read_file_apart(special / path)
     assert told.value.code == ProblemCode.NO_REGULAR_FILE
 
 
-def test_of_a_folder_only_regular_files_are_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/zero")
-    (tmp_path / "up").symlink_to("..")
+@copies
+def test_of_a_folder_only_regular_files_are_opened(special: Path) -> None:
+    (special / "up").symlink_to("..")
     with pytest.raises(DataError, match="holds no file of data"):
-        read_file_apart(tmp_path)
-    (tmp_path / "set.csv").write_bytes(TABLE)
-    assert read_file_apart(tmp_path).row_count == 3
+        read_file_apart(special)
+    (special / "set.csv").write_bytes(TABLE)
+    assert read_file_apart(special).row_count == 3
 
 
+@copies
 def test_what_the_system_makes_up_is_not_opened() -> None:
     with pytest.raises(DataError, match="The file is empty"):
         read_file_apart(Path("/proc/self/mem"))
@@ -171,3 +248,53 @@ def test_limits_grow_with_the_file() -> None:
     assert (small.seconds, large.seconds, packed.seconds) == (11, 14, 15)
     assert 2**29 <= small.memory < 2**29 + 10_000
     assert small.memory < large.memory <= 2**29 + 160_000_000
+
+
+GIB = 2**30
+
+
+@pytest.fixture
+def ten_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GIB))  # eight may be used
+
+
+def most_at_once(limits: list[Limits]) -> int:
+    """Bytes promised at the same time, where each reading waits until no other one can begin."""
+    promised, seen, lock, going = 0, [0], threading.Lock(), threading.Event()
+
+    def read(one: Limits) -> None:
+        nonlocal promised
+        with one.held_free():
+            with lock:
+                promised += one.memory
+                seen.append(promised)
+            going.wait(0.05)
+            with lock:
+                promised -= one.memory
+
+    with ThreadPoolExecutor(len(limits)) as pool:
+        list(pool.map(read, limits))
+    return max(seen)
+
+
+@pytest.mark.usefixtures("ten_free")
+def test_large_ones_wait_for_each_other() -> None:
+    assert most_at_once([Limits(3 * GIB, 10)] * 6) <= 8 * GIB
+
+
+@pytest.mark.usefixtures("ten_free")
+def test_small_ones_go_on_beside_a_large_one() -> None:
+    assert most_at_once([Limits(6 * GIB, 10), *[Limits(GIB // 2, 10)] * 4]) == 8 * GIB
+
+
+@pytest.mark.usefixtures("ten_free")
+def test_one_that_is_larger_than_all_memory_is_read_alone() -> None:
+    assert most_at_once([Limits(20 * GIB, 10)] * 2) == 20 * GIB
+
+
+@pytest.mark.usefixtures("ten_free")
+def test_what_failed_gives_its_memory_back() -> None:
+    with pytest.raises(OSError, match="full"), Limits(8 * GIB, 10).held_free():
+        raise OSError("full")
+    with Limits(8 * GIB, 10).held_free():
+        pass

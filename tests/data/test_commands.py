@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
@@ -149,18 +148,6 @@ def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
 def test_json_stays_json() -> None:
     content = {"kind": "\x9b31m\u202e\x7f가"}
     assert json.loads(harmless(json.dumps(content, ensure_ascii=False))) == content
-
-
-@pytest.fixture
-def loud_libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An environment in which nobody said anything, and which gets nothing of what is said here."""
-    with warnings.catch_warnings():
-        for name in (*QUIET, VERBOSE):
-            monkeypatch.setenv(name, "")  # so that it is put back
-            monkeypatch.delenv(name)
-        yield
-    for name in (*QUIET, VERBOSE):
-        os.environ.pop(name, None)
 
 
 @pytest.mark.usefixtures("unset")

@@ -11,24 +11,8 @@ from data.records import QuestionSet
 from data.split import split
 from tests.data.sample_files import FILES, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
-PIECES = st.binary(max_size=8) | st.sampled_from(
-    [
-        b'"',
-        b"\x00",
-        b"{",
-        b"}",
-        b"[" * 2000,
-        b"]",
-        b",",
-        b"\t",
-        b"\n",
-        b"\\ud800",
-        b"NaN",
-        b"null",
-        b"\xff\xfe",
-        b"1e999",
-    ]
-)
+_PIECES = (b'"', b"\x00", b"{", b"}", b"[" * 2000, b"]", b",", b"\t", b"\n", b"\\ud800", b"NaN", b"null")
+PIECES = st.binary(max_size=8) | st.sampled_from([*_PIECES, b"\xff\xfe", b"1e999"])
 CHANGES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20), PIECES), min_size=1, max_size=4)
 
 

@@ -15,22 +15,8 @@ from data.questions.read import Reading, read
 from tests.hostile.written import ROLES, Row, Written, random_rows, write
 
 _PIECES = (
-    b'"',
-    b"\n",
-    b"\r\n",
-    b",",
-    b"\t",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b"\\",
-    b"\x00",
-    b"\xff",
-    b"\x80",
-    b":",
-    b"'",
-    b" ",
+    *(b'"', b"\n", b"\r\n", b",", b"\t", b"{", b"}", b"["),
+    *(b"]", b"\\", b"\x00", b"\xff", b"\x80", b":", b"'", b" "),
 )
 
 

@@ -38,9 +38,7 @@ def _cut(content: bytes, draw: random.Random) -> bytes:
 
 def _noise(content: bytes, draw: random.Random) -> bytes:
     start = draw.randrange(len(content))
-    put = draw.choice(
-        [b'"', b"\n", b"\t", b"<", b"</DOC>", b"<DOC>", b"{", b"]", b"\x00", b"\xff\xfe", draw.randbytes(9)]
-    )
+    put = draw.choice([*_PIECES, draw.randbytes(9)])
     return content[:start] + put + content[start:]
 
 
@@ -59,9 +57,7 @@ def _without_column(content: bytes, draw: random.Random) -> bytes:
     place = draw.randrange(max(map(len, rows)))
     if len(rows[0]) > 1:
         return b"\n".join(b"\t".join(row[:place] + row[place + 1 :]) for row in rows) + b"\n"
-    name = draw.choice(
-        [b'"_id"', b'"text"', b'"docid"', b'"query"', b"DOCNO", b"<num>", b'"corpus"', b"rating", b'"id"']
-    )
+    name = draw.choice(_NAMES)
     return content.replace(name, name.lower()[:2] + b"x" + name[-1:])
 
 
