@@ -1,5 +1,3 @@
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ from data.formats.opening import Format, recognise
 from data.formats.text import Content, EncodedText
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import propose_columns, read, read_file
+from tests.data.layouts.written import zipped
 from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 
@@ -35,13 +34,6 @@ def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
     assert recognise(f"질문, 지문\n{text}".encode()).format is Format.CSV
 
 
-def _zip_of(name: str, content: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, content)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -54,7 +46,7 @@ def _zip_of(name: str, content: bytes) -> bytes:
         (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"one word", ProblemCode.UNKNOWN_FORMAT),
         (bytes.fromhex("D0CF11E0A1B11AE1") + bytes(500), ProblemCode.OLD_WORKBOOK),
-        (_zip_of("KorQuAD.json", b"{}"), ProblemCode.NOT_A_WORKBOOK),
+        (zipped({"KorQuAD.json": b"{}"}), ProblemCode.NOT_A_WORKBOOK),
         (b"PK\x03\x04", ProblemCode.BROKEN_WORKBOOK),
     ],
 )
@@ -65,7 +57,7 @@ def test_the_rest_is_refused(content: bytes, code: ProblemCode) -> None:
 
 
 def test_a_workbook_that_claims_gigabytes_is_not_unpacked() -> None:
-    content = bytearray(_zip_of("xl/workbook.xml", b"<workbook/>"))
+    content = bytearray(zipped({"xl/workbook.xml": b"<workbook/>"}))
     claim = content.rfind(b"PK\x01\x02") + 24  # the unpacked size in the directory at the end
     content[claim : claim + 4] = (2**30 + 1).to_bytes(4, "little")
     with pytest.raises(DataError, match="claims 1,073,741,825 unpacked bytes; at most 33,554,432 are"):

@@ -3,7 +3,6 @@
 import gzip
 import io
 import random
-import zipfile
 from collections.abc import Callable
 from functools import cache
 
@@ -156,26 +155,18 @@ def test_a_damaged_zip_is_refused_or_the_same(name: str) -> None:
     assert refused > VARIANTS / 4
 
 
-def _zip_of(entries: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content)
-    return out.getvalue()
-
-
 def test_what_unpacks_to_too_much_is_refused_unread() -> None:
-    bomb = _zip_of({"corpus.jsonl": bytes(40 << 20)})
+    bomb = zipped({"corpus.jsonl": bytes(40 << 20)})
     assert len(bomb) < 100_000
     with pytest.raises(DataError, match="unpacked bytes"):
         read(bomb, "bomb.zip")
     with pytest.raises(DataError, match="at most 1,000"):
-        read(_zip_of({f"{number}.tsv": b"1\ta" for number in range(1001)}), "many.zip")
+        read(zipped({f"{number}.tsv": b"1\ta" for number in range(1001)}), "many.zip")
 
 
 def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:
     bomb = gzip.compress(bytes(60 << 20))
-    for content, name in ((bomb, "corpus.jsonl.gz"), (_zip_of({"corpus.jsonl.gz": bomb}), "set.zip")):
+    for content, name in ((bomb, "corpus.jsonl.gz"), (zipped({"corpus.jsonl.gz": bomb}), "set.zip")):
         with pytest.raises(DataError, match="unpacked bytes"):
             read(content, name)
     with pytest.raises(DataError, match="cannot be unpacked"):
@@ -183,7 +174,7 @@ def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:
 
 
 def test_a_size_that_is_a_lie_is_refused() -> None:
-    content = _zip_of({"corpus.jsonl": b'{"_id": "a", "title": "t", "text": "b"}\n' * 50})
+    content = zipped({"corpus.jsonl": b'{"_id": "a", "title": "t", "text": "b"}\n' * 50})
     size = (50 * 40).to_bytes(4, "little")
     with pytest.raises(DataError, match="cannot be unpacked"):
         read(content.replace(size, (7).to_bytes(4, "little")), "set.zip")
@@ -191,18 +182,18 @@ def test_a_size_that_is_a_lie_is_refused() -> None:
 
 def test_a_name_in_an_archive_is_no_path() -> None:
     files = {"../../../etc/corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n', "C:\\queries.jsonl": b""}
-    reading = read(_zip_of(files | {"/root/.ssh/x": b"1\t2\n", "__MACOSX/y": b"z"}), "../../set.zip")
+    reading = read(zipped(files | {"/root/.ssh/x": b"1\t2\n", "__MACOSX/y": b"z"}), "../../set.zip")
     assert [file.name for file in reading.files] in ([], ["etc/corpus.jsonl"])
     assert reading.question_set.name == "set"
     assert list(reading.question_set.passages.ids) == ["d"]
 
 
 def test_an_archive_in_an_archive_is_not_opened() -> None:
-    inner = _zip_of({"corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n'})
+    inner = zipped({"corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n'})
     with pytest.raises(DataError, match="zip archive"):
-        read(_zip_of({"inner.zip": inner}), "outer.zip")
+        read(zipped({"inner.zip": inner}), "outer.zip")
 
 
 def test_only_a_description_is_no_data() -> None:
     with pytest.raises(DataError, match="holds no file of data"):
-        read(_zip_of({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")
+        read(zipped({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")

@@ -16,6 +16,7 @@ from data.layouts.reading import Layout
 from data.layouts.writing import WRITTEN, folder_name, written
 from data.questions.read import read
 from data.records import Passage, Question, QuestionSet
+from tests.data.layouts.written import zipped
 
 ids = (
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
@@ -145,8 +146,5 @@ def test_a_name_is_never_a_path(name: str, expected: str) -> None:
 def test_metadata_of_others_are_let_be(metadata: object) -> None:
     query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
     corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("corpus.jsonl", corpus)
-        archive.writestr("queries.jsonl", query)
-    assert read(out.getvalue(), "set.zip").question_set.questions == (Question("1", "무엇?"),)
+    files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
+    assert read(zipped(files), "set.zip").question_set.questions == (Question("1", "무엇?"),)

@@ -215,19 +215,6 @@ def triples() -> Files:
     return {"triples.train.small.tsv": lines([one, two, three])}
 
 
-LAYOUTS = {
-    "beir": beir,
-    "mteb": mteb,
-    "mteb_jsonl": mteb_jsonl,
-    "trec_sgml": trec_sgml,
-    "trec_xml": trec_xml,
-    "trec_lines": trec_lines,
-    "ms_marco": ms_marco,
-    "miracl": miracl,
-    "mr_tydi": mr_tydi,
-    "autorag": autorag,
-    "llama_index": llama_index,
-    "ragas": ragas,
-    "quepid": quepid,
-    "triples": triples,
-}
+_IN_FILES = (beir, mteb, mteb_jsonl, trec_sgml, trec_xml, trec_lines, ms_marco, miracl)
+_IN_ROWS = (mr_tydi, autorag, llama_index, ragas, quepid, triples)
+LAYOUTS = {write.__name__: write for write in (*_IN_FILES, *_IN_ROWS)}
