@@ -43,11 +43,13 @@ OPTIONS = PairOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST)
 @pytest.fixture(params=["forked", "served", "fresh"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "started", getattr(apart, request.param))
+    monkeypatch.setattr(apart, "_POLITE", 0)  # pages wait for nothing here
 
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "started", apart.forked)
+    monkeypatch.setattr(apart, "_POLITE", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")

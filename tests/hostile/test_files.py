@@ -38,6 +38,7 @@ def test_a_large_one_is_read_or_refused_within_its_limits(name: str, monkeypatch
     content = make(0.5)
     limits = Limits.of(Content(content))
     monkeypatch.setattr(apart, "started", apart.forked)
+    monkeypatch.setattr(apart, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
     monkeypatch.setattr(Limits, "of", lambda _: Limits(min(limits.memory, MOST_MEMORY), limits.seconds))
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it
