@@ -71,20 +71,13 @@ def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception]
 
 def one_of(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let an option be given by the value of a choice, as it stands in files and in the figures."""
-
-    def by_value(_: Any, tokens: Sequence[Token]) -> StrEnum:
-        return kind(tokens[0].value)
-
-    return Parameter(converter=by_value, choices=_values(kind), **more)
+    return Parameter(converter=lambda _, tokens: kind(tokens[0].value), choices=_values(kind), **more)
 
 
 def several_of(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let one or several choices follow a flag, or the flag be given several times."""
-
-    def by_value(_: Any, tokens: Sequence[Token]) -> tuple[StrEnum, ...]:
-        return tuple(kind(token.value) for token in tokens)
-
-    return Parameter(converter=by_value, choices=_values(kind), n_tokens=-1, **more)
+    several = {"choices": _values(kind), "n_tokens": -1} | more
+    return Parameter(converter=lambda _, tokens: tuple(kind(token.value) for token in tokens), **several)
 
 
 def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
