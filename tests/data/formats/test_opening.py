@@ -105,33 +105,26 @@ def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
     return EncodedText(given, found).whole, found.name, found.problems
 
 
+EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow hot?,30℃ today\n"
+
+
 @pytest.mark.parametrize(
-    ("codec", "name"),
+    ("content", "text", "name"),
     [
-        ("utf-8", "UTF-8"),
-        ("utf-8-sig", "UTF-8"),
-        ("utf-16", "UTF-16"),
-        ("utf-16-le", "UTF-16"),
-        ("utf-16-be", "UTF-16"),
-        ("cp949", "CP949"),
+        (TEXT.encode("utf-8"), TEXT, "UTF-8"),
+        (TEXT.encode("utf-8-sig"), TEXT, "UTF-8"),
+        (TEXT.encode("utf-16"), TEXT, "UTF-16"),
+        (TEXT.encode("utf-16-le"), TEXT, "UTF-16"),
+        (TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
+        (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
+        (TEXT.encode("cp949"), TEXT, "CP949"),
+        (EUC_KR.encode("euc_kr"), EUC_KR, "CP949"),
+        (FEW.encode("cp949"), FEW, "CP949"),  # few Korean letters among English
+        (b"question,context\na\x00?,bb\n", "question,context\na\x00?,bb\n", "UTF-8"),  # a NUL makes no UTF-16
     ],
 )
-def test_known_encodings(codec: str, name: str) -> None:
-    assert decode(TEXT.encode(codec)) == (TEXT, name, ())
-
-
-def test_euc_kr_is_read_as_cp949() -> None:
-    text = "질문,지문\n수도는?,서울이다\n"
-    assert decode(text.encode("euc_kr")) == (text, "CP949", ())
-
-
-def test_utf16_big_endian_with_mark() -> None:
-    assert decode(b"\xfe\xff" + TEXT.encode("utf-16-be"))[:2] == (TEXT, "UTF-16")
-
-
-def test_few_korean_letters_among_english() -> None:
-    text = "question,context\nhow hot?,30℃ today\n"
-    assert decode(text.encode("cp949"))[:2] == (text, "CP949")
+def test_known_encodings(content: bytes, text: str, name: str) -> None:
+    assert decode(content) == (text, name, ())
 
 
 @pytest.mark.parametrize(
@@ -170,10 +163,6 @@ def test_damaged_utf8_is_mended_and_told() -> None:
         None,
         {"count": 1, "line": 1},
     )
-
-
-def test_a_nul_does_not_make_utf8_utf16() -> None:
-    assert decode(b"question,context\na\x00?,bb\n") == ("question,context\na\x00?,bb\n", "UTF-8", ())
 
 
 PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥고, 사과가 난다.\n광주는 멀다.\n"

@@ -111,27 +111,21 @@ def test_names(names: tuple[str, ...], expected: Columns) -> None:
     assert guess_columns(names) == expected
 
 
-def test_an_empty_column_is_not_preferred() -> None:
-    rows = [{"context": None, "text": "서울", "question": "수도?"}]
-    assert guess_columns(("context", "text", "question"), rows).context == "text"
-
-
-def test_an_empty_column_is_better_than_none() -> None:
-    assert guess_columns(("context", "question"), [{"context": "", "question": "?"}]).context == "context"
-
-
-def test_the_look_of_cells_where_names_say_nothing() -> None:
-    rows = [{"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}]
-    assert guess_columns(("가", "나", "다"), rows) == Columns("가", "나")
-
-
-def test_two_asking_columns_are_no_guess() -> None:
-    rows = [{"가": "수도는?", "나": "강은?"}]
-    assert guess_columns(("가", "나"), rows) == Columns()
-
-
-def test_short_texts_are_no_passages() -> None:
-    assert guess_columns(("question", "x"), [{"question": "수도는?", "x": "서울"}]).context is None
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            {"context": None, "text": "서울", "question": "수도?"},
+            Columns("question", "text"),
+        ),  # not an empty one
+        ({"context": "", "question": "?"}, Columns("question", "context")),  # and better than none
+        ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, Columns("가", "나")),  # where names say nothing
+        ({"가": "수도는?", "나": "강은?"}, Columns()),  # two that ask are no guess
+        ({"question": "수도는?", "x": "서울"}, Columns("question")),  # short texts are no passages
+    ],
+)
+def test_the_look_of_cells(row: dict[str, object], expected: Columns) -> None:
+    assert guess_columns(tuple(row), [row]) == expected
 
 
 @pytest.mark.parametrize(
