@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -312,8 +313,6 @@ def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
 
 
 def test_what_is_made_of_it_is_the_users(shared: str) -> None:
-    import numpy as np
-
     with acting_as(ALICE):
         cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
         assert (workspace() / "cache" / "rankings" / "key.npz").is_file()

@@ -25,7 +25,7 @@ from data.questions.audit import (
 )
 from data.questions.read import Reading
 from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions, passage_groups, split
+from data.split import PARTS, Part, SplitOptions, passage_groups, split
 from data.store import find
 from tests.doubles import small_set
 
@@ -85,17 +85,6 @@ def test_other_answers_are_no_labels(question_set: QuestionSet) -> None:
     assert audit(question_set).labels == ()
 
 
-KOREAN = QuestionSet(
-    "korean",
-    (Passage("a", "서울은 수도이다"), Passage("b", "부산은 항구다"), Passage("c", "Seoul 2024")),
-    (
-        Question("1", "수도는 어디인가?", (), ("a",)),
-        Question("2", "서울은?", (), ("a", "b")),
-        Question("3", "수도는 어디인가?", (), ()),
-        Question("4", "SEOUL 2024?", (), ("c",)),
-        Question("5", "왜?", (), ("b",)),
-    ),
-)
 ENGLISH = QuestionSet(
     "english",
     (Passage("a", "The king made an alphabet."), Passage("b", "A river runs north")),
@@ -110,12 +99,12 @@ ENGLISH = QuestionSet(
 def test_units_by_hand() -> None:
     assert bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
     assert words("Ab-c9! ab 가나다_라") == {"ab", "c9", "가나다", "라"}
-    assert (unit_of(KOREAN), unit_of(ENGLISH)) == (Unit.PAIRS, Unit.WORDS)
+    assert (unit_of(SET), unit_of(ENGLISH)) == (Unit.PAIRS, Unit.WORDS)
 
 
 def test_pairs_by_hand() -> None:
     # 1: 수도, 도는, 어디, 디인, 인가: one of five; 2: 서울, 울은: both in a; 4: equal; 5: no pair of letters
-    np.testing.assert_allclose(word_overlap(KOREAN), [1 / 5, 1, 1, np.nan])
+    np.testing.assert_allclose(word_overlap(SET), [1 / 5, 1, 1, np.nan])
 
 
 def test_words_by_hand() -> None:
@@ -204,7 +193,7 @@ def test_parts_of_a_split() -> None:
     assert table["questions"].sum() == len(question_set.answerable)
     parts = split_table(question_set, found)
     assert parts["question_id"].tolist() == [question.id for question in question_set.questions]
-    for part in (Part.TRAIN, Part.VALIDATION, Part.TEST):
+    for part in PARTS:
         ids = [question.id for question in found.questions(question_set, part).questions]
         assert parts[parts["part"] == part.value]["question_id"].tolist() == ids
 
@@ -224,8 +213,6 @@ def test_passages_are_found_by_text_title_and_question(text: str, rows: list[int
 
 
 def test_case_does_not_count() -> None:
-    from data.records import Passage, QuestionSet
-
     assert passages_with(QuestionSet("s", (Passage("1", "BM25"),), ()), "bm").tolist() == [0]
 
 
@@ -236,9 +223,6 @@ def test_questions_of_passages() -> None:
         0: ["q1"],
         4: ["q5"],
     }
-
-
-PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
 @st.composite
