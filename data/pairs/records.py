@@ -14,7 +14,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -267,6 +266,8 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
 
     Two scored sentences are the same pair in either order; of other kinds the order counts.
     """
+    import pandas as pd  # only who measures waits for it
+
     rows = rows or split_pairs(pairs)
     (numbers,) = numbers_of(pairs)
     pair_numbers = _pair_numbers(numbers, ordered=pairs.kind is not PairKind.SCORED)
@@ -306,6 +307,8 @@ def leak(first: PairSet, second: PairSet) -> Leak:
 
 def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
     """Number the rows so that those of the same sentences have one number, `(n_rows,)`."""
+    import pandas as pd
+
     table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
     found: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
     return found
