@@ -13,8 +13,7 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, run, several_of, tell_kept
 from data.formats.opening import set_name
 from data.terminal import aligned, tell, tell_progress
-from language.comparison import Measured, Request, compare
-from language.job import run_folder
+from language.comparison import Measured, Request, compare, run_folder
 from language.morphemes import Split, TokenizerKind
 from language.texts import StoredText, find_corpus, keep, require_file, stored
 from language.train import Sample

@@ -17,10 +17,8 @@ from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.folder import State
 from language import comparison, texts
-from language import job as run_command
 from language.__main__ import main
-from language.comparison import Request
-from language.job import TokenizerJob, TokenizerRequest
+from language.comparison import Request, TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
 from language.texts import LanguageError, PassageCorpus, held_out
 from models.hub import ModelError
@@ -96,9 +94,9 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
 
 
 def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_command, "COUNTED", len(TEXTS[0]) + 1)
+    monkeypatch.setattr(comparison, "COUNTED", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
-    documents, (counts,) = run_command.occurrences_of([tokenizer], PassageCorpus(SET))
+    documents, (counts,) = comparison.occurrences_of([tokenizer], PassageCorpus(SET))
     assert documents == 2
     expected = np.zeros(len(counts), dtype=np.int64)
     for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS[:2])):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from language.inside.network import MOST_MASKS, Network, course, fill, load_masked, probabilities
+from language.network import MOST_MASKS, Network, course, fill, load_masked, probabilities
 from language.texts import LanguageError
 from models.hub import ModelError
 from models.sources import STARTER, ModelSource, find_model

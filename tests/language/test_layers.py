@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 
 from data.pairs.records import PairKind, PairSet
 from data.records import Passage, Question, QuestionSet
-from language.inside import layers as searching
-from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search, ndcg
-from language.inside.network import Network, prompts_of
+from language import layers as searching
+from language.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search, ndcg
+from language.network import Network, prompts_of
 from language.texts import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from language.inside.network import Network, Piece
 from language.morphemes import BOUNDARY
+from language.network import Network, Piece
 from tests.language.tiny_bert import SPECIALS
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from language.inside.network import Network, Piece, composed
+from language.network import Network, Piece, composed
 from language.texts import LanguageError
 
 MOST_SENTENCES = 50
@@ -85,7 +85,17 @@ def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> W
     where it stands behind the last token that the model reads.
     """
     word, sentences = composed(word), [text for text in map(composed, sentences) if text]
-    _check(word, sentences)
+    if not word:
+        raise LanguageError("no_word", "type the word whose meaning is compared")
+    if not sentences:
+        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
+    if len(sentences) > MOST_SENTENCES:
+        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
+        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
+    for sentence in sentences:
+        if word not in sentence:
+            message = f"{word!r} is not in the sentence {sentence[:80]!r}"
+            raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
     occurrences, static, layers = [], [], []
     for sentence in sentences:
         pieces = network.pieces(sentence)
@@ -119,20 +129,6 @@ def plane(vectors: np.ndarray) -> Plane:
     variances = np.zeros(2)
     variances[:wide] = strengths[:wide] ** 2
     return Plane(found * np.where(largest < 0, -1, 1), variances / ((strengths**2).sum() or 1.0))
-
-
-def _check(word: str, sentences: Sequence[str]) -> None:
-    if not word:
-        raise LanguageError("no_word", "type the word whose meaning is compared")
-    if not sentences:
-        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
-    if len(sentences) > MOST_SENTENCES:
-        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
-        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
-    for sentence in sentences:
-        if word not in sentence:
-            message = f"{word!r} is not in the sentence {sentence[:80]!r}"
-            raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from language.inside.in_context import (
+from language.in_context import (
     MOST_SENTENCES,
     STATIC,
     Heads,
@@ -18,7 +18,7 @@ from language.inside.in_context import (
     targets_of,
     words_in_context,
 )
-from language.inside.network import Network, Piece, load_encoder
+from language.network import Network, Piece, load_encoder
 from language.prepared import find_tokenizer
 from language.texts import LanguageError
 from models.packaged import base_at_hand

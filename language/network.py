@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.workspace import read_json
-from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
+from language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.texts import LanguageError
 from language.train import TRAINED
 from models.hub import ModelError
@@ -21,7 +21,6 @@ from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
-_SPACES = ("▁", "Ġ")  # how pieces are written that are a space and no letter
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _piece(sentence: str, begins: Sequence[int], name: str, span: tuple[int, int
     start, end = span
     while start < end and sentence[start].isspace():  # some pieces stand for the space before their word, too
         start += 1
-    if name in _SPACES:  # or for nothing else, though some tokenizers say that they hold the word's first letter
+    if name in BLANKS:  # or for nothing else, though some tokenizers say that they hold the word's first letter
         end = start
     word = max(bisect_right(begins, start) - 1, 0)
     return Piece(unknown or sentence[start:end] or name, start, end, word)
@@ -216,7 +215,7 @@ def _no_head(source: ModelSource) -> LanguageError:
 
 MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
 MOST_MASKS = 8
-_BEGINNINGS = ("", "##", "▁", "Ġ")  # how pieces are written that stand inside a word, or after a space
+_BEGINNINGS = ("", "##", *BLANKS)  # how pieces are written that stand inside a word, or after a space
 
 
 @dataclass(frozen=True)
