@@ -119,9 +119,6 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     ).properties(height=HEIGHT)
 
 
-_CELL = 34
-
-
 def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
     names = table["signal"].tolist()
@@ -156,8 +153,7 @@ def heat(
     frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
         filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
     )
-    rows = table[y[0]].nunique()
-    layers = (cells + texts + frame).properties(height=_CELL * rows + 20)
+    layers = (cells + texts + frame).properties(height=34 * table[y[0]].nunique() + 20)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
 

@@ -20,7 +20,6 @@ from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
 from views.compare import running
 from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
-from views.compare.judged import draw_notice
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
 from views.navigation import way_to
@@ -146,7 +145,6 @@ def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenera
     with answer:
         draw_answer(view, choices)
         draw_notices(view, choices)
-        draw_notice(view)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
