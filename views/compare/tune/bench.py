@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
-from retrieval.analysis.labs import chosen, tried
+from retrieval.analysis.labs import best, chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import TermSpec
@@ -102,11 +103,28 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     return None
 
 
+def draw_tried(
+    bench: Bench,
+    found: LabResult,
+    table: pd.DataFrame,
+    columns: dict[str, Any],
+    present: str,
+    *,
+    key: str,
+    answer: DeltaGenerator,
+) -> None:
+    """Draw a lab's table and, in the place of the `answer` above it, what is said of the setting looked at."""
+    leader = best(table)
+    name = draw_table(found, table, columns, leader, key=key)
+    with answer:
+        draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
 def draw_table(
     found: LabResult,
     table: pd.DataFrame,
     columns: dict[str, Any],
-    best: str,
+    leader: str,
     *,
     key: str,
     smallest_first: str = "",
@@ -123,7 +141,7 @@ def draw_table(
     shown = rows[[name for name in columns if name in rows]].copy()
     for name in _SHARES & set(shown):
         shown[name] *= 100
-    place = int(rows.index[rows["name"] == best][0])
+    place = int(rows.index[rows["name"] == leader][0])
     st.caption(caption or word("tune.choose_a_row"))
     styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
         {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
