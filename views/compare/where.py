@@ -37,7 +37,7 @@ def _draw_slices(view: ComparisonView) -> None:
         st.info(word("where.no_figure", figure=figure), icon=":material/info:")
         return
     known = {by.value: word(f"where.by_{by.value}") for by in view.opened.properties}
-    look = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
+    look: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
     by = Property(choose(st.selectbox, "slice", word("where.by"), [*known], usual_property(view).value, **look))
     with st.spinner(word("where.measuring")):
         parts = view.opened.slices(by)

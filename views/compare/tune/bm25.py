@@ -128,8 +128,8 @@ def _draw_values_found(bench: Bench, found: LabResult, present: str) -> None:
         with places[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
             st.markdown(f"**{plain(str(analyzer))}**{window}")
-            axes = {"x": ("k1", "k1"), "y": ("b", "b"), "value": bench.measure.long}
-            draw_chart(heat, part, leader, **axes, bounds=bounds, key=f"heat_{number}")
+            k1, b = ("k1", "k1"), ("b", "b")
+            draw_chart(heat, part, leader, x=k1, y=b, value=bench.measure.long, bounds=bounds, key=f"heat_{number}")
     table = table.assign(window=[word(f"tune.window_{length}") for length in table["sentences"]])
     columns = {
         "analyzer": tables.text("tune.analyzer", pinned=True),

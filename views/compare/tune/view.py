@@ -212,8 +212,8 @@ def __draw_indexes(bench: Bench, found: LabResult) -> None:
         with place:
             st.markdown(f"**{word(f'tune.against_{cost}')}**")
             points, detail = table.assign(x=table[column], y=table["overlap"]), ("title", word("tune.index"))
-            axes = {"x": word(f"tune.{cost}"), "y": word("tune.overlap", k=k)}
-            draw_chart(scattered, points, **axes, detail=detail, key=f"by_{column}")
+            x, y = word(f"tune.{cost}"), word("tune.overlap", k=k)
+            draw_chart(scattered, points, x=x, y=y, detail=detail, key=f"by_{column}")
     name = draw_table(
         found,
         table,
