@@ -55,14 +55,12 @@ class WordVectors:
 
     def at(self, layer: int) -> np.ndarray:
         """The vectors of a layer, `(n, dimensions)` float32."""
-        found: np.ndarray = self.static if layer == STATIC else self.layers[layer]
-        return found
+        return np.asarray(self.static if layer == STATIC else self.layers[layer])
 
     def cosines(self, layer: int) -> np.ndarray:
         """Cosine of every two occurrences in a layer, `(n, n)` float64 in -1 to 1."""
         points = _unit(self.at(layer))
-        found: np.ndarray = np.clip(points @ points.T, -1, 1)
-        return found
+        return np.asarray(np.clip(points @ points.T, -1, 1))
 
     def likeness(self, layer: int) -> float:
         """Mean cosine of two different occurrences in a layer; NaN of a single one."""
@@ -133,8 +131,7 @@ def plane(vectors: np.ndarray) -> Plane:
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    found: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)
-    return found
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
 
 
 class Target(StrEnum):
@@ -209,5 +206,4 @@ def targets_of(pieces: Sequence[Piece]) -> np.ndarray:
         Target.SPECIAL: np.tile(added, (n, 1)),
         Target.SAME_WORD: (words[:, None] == words) & ~itself,
     }
-    found: np.ndarray = np.stack([by_target[target] for target in Target]) & ~added[:, None]
-    return found
+    return np.asarray(np.stack([by_target[target] for target in Target]) & ~added[:, None])

@@ -37,8 +37,7 @@ def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
     with torch.inference_mode():
         states = network.model(**features, output_hidden_states=True).hidden_states
         vectors = np.stack([[one.double().cpu().numpy() for one in _pool(state, mask)] for state in states])
-    found: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return found
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
 def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
@@ -122,8 +121,7 @@ class LayerSearch:
     @property
     def means(self) -> np.ndarray:
         """Over the questions, `(n_layers + 1, 3)`."""
-        found: np.ndarray = self.ndcg.mean(axis=2)
-        return found
+        return np.asarray(self.ndcg.mean(axis=2))
 
     @property
     def best(self) -> tuple[int, Pooling]:
@@ -194,8 +192,7 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
     first = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     gains = 1 / np.log2(2 + np.arange(k))
     reached = np.take_along_axis(relevant, first, axis=1) @ gains
-    found: np.ndarray = reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1]
-    return found
+    return np.asarray(reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1])
 
 
 def _encoded(network: Network, texts: Sequence[str], on_progress: Callable[[float], None] | None) -> np.ndarray:

@@ -79,10 +79,7 @@ class Network:
         ]
 
     def hidden_states(self, sentence: str) -> np.ndarray:
-        """Return what every layer makes of every piece, `(n_layers + 1, n_pieces, dimensions)` float32.
-
-        The first is what goes into the first layer: pieces with their positions.
-        """
+        """Return each layer's vectors, `(n_layers + 1, n_pieces, dimensions)` float32; the first go into layer 1."""
         import torch
 
         with torch.inference_mode():
@@ -95,8 +92,7 @@ class Network:
 
         with torch.inference_mode():
             table = self.model.get_input_embeddings()
-            found: np.ndarray = table(self.features([sentence])["input_ids"])[0].float().cpu().numpy()
-            return found
+            return np.asarray(table(self.features([sentence])["input_ids"])[0].float().cpu().numpy())
 
 
 def composed(text: str) -> str:
@@ -241,8 +237,7 @@ def probabilities(network: Network, text: str) -> np.ndarray:
         raise LanguageError(code, f"mark {wanted} with {MASK} in {text[:80]!r}", mask=MASK, most=MOST_MASKS)
     with torch.inference_mode():
         logits = network.model(**features).logits[0, places]
-        found: np.ndarray = torch.softmax(logits.double(), dim=-1).cpu().numpy()
-    return found
+        return np.asarray(torch.softmax(logits.double(), dim=-1).cpu().numpy())
 
 
 def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
@@ -274,8 +269,7 @@ class Course:
             pieces = " · ".join(self.tokenizer.tokenize(word))
             message = f"{word!r} is no single piece for {self.reference!r}, but {pieces}"
             raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=self.reference)
-        found: np.ndarray = self.probabilities[:, numbers].sum(axis=1)
-        return found
+        return np.asarray(self.probabilities[:, numbers].sum(axis=1))
 
     def likeliest(self, k: int) -> list[str]:
         """Return the `k` likeliest pieces of the last model that are words of letters, the likeliest first."""

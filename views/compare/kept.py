@@ -105,12 +105,12 @@ def _tell_and_stop(text: str) -> NoReturn:
     st.stop()
 
 
-def _open(kept: StoredComparison) -> None:
+def _open(key: str) -> None:
     for name in _OF_ANOTHER:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    st.query_params["comparison"] = kept.key
+    st.query_params["comparison"] = key
 
 
 def close() -> None:
@@ -155,7 +155,7 @@ def _draw_actions(chosen: StoredComparison) -> None:
                 st.rerun()
         with st.container(horizontal=True):
             icon = ":material/open_in_full:"
-            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen,))
+            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen.key,))
             with st.popover(word("kept.delete"), icon=":material/delete:"):
                 st.write(word("kept.delete_sure"))
                 if st.button(word("kept.delete"), key="kept_delete", type="primary"):

@@ -28,7 +28,6 @@ from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, word
 
-_CHARTED_SLICES = 5
 _PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
 
 
@@ -75,7 +74,7 @@ def _draw_kinds(view: ComparisonView) -> None:
     if not parts:
         return
     st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
-    drawn, rows = charted(_figures(view, by), slice_names(parts, by), _CHARTED_SLICES)
+    drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
     title = word("where.with_interval", figure=view.figure.long)
     draw_chart(on_slices, drawn, view.leading, view.names, rows, x=title)
 
@@ -110,8 +109,8 @@ def _draw_question(view: ComparisonView) -> None:
     """
     first, *others = view.leading
     dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
-    means = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
-    pair = (first, max(means, key=means.__getitem__))
+    figures = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
+    pair = (first, max(figures, key=figures.__getitem__))
     rows = view.opened.disputed_rows(pair, 1)
     if not rows:
         st.caption(word("compare.all_agree"))
@@ -133,13 +132,13 @@ def _draw_pictures(view: ComparisonView) -> None:
     against = [test for test in view.against if test.a in view.leading]
     beside = [name for name in view.scored_names if name not in view.leading]
     ends = view.opened.intervals
-    means = [
+    rows = [
         (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
         for result in view.results
         if result.scores
         for measure, mean in result.scores.means().items()
     ]
-    every = pd.DataFrame(means, columns=[detail, "measure", "K", "mean", "low", "high"])
+    every = pd.DataFrame(rows, columns=[detail, "measure", "K", "mean", "low", "high"])
     curve = every[every["measure"] == view.measure].rename(columns={"mean": height})
     left, right = st.columns(2)
     with left:

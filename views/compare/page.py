@@ -68,7 +68,7 @@ def draw() -> None:
     another = last if shown and last and not compare_kept.is_of(last, picked, experiment) else None
     with buttons:
         if not another:
-            _draw_start(job, experiment, again=shown is not None)
+            _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
         compare_kept.draw_export(shown)
     with methods:
         if not job.running:  # one at work tells of each what it does
@@ -147,8 +147,7 @@ def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenera
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
 
 
-def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> None:
-    label = word("compare.run_again") if again else word("compare.run")
+def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
     if st.button(label, type=kind, icon=":material/play_arrow:", disabled=job.running, key="run"):
         job.start(experiment)
@@ -156,15 +155,13 @@ def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> N
 
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    new = [name for name in picked if name not in shown.retrievers]
+    """Say of when the comparison shown is, and offer to run the one that is picked."""
+    new = ", ".join(plain(name) for name in picked if name not in shown.retrievers)
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        st.caption(
-            word("compare.last_shown", made=moment(shown.made), part=word(f"part.{shown.part}")), width="stretch"
-        )
-        label = word("compare.with_new", names=", ".join(map(plain, new))) if new else word("compare.run_picked")
-        if st.button(label, type="primary", icon=":material/play_arrow:", key="run"):
-            job.start(experiment)
-            st.rerun()
+        told = {"made": moment(shown.made), "part": word(f"part.{shown.part}")}
+        st.caption(word("compare.last_shown", **told), width="stretch")
+        label = word("compare.with_new", names=new) if new else word("compare.run_picked")
+        _draw_start(label, job, experiment)
 
 
 def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:
