@@ -146,10 +146,7 @@ class Target(StrEnum):
 
 @dataclass(frozen=True)
 class SentenceAttention:
-    """How much each piece looks at each, `weights[layer, head, from, to]`, `(n_layers, n_heads, n, n)` float32.
-
-    Each row, all that one piece looks at, sums to 1.
-    """
+    """How much each piece looks at each: `weights[layer, head, from, to]` float32, whose sum over `to` is 1."""
 
     pieces: tuple[Piece, ...]
     weights: np.ndarray

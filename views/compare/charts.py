@@ -67,10 +67,7 @@ def draw_slices(
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
-    """One bar a retriever of the questions it loses ("count"), cut by what became of them ("label").
-
-    `fates` are the fates that occur by their label, in the order of the pieces.
-    """
+    """One bar a retriever of the questions it loses ("count"), cut by fate ("label"), in the order of `fates`."""
     places = {label: place for place, label in enumerate(fates)}
     totals = table.groupby("retriever", as_index=False)["count"].sum()
     room = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars

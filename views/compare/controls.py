@@ -39,10 +39,7 @@ def choose_in_address(
 
 
 def tie(name: str, value: str, *also: str) -> dict[str, Any]:
-    """Return what ties a widget to a parameter of the address: it shows `value`, and what is entered goes there.
-
-    A change takes the parameters `also` out of the address.
-    """
+    """Return what ties a widget to a parameter of the address, at `value`; an entry takes `also` out of it."""
     key = f"why_{name}"
     st.session_state[key] = value
 

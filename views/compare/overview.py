@@ -103,10 +103,7 @@ def _draw_mix(result: Result) -> None:
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    """Draw the question disputed most by the baseline and the best dense retriever, whose finds are least alike.
-
-    Where none is dense, the best of any kind stands in its place.
-    """
+    """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
     first, *others = view.leading
     dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
     figures = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}

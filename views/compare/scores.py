@@ -186,10 +186,7 @@ def verdict_of(test: PairTest) -> str:
 
 
 def draw_answer(view: ComparisonView, choices: Choices) -> None:
-    """Say whether anything beats the baseline; of what was trained, what that brought; and where nothing can be seen.
-
-    How sure a difference is, is that of the tables' tests.
-    """
+    """Say what beats the baseline and what training brought, as sure as the tables have it; and where none is seen."""
     test = view.best_test
     if test is None:
         return

@@ -71,10 +71,7 @@ class LabResult:
 
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
-    """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given.
-
-    What others are told against where nobody chooses comes first.
-    """
+    """Return the retrievers that were measured, of these kinds where any are given; the usual baseline first."""
     specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
     names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
     usual = usual_baseline(bench.view.comparison)

@@ -109,10 +109,7 @@ def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
 
 
 def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
-    """Draw the words cut wrongly, or the button that looks for them; returns those picked.
-
-    They are read with the dictionary named, or with none. Raises `DictionaryError`.
-    """
+    """Draw words this dictionary cuts wrongly, or what looks for them; returns the picked. Raises `DictionaryError`."""
     data, shares = bench.view.data, bench.view.comparison.experiment.split_options
     known = st.session_state.setdefault(_ASKED, set())
     what = (data.key, reference)
