@@ -69,6 +69,9 @@ class PreparedTokenizer:
         piece = model.get("unk_token")
         return model.get("unk_id") if piece is None else self.tokenizer.token_to_id(piece)
 
+    def prepared(self, texts: Sequence[str]) -> list[str]:
+        return marked(texts) if self.marks_morphemes else [composed_letters(text) for text in texts]
+
     def cut(self, texts: Sequence[str], morphemes: Sequence[np.ndarray]) -> list[Cut]:
         """Cut texts (`composed_letters`) without special pieces; `morphemes` are their `morpheme_cuts`."""
         if not self.marks_morphemes:
@@ -207,7 +210,7 @@ def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
         raise LanguageError("no_merges", message, name=tokenizer.name)
     place_of = {(first, second): place for place, (first, second) in enumerate(learned)}
     made = tokenizer.tokenizer
-    (given,) = marked([word]) if tokenizer.marks_morphemes else [composed_letters(word)]
+    (given,) = tokenizer.prepared([word])
     normal = made.normalizer.normalize_str(given) if made.normalizer else given
     parted = made.pre_tokenizer.pre_tokenize_str(normal) if made.pre_tokenizer else [(normal, None)]
     known = made.get_vocab()
