@@ -25,11 +25,9 @@ def on_slices(
     with "low" to "high", or "difference" with "difference_low" to "difference_high": shares, drawn in percent and
     points.
     """
-    ends = {"mean": ("low", "high"), "difference": ("difference_low", "difference_high")}[kind]
-    data = table[["row", "retriever", "questions"]].assign(
-        value=table[kind] * 100, low=table[ends[0]] * 100, high=table[ends[1]] * 100
-    )
-    form = "+.1f" if kind == "difference" else ".1f"
+    ends, form = ("difference_", "+.1f") if kind == "difference" else ("", ".1f")
+    figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
+    data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),

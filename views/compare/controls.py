@@ -72,8 +72,10 @@ def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
     if kind == "run":
         name = _add_run(choices, data)
+    elif kind == "milvus":
+        name = _add_milvus(choices, data)
     else:
-        name = _add_milvus(choices, data) if kind == "milvus" else _add_model(kind, choices, data)
+        name = _add_model(kind, choices, data)
     if choices.added:
         st.divider()
         st.caption(word("compare.added"))
@@ -142,12 +144,11 @@ def _add_run(choices: Choices, data: StoredSet) -> str | None:
 
 
 def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
-    search = st.selectbox(word("milvus.search"), list(Search), format_func=lambda one: word(f"milvus.search_{one}"))
-    search = search or Search.BM25
+    named = {one: word(f"milvus.search_{one}") for one in Search}
+    search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
     model = STARTER
     if search is not Search.BM25:
-        entered = st.text_input(word("milvus.model"), help=word("compare.add_model_help"))
-        model = entered.strip() or STARTER
+        model = st.text_input(word("milvus.model"), help=word("compare.add_model_help")).strip() or STARTER
     st.caption(word("milvus.about"))
     if not st.button(word("compare.add_this"), type="primary"):
         return None

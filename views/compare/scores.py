@@ -76,12 +76,6 @@ class ComparisonView:
         surely_above = [test for test in tests if test.sure and test.difference > 0]
         return max(surely_above or tests, key=lambda test: test.difference, default=None)
 
-    @property
-    def telling(self) -> Measure:
-        """The figure looked at, or where it is at its ceiling the one that still tells the retrievers apart."""
-        scores = {name: self.comparison.scores[name] for name in self.leading}
-        return telling_figure(scores, self.comparison.experiment.ks, self.figure)
-
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
         others = tuple(name for name in self.scored_names if name != self.baseline)
@@ -254,7 +248,7 @@ def _draw_ceiling(view: ComparisonView) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(word("compare.saturated", figure=view.figure.long), width="content")
-        if (finer := view.telling) != view.figure:
+        if (finer := telling_figure(scores, view.comparison.experiment.ks, view.figure)) != view.figure:
             label = word("compare.look_finer", figure=finer.long)
             st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")
 
