@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.store import StoredSet, keep
+from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from retrieval.comparison.multistage import RerankSpec
@@ -18,11 +18,6 @@ from views.choices import BM25_NAME
 from views.ui.words import catalog, plain
 
 pytestmark = pytest.mark.usefixtures("started")
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 def press_add(app: AppTest) -> AppTest:

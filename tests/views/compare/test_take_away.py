@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from data.store import keep
 from jobs.folder import State, Status
@@ -16,8 +15,7 @@ from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from retrieval.takeaway.models import ModelFigure
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.test_page import FOUND, KS, page
-from tests.views.compare.worlds import kept
+from tests.views.compare.worlds import FOUND, KS, kept, page, said
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.ui.words import catalog, plain
@@ -42,10 +40,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
 
 def job_of(folder: Path, wanted: Wanted) -> TakeAwayJob:
     return TakeAwayJob.of(wanted, str(origin_of(folder)["made"]))
-
-
-def said(app: AppTest) -> str:
-    return "\n".join(part.value for part in [*app.markdown, *app.caption, *app.info, *app.error])
 
 
 def asked_for(folder: Path, retriever: str, engine: Engine) -> TakeAwayJob:

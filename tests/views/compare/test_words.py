@@ -1,5 +1,7 @@
 """The lab of words and a user dictionary as a person uses them: changes tried and used; words picked and kept."""
 
+from functools import partial
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -13,7 +15,7 @@ from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.terms import cut_words
-from tests.views.compare.worlds import compared, finished, informs, look_at, opened, sample, select, tables, texts
+from tests.views.compare.worlds import at_labs, compared, finished, informs, look_at, sample, select, tables, texts
 from tests.views.driving import run
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary, Word, load, stored, written
@@ -23,6 +25,7 @@ from views.resources.sets import question_set
 
 TITLES = changes(title_weight=(2.0, 5.0))
 COMPOUNDS = changes(compounds=(Compounds.SPLIT,))
+opened = partial(at_labs, lab="lexical")
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
 
 
