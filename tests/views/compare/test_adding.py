@@ -12,7 +12,7 @@ from retrieval.comparison.multistage import RerankSpec
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run
 from tests.doubles import small_set
-from tests.views.compare.worlds import page
+from tests.views.compare.worlds import page, press
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
 from views.ui.words import catalog, plain
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.usefixtures("started")
 
 
 def press_add(app: AppTest) -> AppTest:
-    next(button for button in app.button if button.label == "Add to the list").click()
-    return run(app)
+    return press(app, "Add to the list")
 
 
 def add_model(app: AppTest, kind: str, model: str) -> AppTest:
@@ -127,8 +126,7 @@ def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: st
 
 def test_what_was_added_is_removed(data: StoredSet) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
-    app.button(key="remove_Dense · model").click()
-    run(app)
+    press(app, "remove_Dense · model")
     assert added(data.fingerprint) == []
     assert "Dense · model" not in app.pills[0].options
     assert app.query_params["retrievers"] == "BM25"

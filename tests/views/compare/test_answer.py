@@ -14,8 +14,8 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.measures import DEFAULT_KS, evaluate
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, judged_apart, many_questions, rankings_of
-from tests.views.compare.worlds import kept, page, said, texts
-from tests.views.driving import opened, run
+from tests.views.compare.worlds import kept, page, press, said, texts
+from tests.views.driving import opened
 from tests.views.test_choices import finished
 from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
@@ -172,8 +172,7 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     assert words["compare.graded"].format(grade=1) in texts(app)
     went: list[dict[str, str]] = []
     monkeypatch.setattr("views.search.judging.open_page", lambda _, **address: went.append(address))
-    app.button(key="pool_begin").click()
-    run(app)
+    press(app, "pool_begin")
     assert went == [{"data": data.key, "pool": folder.name, "pool_n": "12", "pool_k": "10"}]
     by_grades = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert by_grades.query_params["measure"] == "ndcg_exp"

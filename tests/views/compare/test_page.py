@@ -25,7 +25,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
-from tests.views.compare.worlds import FOUND, KS, kept, said, sample, whole_sample
+from tests.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import kept as compare_export
@@ -107,8 +107,7 @@ def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
 def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
-    app.button(key="disputed").click()
-    run(app)
+    press(app, "disputed")
     assert app.query_params["view"] == "why"
     assert app.query_params["question"] in {question.id for question in small_set().questions}
     assert any(button.key == "why_back" for button in app.button)

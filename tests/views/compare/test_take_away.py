@@ -15,7 +15,7 @@ from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from retrieval.takeaway.models import ModelFigure
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.worlds import FOUND, KS, kept, page, said
+from tests.views.compare.worlds import FOUND, KS, kept, page, press, said
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.ui.words import catalog, plain
@@ -56,8 +56,7 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in said(app)
     assert EN["takeaway.foreseen_left_out"] in said(app)
-    next(one for one in app.button if one.label == EN["takeaway.make"]).click()
-    run(app)
+    press(app, EN["takeaway.make"])
     assert asked == [Wanted(folder.name, "Reranked", Engine.VESPA)]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     run(app)
@@ -68,8 +67,7 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
 @pytest.mark.slow
 def test_the_export_leads_there(folder: Path) -> None:
     app = opened(page)
-    next(one for one in app.button if one.label == EN["export.take_away"]).click()
-    run(app)
+    press(app, EN["export.take_away"])
     assert app.query_params["view"] == "takeaway"
     assert EN["takeaway.about"] in said(app)
 

@@ -14,7 +14,17 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set
-from tests.views.compare.worlds import at_labs, compared, finished, informs, look_at, sample, tables, whole_sample
+from tests.views.compare.worlds import (
+    at_labs,
+    compared,
+    finished,
+    informs,
+    look_at,
+    press,
+    sample,
+    tables,
+    whole_sample,
+)
 from tests.views.driving import run
 from text.analyzers import Analyzer
 from views.resources.sets import question_set
@@ -43,8 +53,7 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     app.text_input(key="typed_b").set_value("0.5")
     run(app)
     assert app.button(key="start_bm25").label == "Try 8 settings"
-    app.button(key="start_bm25").click()
-    run(app)
+    press(app, "start_bm25")
     wanted = bm25_lab(experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5])
     assert started == [wanted]
     address = {"analyzers": "word|bigram", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
@@ -100,8 +109,7 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
     assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
-    app.button(key="start_bm25").click()
-    run(app)
+    press(app, "start_bm25")
     assert started == [experiment]
 
 
@@ -121,8 +129,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert f"**BM25 · {leader}** beats **Words** by " in texts(app)
     assert "picked as the best of 4 on these same questions" in "".join(c.value for c in app.caption)
 
-    app.button(key="use_bm25").click()
-    run(app)
+    press(app, "use_bm25")
     spec = next(spec for spec in tried(lab) if spec.name == leader)
     assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": f"BM25 · {leader}"})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
@@ -194,8 +201,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert table["megabytes"].is_monotonic_increasing
     assert table.set_index("title").loc["Exact", "overlap"] == 100
     assert "of the exact index's first 10; nDCG@10 changes by" in texts(app)
-    app.button(key="use_index").click()
-    run(app)
+    press(app, "use_index")
     (spec,) = added(data.fingerprint)
     assert isinstance(spec, DenseSpec)
     assert spec.index == "int8"

@@ -77,6 +77,12 @@ def at_labs(*names: str, **address: str) -> AppTest:
     return opened(page, view="tune", part="all", retrievers="|".join(names), **address)
 
 
+def press(app: AppTest, name: str) -> AppTest:
+    """Press the button of this key or label."""
+    next(one for one in app.button if name in (one.key, one.label)).click()
+    return run(app)
+
+
 def select(app: AppTest, key: str, *rows: int) -> AppTest:
     """Choose rows of a table, which the test's app forgets with every run."""
     app.session_state[key] = {"selection": {"rows": [*rows], "columns": [], "cells": []}}
