@@ -43,7 +43,6 @@ from views.resources.retrieval import finished_part, open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import job as job_view
 from views.ui import tables
-from views.ui.job import draw_last_lines
 from views.ui.problems import draw_damaged
 from views.ui.state import remember
 from views.ui.words import language, moment, plain, word
@@ -241,7 +240,7 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
     if not job.done:
-        draw_last_lines(job, word("compare.log"))
+        job_view.draw_last_lines(job, word("compare.log"))
 
 
 def _at_work(status: Status) -> str:

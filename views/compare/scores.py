@@ -159,7 +159,6 @@ def draw_table(
 
 
 def draw_times(shown: Sequence[Result]) -> None:
-    """Draw how long each retriever took to build and to answer a question, of those that were measured."""
     table = means(shown)
     if "build_seconds" not in table:
         return

@@ -31,7 +31,6 @@ _QUESTIONS, _DEPTHS = 20, (5, 10, 20)  # of a pool, where nobody chooses; the us
 
 
 def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
-    """Draw the button that marks a passage (a row) as right for a question, or takes the mark away."""
     st.button(
         word("judging.marked" if is_right else "judging.mark"),
         icon=":material/check_circle:" if is_right else ":material/add_circle:",

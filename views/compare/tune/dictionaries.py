@@ -222,7 +222,6 @@ def _taken(file: UploadedFile) -> StoredDictionary | None:
 
 
 def _draw_problems(error: DictionaryError) -> None:
-    """Draw the first lines that are wrong, and how many more are."""
     first, more = [error, *error.others][:20], len(error.others) - 19
     lines = [f"- {plain(failure_text(one))}" for one in first]
     if more > 0:

@@ -156,7 +156,6 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
 
 @_draw_score.register
 def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
-    """Draw which token of either passage answered each token of the question."""
     st.caption(word("why.matches_help"))
 
     def tell() -> list[LateExplanation]:
