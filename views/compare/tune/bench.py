@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
-from retrieval.analysis.labs import best, chosen, tried
+from retrieval.analysis.labs import UNCHANGED, best, chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import TermSpec
@@ -114,7 +114,12 @@ def draw_tried(
     leader = best(table)
     name = draw_table(found, table, columns, leader, key=key)
     with answer:
-        draw_verdict(bench, found, name, present, is_best=name == leader)
+        if name not in {spec.name for spec in tried(found.experiment)}:
+            st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
+        elif name == UNCHANGED:
+            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
+        else:
+            _draw_verdict(bench, found, name, present, is_best=name == leader)
 
 
 def draw_table(
@@ -162,10 +167,7 @@ def figure_columns(bench: Bench) -> dict[str, Any]:
     return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
 
 
-def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
-    if name not in {spec.name for spec in tried(found.experiment)}:
-        st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
-        return
+def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
     values = {
         "best": plain(to_use(found.experiment, name).name),
         "present": plain(present),

@@ -17,7 +17,6 @@ from retrieval.analysis.labs import (
     K1S,
     MOST_CHANGES,
     TITLE_WEIGHTS,
-    UNCHANGED,
     Change,
     best,
     bm25_lab,
@@ -40,9 +39,7 @@ from views.compare.tune.bench import (
     Bench,
     LabResult,
     difference_columns,
-    draw_table,
     draw_tried,
-    draw_verdict,
     figure_columns,
     names_by_reference,
     names_of,
@@ -242,26 +239,15 @@ def _pick_changes(bench: Bench, present: str) -> Experiment | None:
 def _draw_changes_found(bench: Bench, found: LabResult, present: str) -> None:
     names = names_by_reference()
     table = found.table.assign(change=[_in_words(row, names) for _, row in found.table.iterrows()])
-    leader, figures, differences = best(table), figure_columns(bench), difference_columns("tune.gained")
-    answer = st.container()
-    name = draw_table(
-        found,
-        table,
-        {
-            "value": figures.pop("value"),
-            "difference": differences.pop("difference"),
-            "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
-            **differences,
-            **figures,
-        },
-        leader,
-        key="lexical_table",
-    )
-    with answer:
-        if name == UNCHANGED:
-            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
-        else:
-            draw_verdict(bench, found, name, present, is_best=name == leader)
+    figures, differences = figure_columns(bench), difference_columns("tune.gained")
+    columns = {
+        "value": figures.pop("value"),
+        "difference": differences.pop("difference"),
+        "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
+        **differences,
+        **figures,
+    }
+    draw_tried(bench, found, table, columns, present, key="lexical_table", answer=st.container())
 
 
 def _offer_new(bench: Bench, present: str) -> None:
