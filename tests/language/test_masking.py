@@ -281,28 +281,26 @@ def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
     """With a token for every place, what stands in a pair says where it is from."""
     places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
     pairs, rng = SegmentPairs(places, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
-    labels = np.zeros(2, dtype=np.int64)
-    for _ in range(10_000):
-        row = int(rng.integers(len(pairs)))
-        read = pairs.read([row], rng)
-        assert read.follows is not None
-        text = read.tokens[0] >= 0
-        first, second = (read.tokens[0][text & (read.segments[0] == of)] - len(SPECIALS) for of in (0, 1))
+    rows = rng.integers(len(pairs), size=10_000).tolist()
+    read = pairs.read(rows, rng)
+    assert read.follows is not None
+    for row, tokens, segments, follows in zip(rows, read.tokens, read.segments, read.follows, strict=True):
+        text = tokens >= 0
+        first, second = (tokens[text & (segments == of)] - len(SPECIALS) for of in (0, 1))
         documents_of = [
             np.unique(np.searchsorted(file.bounds, part, side="right") - 1).tolist() for part in (first, second)
         ]
         assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
         start, middle, end = pairs.pairs[row].tolist()
         assert first.tolist() == list(range(start, start + len(first)))
-        if read.follows[0] == NEXT:
+        if follows == NEXT:
             assert second.tolist() == list(range(middle, middle + len(second)))
             assert start + len(first) <= middle
             assert middle + len(second) <= end
         else:
             assert len(documents_of[1]) == 1
             assert documents_of[1] != documents_of[0]
-        labels[read.follows[0]] += 1
-    assert binomtest(int(labels[NEXT]), 10_000, 0.5).pvalue > 0.01
+    assert binomtest(int((read.follows == NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
 def letters(tokens: np.ndarray) -> str:
