@@ -13,7 +13,7 @@ from retrieval.explain.bm25 import BM25Explainer
 from retrieval.explain.standing import option_table
 from retrieval.lexical.bm25 import BM25
 from tests.views import driving
-from tests.views.compare.worlds import finished, page, texts
+from tests.views.compare.worlds import finished, html, page, texts
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary, Word, remove
 from text.dictionary import keep as keep_dictionary
@@ -89,10 +89,6 @@ def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppT
     return driving.opened(page, **look, question=question, explained=explained)
 
 
-def reasons(app: AppTest) -> str:
-    return "\n".join(str(element.value) for element in app.get("html"))
-
-
 def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
@@ -107,7 +103,7 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     sources = table[table["kind"] == "from passages found first"]["sources"]
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
     assert all(set(one.split(", ")) <= names for one in sources)
-    assert "Words taken from the passages found first" in reasons(app)
+    assert "Words taken from the passages found first" in html(app)
     other = at(data, ["All", "Windows"], "q1", "Windows")
     assert "Compounds are split, and each of their parts" in texts(other)
 
@@ -121,8 +117,8 @@ def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) 
     assert [one.value.replace("\\", "") for one in app.warning] == [
         f"No dictionary “{kept.reference}” is kept. These are: none."
     ]
-    assert f"No dictionary “{kept.reference}” is kept." in reasons(app)
-    assert "The answer passage contains" in reasons(app)  # what the other says
+    assert f"No dictionary “{kept.reference}” is kept." in html(app)
+    assert "The answer passage contains" in html(app)  # what the other says
     assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 
 

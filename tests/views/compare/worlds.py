@@ -110,3 +110,7 @@ def texts(app: AppTest) -> str:
 def said(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
     return "\n".join(part.value for part in parts)
+
+
+def html(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in app.get("html"))
