@@ -16,7 +16,7 @@ from data.records import Passage, QuestionSet
 from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace, write_json
-from jobs.status import State
+from jobs.folder import State
 from language import comparison, texts
 from language.__main__ import main
 from language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest, compare

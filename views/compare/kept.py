@@ -17,7 +17,7 @@ import streamlit as st
 
 from data.formats.delimited import csv_bytes
 from data.store import StoredSet
-from jobs.status import Status
+from jobs.folder import Status
 from retrieval.analysis.evidence import comparable
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, needed, write_experiment

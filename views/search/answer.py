@@ -19,16 +19,16 @@ from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
-from views.matches import draw_matches
 from views.names import base_name
 from views.reasons import AskedQuestion
 from views.resources.retrieval import explained_late, findings, listening, marked_passages, retrievers
 from views.resources.sets import question_set
 from views.search.judging import draw_mark
 from views.ui import tables
-from views.ui.asked import once_asked
+from views.ui.job import once_asked
 from views.ui.passages import (
     card,
+    draw_matches,
     head_html,
     hit,
     hits_html,

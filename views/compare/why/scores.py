@@ -22,7 +22,6 @@ from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change, choose_in_address
 from views.compare.why.questions import QuestionCase
-from views.ui.passages import draw_matches
 from views.resources.retrieval import (
     dictionary_of,
     explained_bm25,
@@ -34,9 +33,9 @@ from views.resources.retrieval import (
     explained_static,
 )
 from views.ui import tables
-from views.ui.job import once_asked
 from views.ui.charts import draw_chart, part_bars, term_bars
-from views.ui.passages import matches_html, weighed_html
+from views.ui.job import once_asked
+from views.ui.passages import draw_matches, matches_html, weighed_html
 from views.ui.problems import failure_text
 from views.ui.state import keep
 from views.ui.words import known, plain, word
