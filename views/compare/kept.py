@@ -18,7 +18,7 @@ import streamlit as st
 from data.formats.delimited import csv_bytes
 from data.store import StoredSet
 from jobs.folder import Status
-from retrieval.analysis.evidence import comparable
+from retrieval.analysis.changes import comparable
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, needed, write_experiment
 from retrieval.comparison.store import (

@@ -5,9 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from data.split import FOLDS
-from retrieval.analysis.evidence import turned
-from retrieval.analysis.judged import JUDGED, judged_measures
-from retrieval.analysis.published import published
+from retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec

@@ -9,8 +9,15 @@ import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from retrieval.analysis.evidence import Intervals, at_ceiling, telling_figure, turned, usual_baseline, usual_figure
-from retrieval.analysis.judged import JUDGED
+from retrieval.analysis.evidence import (
+    JUDGED,
+    Intervals,
+    at_ceiling,
+    telling_figure,
+    turned,
+    usual_baseline,
+    usual_figure,
+)
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.spec import Spec

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
-from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
+from language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from retrieval.report.charts import legend
 from views.language.inside import asked, told, watched
 from views.names import pair_set_name, set_name

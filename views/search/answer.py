@@ -14,7 +14,7 @@ from retrieval.comparison.compare import blind_parts
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import LateSpec, TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
-from retrieval.explain.late import LateExplanation
+from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText

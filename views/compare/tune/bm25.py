@@ -32,7 +32,7 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.terms import NAMED, UnmatchedQuestions, readings
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, Compounds
-from text.kept_dictionaries import stored
+from text.dictionary import stored
 from views.compare.charts import heat
 from views.compare.tune import dictionaries
 from views.compare.tune.bench import (

@@ -13,10 +13,8 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, Spar
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.bm25 import BM25Explanation, Explanation
-from retrieval.explain.duel import Duel, option_table, token_table, weighed_table
-from retrieval.explain.encoders import SentenceExplanation, SparseExplanation, WindowExplanation
-from retrieval.explain.late import LateExplanation
-from retrieval.explain.multistage import PartContribution
+from retrieval.explain.encoders import LateExplanation, SentenceExplanation, SparseExplanation, WindowExplanation
+from retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
 from text.analysis import TokenKind, weighted_pieces
 from text.analyzers import Compounds
 from text.dictionary import DictionaryError
