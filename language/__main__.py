@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,7 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, run, several_of, tell_kept
 from data.formats.opening import set_name
 from data.terminal import aligned, tell, tell_progress
-from language.comparison import Measured, Request, compare
-from language.job import run_folder
+from language.comparison import Measured, Request, compare, run_folder
 from language.morphemes import Split, TokenizerKind
 from language.texts import StoredText, find_corpus, keep, require_file, stored
 from language.train import Sample
@@ -51,7 +49,7 @@ def tokenizers(
     sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
     asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
     given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
-    request = replace(Request(sample=sample), **given)
+    request = Request(sample=sample, **given)
     corpus = find_corpus(data)
     found = compare(corpus, request, out=out, on_progress=tell_progress)
     told = {
@@ -59,14 +57,14 @@ def tokenizers(
         "fingerprint": corpus.fingerprint,
         "tokenizers": {one.name: one.as_dict() for one in found},
     }
-    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(found))
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _table(found))
     failed = {one.name: one.refusal.failure for one in found if one.refusal}
     for name, error in failed.items():
         tell(f"{name} failed: {error}", error=True)
     return int(bool(failed))
 
 
-def table(found: list[Measured]) -> str:
+def _table(found: list[Measured]) -> str:
     """Return the figures as lines of text, shares in percent."""
 
     def cell(name: str, value: float | None) -> str:

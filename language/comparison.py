@@ -1,8 +1,9 @@
 """Tokenizers side by side: trained on the same documents by kind, split and vocabulary, and those of models.
 
 What was trained and measured once is not again: it lies in the workspace's cache, in a folder each that is named by all
-that decides how it comes out. A comparison's folder holds the tokenizers (`tokenizers/<name>/tokenizer.json`),
-how often each of their pieces occurs (`occurrences.npz`) and, written last, the figures (`scores.json`): a folder with
+that decides how it comes out. A page has them compared by a process of its own, `python -m language run FOLDER`. That
+folder is named by what decides the result, too, and holds the tokenizers (`tokenizers/<name>/tokenizer.json`), how
+often each of their pieces occurs (`occurrences.npz`) and, written last, the figures (`scores.json`): a folder with
 scores is whole."""
 
 import shutil
@@ -17,40 +18,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from data.cache import Arrays, Artifact, is_sound, key_of, sealing
 from data.problems import Failure
+from data.texts import in_blocks
 from data.workspace import read_json, replacing, workspace, write_json
+from jobs.folder import Progress, RequestJob, request_carried_out
 from language.fertility import Fertility, HeldOut, fertility
-from language.morphemes import Split, TokenizerKind
+from language.morphemes import Split, TokenizerKind, composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.texts import Corpus, LanguageError
+from language.texts import Corpus, LanguageError, OnProgress, find_corpus, within
 from language.train import TRAINED, Sample, TokenizerOptions, gathered, train_on
 from models.hub import ModelError
+from models.sources import contents
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 _VERSION = 1  # raise when the same options would come out different, or figures be others
-_FIGURES = "figures.json"
+_FIGURES, _READER = "figures.json", TypeAdapter(Fertility)
 _TOKENIZER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
-_READER = TypeAdapter(Fertility)
-
-
-def trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
-    """Return how a tokenizer was trained, and its figures; None where it was not, or not by this version."""
-    folder = _folder_of_trained(corpus, options)
-    if not is_sound(folder):
-        return None
-    try:
-        figures = _READER.validate_python(read_json(folder / _FIGURES))
-    except ValidationError:
-        return None
-    return read_json(folder / _TOKENIZER / "tokenizer_config.json")[TRAINED], figures
-
-
-def _folder_of_trained(corpus: Corpus, options: TokenizerOptions) -> Path:
-    told = (corpus.fingerprint, options.kind, options.vocabulary, asdict(options.sample))
-    return workspace() / "cache" / "compared_tokenizers" / key_of(_VERSION, ANALYZER_VERSION, *told)
-
-
 _FAILURES = {kind.__name__: kind for kind in (LanguageError, ModelError)}
-_LETTERS_OF_A_REASON = 300
+TOKENIZERS = "tokenizers"  # the folder of all of them
+COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
+_COMPARING = 0.85  # share of the work before pieces are counted
+_BLOCK = 64  # documents cut at a time
 
 
 @dataclass(frozen=True)
@@ -125,7 +112,7 @@ def compare(
     `LanguageError`.
     """
     wanted = request.trained()
-    known = {label: trained_before(corpus, options) for label, options in wanted.items()}
+    known = {label: _trained_before(corpus, options) for label, options in wanted.items()}
     missing = {label: wanted[label] for label, one in known.items() if one is None}
     splits = {options.sample.split for options in missing.values()}
     steps = _Steps(len(missing) + len(splits) + len(request.against), on_progress, corpus.name)
@@ -182,6 +169,23 @@ def _train(
     return made
 
 
+def _trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
+    """How a tokenizer was trained, and its figures; None where it was not, or not by this version."""
+    folder = _folder_of_trained(corpus, options)
+    if not is_sound(folder):
+        return None
+    try:
+        figures = _READER.validate_python(read_json(folder / _FIGURES))
+    except ValidationError:
+        return None
+    return read_json(folder / _TOKENIZER / "tokenizer_config.json")[TRAINED], figures
+
+
+def _folder_of_trained(corpus: Corpus, options: TokenizerOptions) -> Path:
+    told = (corpus.fingerprint, options.kind, options.vocabulary, asdict(options.sample))
+    return workspace() / "cache" / "compared_tokenizers" / key_of(_VERSION, ANALYZER_VERSION, *told)
+
+
 def _of_model(reference: str, held: HeldOut) -> Measured:
     try:
         tokenizer = find_tokenizer(reference)
@@ -189,12 +193,9 @@ def _of_model(reference: str, held: HeldOut) -> Measured:
     except Failure as error:
         return Measured(reference, {}, None, Refusal.of(error))
     except (OSError, ValueError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LETTERS_OF_A_REASON]
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:300]
         told = LanguageError("not_loaded", str(error), name=reference[:200], reason=reason)
         return Measured(reference, {}, None, Refusal.of(told))
-
-
-TOKENIZERS = "tokenizers"  # the folder of all of them
 
 
 @dataclass(frozen=True)
@@ -250,10 +251,7 @@ def folder_of(measured: Measured, place: int) -> str:
 def keep_comparison(
     folder: Path, corpus: str, found: Sequence[Measured], occurrences: Sequence[np.ndarray], counted: int
 ) -> None:
-    """Write what `load` reads, beside tokenizers that stand there; `occurrences` are of those that have figures.
-
-    Raises `OSError`.
-    """
+    """Write what `load_comparison` reads; `occurrences` are of those that have figures. Raises `OSError`."""
     places = [str(place) for place, one in enumerate(found) if one.figures]
     content = _Content(corpus=corpus, counted=counted, tokenizers=list(found))
     _ARTIFACT.write(folder, content, dict(zip(places, occurrences, strict=True)))
@@ -272,3 +270,73 @@ def load_comparison(folder: Path) -> KeptComparison:
         return KeptComparison(told.corpus, told.counted, tuple(kept), failed)
 
     return _ARTIFACT.read(folder, made)
+
+
+@dataclass(frozen=True)
+class TokenizerRequest:
+    """Tokenizers to compare over a text, named as for `language.texts.find_corpus`."""
+
+    data: str
+    compared: Request = field(default_factory=Request)
+
+
+class TokenizerJob(RequestJob[TokenizerRequest]):
+    """The job of one request, and what `keep_comparison` writes."""
+
+    place, form, versions = "language", TypeAdapter(TokenizerRequest), (2, ANALYZER_VERSION)
+
+    @classmethod
+    def beside(cls, request: TokenizerRequest) -> tuple[object, ...]:
+        return (contents(request.compared.against),)
+
+
+def run_folder(folder: Path, /) -> int:
+    """Carry out what a page asked for."""
+
+    def work(asked: TokenizerRequest, say: Progress) -> None:
+        corpus, out = find_corpus(asked.data), folder / TOKENIZERS
+        found = compare(corpus, asked.compared, out=out, on_progress=lambda name, share: say(name, _COMPARING * share))
+        able = [(one, out / folder_of(one, place)) for place, one in enumerate(found) if one.figures]
+        counting = within(lambda share: say("", share), _COMPARING, 1)
+        counted, occurrences = occurrences_of([_prepared(*one) for one in able], corpus, counting)
+        keep_comparison(folder, corpus.name, found, occurrences, counted)
+
+    return request_carried_out(TokenizerJob(folder), work)
+
+
+def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:
+    """Return a tokenizer that was compared, as it stands in its folder; that of a model is put there first."""
+    if measured.trained:
+        return load_tokenizer(folder, measured.name)
+    found = find_tokenizer(measured.name)
+    with replacing(folder) as new:  # a model may change or go: what was compared stays
+        new.mkdir()
+        found.tokenizer.save(str(new / "tokenizer.json"))
+    return found
+
+
+def occurrences_of(
+    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: OnProgress | None = None
+) -> tuple[int, list[np.ndarray]]:
+    """Count how often each piece of each tokenizer `(n_pieces,)` occurs in the first documents of a corpus.
+
+    Returns how many documents these are, and the counts. `on_progress` is told the share of them gone through.
+    """
+    # some vocabularies leave numbers out
+    counts = [np.zeros(1 + max(one.tokenizer.get_vocab().values()), dtype=np.int64) for one in tokenizers]
+    documents, seen = list[str](), 0
+    for document in corpus.documents():
+        if seen >= COUNTED:
+            break
+        documents.append(document)
+        seen += len(document)
+    marks = any(one.marks_morphemes for one in tokenizers)
+    for number, block in enumerate(in_blocks(documents, _BLOCK)):
+        if on_progress:
+            on_progress(number * _BLOCK / len(documents))
+        texts = [composed_letters(text) for text in block]
+        morphemes: Sequence[np.ndarray] = morpheme_cuts(texts) if marks else ()
+        for place, one in enumerate(tokenizers):
+            numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
+            counts[place] += np.bincount(numbers, minlength=len(counts[place]))
+    return len(documents), counts

@@ -13,9 +13,7 @@ from language.prepared import Cut, PreparedTokenizer
 from language.texts import Corpus, LanguageError, held_out
 from language.train import Sample
 
-MOST_CHARACTERS = 1_000_000  # measured on: of a larger corpus, fewer documents are
-LENGTH = 512  # tokens that most encoders read at once
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _WORD = regex.compile(r"\S+")
 
 
@@ -35,7 +33,7 @@ class HeldOut:
         return cls(tuple(composed), tuple(morphemes), perf_counter() - began)
 
     @classmethod
-    def from_corpus(cls, corpus: Corpus, sample: Sample, most: int = MOST_CHARACTERS) -> "HeldOut":
+    def from_corpus(cls, corpus: Corpus, sample: Sample, most: int = 1_000_000) -> "HeldOut":
         """Return what a sample holds out; of more than about `most` characters some, by their hash.
 
         Raises `LanguageError` `nothing_held_out`.
@@ -111,8 +109,8 @@ def fertility(tokenizer: PreparedTokenizer, held: HeldOut) -> Fertility:
         precision=_share(counts.hits, counts.made),
         recall=_share(counts.hits, counts.morphemes),
         f1=_share(2 * counts.hits, counts.made + counts.morphemes),
-        document_tokens={f"{share:g}": float(np.quantile(lengths, share)) for share in QUANTILES},
-        longer_than_512=float((lengths > LENGTH).mean()),
+        document_tokens={f"{share:g}": float(np.quantile(lengths, share)) for share in _QUANTILES},
+        longer_than_512=float((lengths > 512).mean()),
         tokens_per_second=counts.tokens / max(seconds, 1e-9),
         seconds_to_train=tokenizer.trained.get("seconds"),
     )

@@ -11,6 +11,7 @@ from data.texts import in_blocks
 from text.analyzers import kiwi_tokens
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # numbered from 0
+BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
 
 
 class TokenizerKind(StrEnum):

@@ -18,9 +18,6 @@ from models.precision import Precision
 if TYPE_CHECKING:
     from models.reader_networks import MaskedNetwork
 
-_HEAD = 64  # dimensions of an attention head, in all sizes
-_POSITIONS = 512
-
 
 class Size(StrEnum):
     """BERT by its size: base and large of Devlin et al. 2019, the smaller ones of Turc et al. 2019."""
@@ -57,16 +54,15 @@ def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[st
         "vocab_size": vocabulary,
         "hidden_size": shape.hidden,
         "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.hidden // _HEAD,
+        "num_attention_heads": shape.hidden // 64,  # dimensions of a head, in all sizes
         "intermediate_size": 4 * shape.hidden,
-        "max_position_embeddings": max(_POSITIONS, length),
+        "max_position_embeddings": max(512, length),
         "pad_token_id": pad,
     }
 
 
 PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
 GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"
-_RESAMPLES, _TAILS = 2000, (0.025, 0.975)
 _COLUMNS = ("losses", "hidden", "right", "follow_right")
 
 
@@ -116,7 +112,7 @@ class Guesses:
     def _resampled(self, values: np.ndarray) -> np.ndarray:
         """Sums over as many rows drawn with replacement, `(2000,)`: the same rows every time."""
         rng, n = np.random.default_rng(0), len(values)
-        return np.array([values[rng.integers(n, size=n)].sum() for _ in range(_RESAMPLES)])
+        return np.array([values[rng.integers(n, size=n)].sum() for _ in range(2000)])
 
 
 def share_interval(right: np.ndarray) -> tuple[float, float]:
@@ -175,5 +171,5 @@ def unigram_guesses(labels: Sequence[np.ndarray], counts: np.ndarray, special: n
 
 
 def _ends(drawn: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(drawn, _TAILS)
+    low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data.workspace import read_json
-from language.morphemes import UNKNOWN, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
+from language.morphemes import BLANKS, UNKNOWN, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.texts import LanguageError
 from language.train import TRAINED, TrainedTokenizer
 from models.hub import hub_revision, hub_token
@@ -19,8 +19,6 @@ from models.sources import ModelSource, find_model, is_starter
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-_BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
 
 
 class Cut(NamedTuple):
@@ -154,8 +152,8 @@ def _cut(encoding: Any, text: str, morphemes: np.ndarray) -> Cut:
     filled = np.where(blank, len(text), np.arange(len(text) + 1))
     next_filled = np.minimum.accumulate(filled[::-1])[::-1]
     starts = np.minimum(next_filled[spans[:, 0]], spans[:, 1])
-    # the blank put before the first word has the place of that word's first letter
-    ends = np.where([name in _BLANKS for name in encoding.tokens], starts, spans[:, 1])
+    # the blank that is put before the first word has the place of that word's first letter
+    ends = np.where([name in BLANKS for name in encoding.tokens], starts, spans[:, 1])
     return Cut(np.array(encoding.ids, dtype=np.int64), np.stack([starts, ends], axis=1))
 
 
@@ -182,9 +180,7 @@ def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
 
 @cache
 def _byte_of() -> dict[str, int]:
-    """The bytes by the letters that stand for them in byte-level BPE (Radford et al. 2019): those that can be seen are
-    themselves, the others are 256 and what follows, in order.
-    """
+    """By the letter that stands for it in byte-level BPE (Radford et al. 2019): what can be seen, else 256 and on."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in seen]
     return {chr(byte): byte for byte in seen} | {chr(256 + row): byte for row, byte in enumerate(others)}

@@ -119,7 +119,7 @@ class TextCorpus:
 
     def documents(self) -> Iterator[str]:
         """Raises `LanguageError` where the file was changed and is no text any more."""
-        lines = _lines(_blocks(self.path, _told(self.path)))
+        lines = _lines(_blocks(self.path, shown(self.path.name, 80)))
         for document in _paragraphs(lines) if self.in_paragraphs else lines:
             yield from parts(document)
 
@@ -130,7 +130,7 @@ def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = Non
     It is called by `name`, or else as the file. `on_progress` is told the share of it gone through. Raises
     `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` where nothing but space is in it.
     """
-    told = shown(name, 80) if name else _told(path)
+    told = shown(name or path.name, 80)
     digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
 
     def noted() -> Iterator[str]:
@@ -243,10 +243,6 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(gathered)
 
 
-def _told(path: Path) -> str:
-    return shown(path.name, 80)
-
-
 REFERENCE = "text:"  # what a reference to a kept text begins with
 _TEXT = "text.txt"  # its file, as it was given
 _CHECKED = 0.6  # share of the work before documents are counted
@@ -308,7 +304,6 @@ def find(wanted: str) -> TextCorpus:
     """
     kept = _TEXTS.named(wanted)
     if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
-        name = shown(kept.name, 80)
-        message = f"the kept text {name} is not what it was: remove it, and keep its file again"
-        raise LanguageError("broken_text", message, name=name)
+        message = f"the kept text {shown(kept.name, 80)} is not what it was: remove it, and keep its file again"
+        raise LanguageError("broken_text", message, name=shown(kept.name, 80))
     return opened(kept)

@@ -42,7 +42,6 @@ TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
 MOST_CHARACTERS = 50_000_000
 _BLOCK = 256  # documents that Kiwi is given at a time
 _FEWEST = 2  # times that a pair occurs before it is a piece
-_CONTINUED = "##"
 _READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
 
 
@@ -60,10 +59,6 @@ class Sample:
         if not 0 <= self.held_out < 1:
             message = f"the share held out is {self.held_out}: it is at least 0 and below 1"
             raise LanguageError("held_out", message, share=str(self.held_out))
-
-    def share_of(self, corpus: Corpus) -> float:
-        """Of the documents not held out."""
-        return min(1.0, self.most_characters / max(1.0, corpus.characters * (1 - self.held_out)))
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,8 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = No
 
     Raises `LanguageError` `nothing_to_learn` where all documents are held out.
     """
-    share, letters, documents, characters = sample.share_of(corpus), Counter[str](), 0, 0
+    letters, documents, characters = Counter[str](), 0, 0
+    share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
@@ -218,7 +214,7 @@ def _train_wordpiece(
         return pieces
 
     halves = within(on_progress, 0, _READING / 2), within(on_progress, _READING / 2, _READING)
-    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), halves[0]) if piece.startswith(_CONTINUED))
+    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), halves[0]) if piece.startswith("##"))
     tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary, halves[1]), unk_token=UNKNOWN)
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in SPECIAL])
 
@@ -234,8 +230,8 @@ def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
             return trainers.WordPieceTrainer(**shared, min_frequency=_FEWEST)
         case TokenizerKind.BPE:
             return trainers.BpeTrainer(**shared, min_frequency=_FEWEST)
-    bytes_ = pre_tokenizers.ByteLevel.alphabet()
-    return trainers.BpeTrainer(**shared, min_frequency=_FEWEST, initial_alphabet=sorted(bytes_))
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return trainers.BpeTrainer(**shared, min_frequency=_FEWEST, initial_alphabet=alphabet)
 
 
 _SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
@@ -263,11 +259,10 @@ def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> 
     tokenizer.normalizer = normalizers.Sequence([*before, normalizers.NFC(), *blanks, *after])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
     tokenizer.decoder = decoder
-    number = {piece: row for row, piece in enumerate(SPECIAL)}
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
-        special_tokens=[(CLS, number[CLS]), (SEP, number[SEP])],
+        special_tokens=[(piece, SPECIAL.index(piece)) for piece in (CLS, SEP)],
     )
     return tokenizer
 

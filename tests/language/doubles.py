@@ -1,12 +1,15 @@
-"""A tokenizer that can be followed by hand: every letter is a token, and spaces are none."""
+"""A tokenizer that can be followed by hand: every letter is a token, and spaces are none; and what is refused."""
 
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import pytest
 
+from data.problems import Failure
 from language.masking import Specials
+from language.texts import LanguageError
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)
 SPECIALS = Specials(PAD, BEGIN, END)
@@ -63,3 +66,8 @@ def documents(count: int, seed: int = 0) -> list[str]:
 
 def flattened(texts: list[str]) -> list[int]:
     return list(chain.from_iterable([*ids_of(text), END] for text in texts))
+
+
+def refused(code: str, kind: type[Failure] = LanguageError) -> pytest.RaisesExc[Failure]:
+    """What has to raise this failure with this code."""
+    return pytest.raises(kind, check=lambda failure: failure.code == code)

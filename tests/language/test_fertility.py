@@ -12,8 +12,9 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
-from language.texts import LanguageError, held_out
+from language.texts import held_out
 from language.train import Sample
+from tests.language.doubles import refused
 from tests.language.test_train import CORPUS, SENTENCES, Documents, prepared
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
@@ -136,9 +137,8 @@ def test_only_what_is_held_out_is_measured_on_and_of_much_of_it_a_part() -> None
     part = HeldOut.from_corpus(CORPUS, sample, most=CORPUS.characters // 10).texts
     assert set(part) < set(whole)
     assert len(part) == pytest.approx(100, abs=4 * 90**0.5)
-    with pytest.raises(LanguageError) as raised:
+    with refused("nothing_held_out"):
         HeldOut.from_corpus(Documents(("하나",)), Sample(held_out=0.0))
-    assert raised.value.code == "nothing_held_out"
 
 
 def test_a_special_piece_that_a_text_holds_is_cut_as_the_tokenizer_does() -> None:

@@ -1,4 +1,4 @@
-"""Perplexity by hand, of a model and of frequencies, and how sure it is."""
+"""Perplexity by hand, of a model and of frequencies, and how sure it is; and sizes with the weights published."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from language.masking import IGNORED
-from language.perplexity import Guesses, share_interval, unigram_guesses
+from language.perplexity import SHAPES, Guesses, Size, configuration, share_interval, unigram_guesses
 
 NONE = np.zeros(0, dtype=bool)
 
@@ -85,3 +85,27 @@ def test_what_was_kept_is_read_again() -> None:
     again = Guesses.of(guesses.kept())
     assert again.means() == guesses.means()
     assert again.follow_right.dtype == np.bool_
+
+
+# millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
+PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", Size)
+def test_weights_are_as_many_as_published(size: Size) -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    with torch.device("meta"):
+        network = BertModel(BertConfig(**configuration(size, 30_522, 128, 0)))
+    weights = sum(one.numel() for one in network.parameters())
+    assert weights / 1e6 == pytest.approx(PUBLISHED[size], abs=0.1)
+    assert network.config.hidden_size % network.config.num_attention_heads == 0
+    assert network.config.hidden_size // network.config.num_attention_heads == 64
+
+
+def test_every_size_has_its_shape_and_room_for_longer_texts() -> None:
+    assert SHAPES.keys() == set(Size)
+    assert configuration(Size.TINY, 1000, 128, 0)["max_position_embeddings"] == 512
+    assert configuration(Size.TINY, 1000, 1024, 0)["max_position_embeddings"] == 1024

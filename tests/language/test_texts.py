@@ -1,8 +1,9 @@
-"""A text of any size is a stream of documents, in UTF-8 or told where it is not; it is kept whole or not at all."""
+"""A corpus is a stream of documents, of a question set, a file or a kept text: in UTF-8, kept whole or not at all."""
 
 import hashlib
 import json
 import re
+import unicodedata
 from io import BytesIO
 from pathlib import Path
 
@@ -10,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from data.workspace import workspace
+from data.problems import Failure
+from data.records import Passage, QuestionSet
+from data.store import keep as keep_set
+from data.workspace import acting_as, workspace
 from language import texts
 from language.__main__ import main
-from language.texts import LanguageError, text_corpus
+from language.texts import Corpus, LanguageError, PassageCorpus, find_corpus, held_out, text_corpus
+from tests.language.doubles import refused
 
 
 def written(folder: Path, content: str | bytes) -> Path:
@@ -65,9 +70,8 @@ def test_what_is_no_text_is_told_with_its_line(content: bytes, code: str, line: 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(LanguageError) as raised:
+        with refused("unreadable_text"):
             text_corpus(path)
-        assert raised.value.code == "unreadable_text"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -210,3 +214,58 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["keep-text", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
     assert texts.stored() == []
+
+
+def set_of(passages: list[str], title: str = "") -> QuestionSet:
+    given = [Passage(str(row), text, title) for row, text in enumerate(passages)]
+    return QuestionSet("passages", given, ())  # type: ignore[arg-type]
+
+
+def test_passages_are_documents_without_their_titles() -> None:
+    passages = ["배가 고프다", "배를 탔다"]
+    keep_set(set_of(passages, title="배"))
+    found: Corpus = find_corpus("passages")
+    assert [*found.documents()] == passages == [*found.documents()]
+    assert (found.name, found.characters) == ("passages", 11)
+    assert found.fingerprint == PassageCorpus(set_of(passages)).fingerprint
+    assert found.fingerprint != PassageCorpus(set_of(passages[::-1])).fingerprint
+
+
+def test_a_file_is_found_by_its_path_and_a_kept_text_by_its_reference(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("배가 고프다\n배를 탔다\n", encoding="utf-8")
+    kept = texts.keep(BytesIO(path.read_bytes()), "낱말")
+    for reference, name in ((str(path), "words"), (kept.reference, "낱말"), ("text:낱말", "낱말")):
+        found = find_corpus(reference)
+        assert (found.name, found.fingerprint) == (name, kept.fingerprint)
+        assert [*found.documents()] == ["배가 고프다", "배를 탔다"]
+
+
+@pytest.mark.parametrize(("reference", "code"), [("nowhere", "unknown_set"), ("text:nowhere", "unknown_text")])
+def test_a_reference_that_is_nothing_is_told(reference: str, code: str) -> None:
+    with refused(code, Failure):
+        find_corpus(reference)
+
+
+@pytest.mark.parametrize("name", ["words.txt", "questions.csv", "none.txt"])
+def test_a_user_names_no_file_of_the_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ("words.txt", "questions.csv"):
+        (tmp_path / file).write_text("배\n", encoding="utf-8")
+    with acting_as("a" * 32):
+        with refused("server_path") as raised:
+            find_corpus(str(tmp_path / name))
+        assert str(tmp_path) not in str(raised.value)
+        monkeypatch.setenv("MRC_USER_PATHS", "true")
+        assert find_corpus(str(tmp_path / "words.txt")).name == "words"
+
+
+def test_a_share_of_documents_is_held_out_by_content_alone() -> None:
+    documents = [f"{number}번째 글" for number in range(10_000)]
+    kept = [held_out(document, 0.1, 0) for document in documents]
+    assert sum(kept) == pytest.approx(1000, abs=4 * (10_000 * 0.1 * 0.9) ** 0.5)
+    copies = [f" {unicodedata.normalize('NFD', document)}\n".replace(" ", "  ") for document in documents]
+    assert [held_out(document, 0.1, 0) for document in copies] == kept
+    assert [held_out(document, 0.1, 1) for document in documents] != kept
+    assert all(held_out(document, 0.2, 0) for document, was in zip(documents, kept, strict=True) if was)
+    assert not any(held_out(document, 0.0, 0) for document in documents)
+    assert all(held_out(document, 1.0, 0) for document in documents)

@@ -1,17 +1,20 @@
-"""Tokenizers of four kinds: what is learned and what is not, and files that the libraries of the field read."""
+"""Tokenizers of four kinds: what is learned, files that the field's libraries read, and merges that build a word."""
 
+import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, morpheme_cuts
-from language.prepared import PreparedTokenizer, load_tokenizer
-from language.texts import LONGEST, Corpus, LanguageError, held_out
+from language.prepared import PreparedTokenizer, is_of_bytes, load_tokenizer, readable, steps
+from language.texts import LONGEST, Corpus, held_out
 from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
+from tests.language.doubles import refused
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
 VERBS = ("갔다", "왔다", "보았다", "먹었다", "걸었다", "불렀다", "만났다", "잤다", "Café", "3.5km")
@@ -84,15 +87,12 @@ def test_letters_that_are_too_rare_leave_a_gap() -> None:
 
 def test_options_that_cannot_be_are_told() -> None:
     for vocabulary in (999, 64_001):
-        with pytest.raises(LanguageError) as raised:
+        with refused("vocabulary"):
             TokenizerOptions(vocabulary=vocabulary)
-        assert raised.value.code == "vocabulary"
-    with pytest.raises(LanguageError) as raised:
+    with refused("held_out"):
         Sample(held_out=1.0)
-    assert raised.value.code == "held_out"
-    with pytest.raises(LanguageError) as raised, gathered(Documents(("하나",)), Sample(held_out=0.999)):
+    with refused("nothing_to_learn"), gathered(Documents(("하나",)), Sample(held_out=0.999)):
         pass
-    assert raised.value.code == "nothing_to_learn"
 
 
 @pytest.mark.parametrize("split", Split)
@@ -217,3 +217,110 @@ def test_of_hardly_any_text_there_is_a_tokenizer_too(text: str, kind: TokenizerK
     assert [made.tokenizer.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert made.tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
     assert PreparedTokenizer.of(made).pieces("") == []
+
+
+WORDS = ("학교에서", "강아지도서관", "노래를불렀다", "뷁a", "사 과")
+
+
+def names_of(tokenizer: PreparedTokenizer, word: str, cut: Tokenizer) -> list[str]:
+    (given,) = tokenizer.prepared([word])
+    names = cut.encode(given, add_special_tokens=False).tokens
+    return [readable(name, in_bytes=is_of_bytes(tokenizer)) for name in names]
+
+
+def merges_of(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
+    return [(first, second) for first, second in tokenizer.content["model"]["merges"]]
+
+
+def cut_after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
+    """What the library makes of a word by the first so many merges."""
+    content = tokenizer.content
+    model = {**content["model"], "merges": merges_of(tokenizer)[:merges]}
+    return names_of(tokenizer, word, Tokenizer.from_str(json.dumps({**content, "model": model})))
+
+
+def merged(letters: list[str], pairs: list[tuple[str, str]]) -> list[str]:
+    """Sennrich et al. 2016: in the order in which pairs were learned, each is joined wherever it stands."""
+    for first, second in pairs:
+        place = 0
+        while place < len(letters) - 1:
+            if letters[place : place + 2] == [first, second]:
+                letters[place : place + 2] = [first + second]
+            place += 1
+    return letters
+
+
+def after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
+    """What the steps say of a word after the first so many merges."""
+    return [*[one for one in steps(word, tokenizer) if one.merges <= merges][-1].pieces]
+
+
+@pytest.mark.parametrize("split", Split)
+@pytest.mark.parametrize("kind", [TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
+def test_a_word_is_what_the_tokenizer_makes_of_it_after_any_number_of_merges(kind: TokenizerKind, split: Split) -> None:
+    tokenizer, in_bytes = prepared(kind, split), kind is TokenizerKind.BYTE_BPE
+    every = [tuple(readable(one, in_bytes=in_bytes) for one in pair) for pair in merges_of(tokenizer)]
+    assert is_of_bytes(tokenizer) == in_bytes
+    for word in WORDS:
+        found = steps(word, tokenizer)
+        places = {0, len(every)} | {one.merges + more for one in found for more in (-1, 0)}
+        for place in sorted(places - {-1}):
+            assert cut_after(word, tokenizer, place) == after(word, tokenizer, place)
+        assert all(every[one.merges - 1] == one.pair for one in found[1:])
+    assert max(len(steps(word, tokenizer)) for word in WORDS) > 3
+    rng = random.Random(0)
+    for _ in range(40):
+        word = "".join(rng.choices([*NOUNS, *VERBS, "에서", "를", "와", "도"], k=3))
+        assert [*steps(word, tokenizer)[-1].pieces] == names_of(tokenizer, word, tokenizer.tokenizer)
+
+
+def test_a_word_is_built_as_the_algorithm_says_after_any_number_of_merges() -> None:
+    tokenizer = prepared(TokenizerKind.BPE)
+    pairs = merges_of(tokenizer)
+    assert len(pairs) > 50
+    for word in ("학교에서", "강아지도서관", "노래를불렀다"):
+        for count in range(0, len(pairs) + 1, 7):
+            assert after(word, tokenizer, count) == merged(list("▁" + word), pairs[:count])
+
+
+def test_bytes_are_shown_as_text_where_they_are_one() -> None:
+    tokenizer = prepared(TokenizerKind.BYTE_BPE)
+    assert after("사", tokenizer, 0) == ["▁", "<EC>", "<82>", "<AC>"]
+    assert after("사과", tokenizer, len(merges_of(tokenizer))) == ["▁사과"]
+    assert after("a é", tokenizer, 0) == ["▁", "a", "▁", "<C3>", "<A9>"]
+
+
+def test_every_byte_has_the_letter_that_the_library_gives_it() -> None:
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for text in ("".join(map(chr, range(0x250))), "가힣🍎한"):
+        ((letters, _),) = bytes_.pre_tokenize_str(text)
+        assert readable(letters, in_bytes=True) == text.replace(" ", "▁")
+
+
+def test_a_word_that_is_a_piece_is_built_all_the_same() -> None:
+    model = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], ignore_merges=True)
+    tokenizer = PreparedTokenizer("whole words first", Tokenizer(model))
+    assert [after("ab", tokenizer, count) for count in (0, 1)] == [["a", "b"], ["ab"]]
+
+
+def test_a_pair_that_was_learned_early_may_be_joined_late() -> None:
+    """`abc` is made of `ab` and `c` first, here only by a merge learned after `abc` and `d`."""
+    pieces = {name: number for number, name in enumerate(["a", "b", "c", "d", "bc", "ab", "abc", "abcd"])}
+    model = models.BPE(pieces, [("b", "c"), ("ab", "c"), ("abc", "d"), ("a", "bc")])
+    tokenizer = PreparedTokenizer("by hand", Tokenizer(model))
+    found = steps("abcd", tokenizer)
+    assert [(one.merges, one.joined) for one in found] == [(0, ""), (1, "bc"), (4, "abc"), (4, "abcd")]
+    assert [one.pieces for one in found][1:] == [("a", "bc", "d"), ("abc", "d"), ("abcd",)]
+    assert [cut_after("abcd", tokenizer, count) for count in (3, 4)] == [["a", "bc", "d"], ["abcd"]]
+
+
+def test_a_pair_is_joined_wherever_it_stands_from_the_left() -> None:
+    model = models.BPE({"a": 0, "aa": 1}, [("a", "a")])
+    tokenizer = PreparedTokenizer("by hand", Tokenizer(model))
+    assert [one.pieces for one in steps("aaaaa", tokenizer)] == [("a",) * 5, ("aa", "aa", "a")]
+
+
+@pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.UNIGRAM])
+def test_who_keeps_no_merges_is_told(kind: TokenizerKind) -> None:
+    with refused("no_merges"):
+        steps("학교", prepared(kind))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from language.inside.network import load_encoder
+from language.network import load_encoder
 from models import soundness
 from models.hub import HubRevision, ModelError
 from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder

@@ -25,11 +25,9 @@ def on_slices(
     with "low" to "high", or "difference" with "difference_low" to "difference_high": shares, drawn in percent and
     points.
     """
-    ends = {"mean": ("low", "high"), "difference": ("difference_low", "difference_high")}[kind]
-    data = table[["row", "retriever", "questions"]].assign(
-        value=table[kind] * 100, low=table[ends[0]] * 100, high=table[ends[1]] * 100
-    )
-    form = "+.1f" if kind == "difference" else ".1f"
+    ends, form = ("difference_", "+.1f") if kind == "difference" else ("", ".1f")
+    figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
+    data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),
@@ -67,10 +65,7 @@ def draw_slices(
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
-    """One bar a retriever of the questions it loses ("count"), cut by what became of them ("label").
-
-    `fates` are the fates that occur by their label, in the order of the pieces.
-    """
+    """One bar a retriever of the questions it loses ("count"), cut by fate ("label"), in the order of `fates`."""
     places = {label: place for place, label in enumerate(fates)}
     totals = table.groupby("retriever", as_index=False)["count"].sum()
     room = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
@@ -119,9 +114,6 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     ).properties(height=HEIGHT)
 
 
-_CELL = 34
-
-
 def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
     names = table["signal"].tolist()
@@ -156,8 +148,7 @@ def heat(
     frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
         filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
     )
-    rows = table[y[0]].nunique()
-    layers = (cells + texts + frame).properties(height=_CELL * rows + 20)
+    layers = (cells + texts + frame).properties(height=34 * table[y[0]].nunique() + 20)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
 

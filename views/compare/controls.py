@@ -39,10 +39,7 @@ def choose_in_address(
 
 
 def tie(name: str, value: str, *also: str) -> dict[str, Any]:
-    """Return what ties a widget to a parameter of the address: it shows `value`, and what is entered goes there.
-
-    A change takes the parameters `also` out of the address.
-    """
+    """Return what ties a widget to a parameter of the address, at `value`; an entry takes `also` out of it."""
     key = f"why_{name}"
     st.session_state[key] = value
 
@@ -68,16 +65,17 @@ def show_why(filters: Mapping[str, str]) -> None:
 
 
 _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "milvus")
-_LONGEST_NAME = 60
 
 
-def draw_adding(choices: Choices, data: StoredSet) -> str | None:
+def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
     """Draw what adds and removes; returns the name of a retriever that was added just now."""
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
     if kind == "run":
         name = _add_run(choices, data)
+    elif kind == "milvus":
+        name = _add_milvus(choices, data)
     else:
-        name = _add_milvus(choices, data) if kind == "milvus" else _add_model(kind, choices, data)
+        name = _add_model(kind, choices, data)
     if choices.added:
         st.divider()
         st.caption(word("compare.added"))
@@ -92,7 +90,7 @@ def draw_adding(choices: Choices, data: StoredSet) -> str | None:
 
 def _free_name(kind: str, given: str, choices: Choices) -> str:
     """Return a name that is not taken; a bar separates names in the address."""
-    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:_LONGEST_NAME]}", choices.specs)
+    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
 
 
 def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
@@ -146,12 +144,11 @@ def _add_run(choices: Choices, data: StoredSet) -> str | None:
 
 
 def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
-    search = st.selectbox(word("milvus.search"), list(Search), format_func=lambda one: word(f"milvus.search_{one}"))
-    search = search or Search.BM25
+    named = {one: word(f"milvus.search_{one}") for one in Search}
+    search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
     model = STARTER
     if search is not Search.BM25:
-        entered = st.text_input(word("milvus.model"), help=word("compare.add_model_help"))
-        model = entered.strip() or STARTER
+        model = st.text_input(word("milvus.model"), help=word("compare.add_model_help")).strip() or STARTER
     st.caption(word("milvus.about"))
     if not st.button(word("compare.add_this"), type="primary"):
         return None
@@ -162,7 +159,6 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
 
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg", "ndcg_exp")  # the last of questions with grades alone
-_NARROW = 110  # pixels
 _WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
@@ -174,7 +170,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-        added = draw_adding(choices, data)
+        added = _draw_adding(choices, data)
     if added:
         pick_also(picked, added)
         st.rerun()
@@ -184,7 +180,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
 def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
     first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
     parts = {part.value: word(f"part.{part}") for part in Part}
-    label, look = word("compare.questions"), {"help": word("compare.questions_help"), "width": _NARROW}
+    label, look = word("compare.questions"), {"help": word("compare.questions_help"), "width": 110}
     usual = first_part.value
     return Part(choose(st.selectbox, "part", label, [*parts], usual, follows=True, format_func=parts.get, **look))
 
@@ -196,7 +192,7 @@ def pick_grade(data: StoredSet) -> int:
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
     if len(options) == 1:
         return RELEVANT_GRADE
-    label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": _NARROW}
+    label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": 110}
     return int(choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
 
 

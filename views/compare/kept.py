@@ -1,20 +1,28 @@
-"""The comparisons kept in the workspace: opened again, renamed, set beside the one shown, deleted, taken away."""
+"""Comparisons of the workspace: one at work, the last that ended, and those kept, opened again, renamed, set beside the
+one shown, deleted and taken away."""
 
-import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from io import BytesIO
 from pathlib import Path
+from threading import Thread
 from typing import NoReturn
 
 import pandas as pd
 import streamlit as st
 
 from data.formats.delimited import csv_bytes
+from data.store import StoredSet
+from jobs.folder import Status
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.experiment import write_experiment
+from retrieval.comparison.compare import Result
+from retrieval.comparison.experiment import Experiment, needed, write_experiment
 from retrieval.comparison.store import (
+    ComparisonJob,
     StoredComparison,
     damaged_comparisons,
     delete,
@@ -24,19 +32,23 @@ from retrieval.comparison.store import (
     rename,
     scores_content,
 )
+from retrieval.evaluation.measures import CUT, Measure
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
+from text.analyzers import Analyzer
 from training.runs.runs import find_run
-from views.compare.scores import ComparisonView, in_points, means
+from views.choices import method_line
+from views.compare.scores import ComparisonView, draw_table, in_points, means
 from views.names import set_name
-from views.resources.retrieval import open_comparison
+from views.resources.retrieval import finished_part, open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
+from views.ui import job as job_view
 from views.ui import tables
 from views.ui.problems import draw_damaged
 from views.ui.state import remember
 from views.ui.words import language, moment, plain, word
 
-_HEADLINE = "ndcg@10"
-_OPENED = "opened_comparison"
+_OPENED, _ENDED = "opened_comparison", "ended_while_drawn"  # of the session
+_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
 _OF_ANOTHER = ("retrievers", "part", "view", "question", "slice")  # choices that one just opened begins without
 
 
@@ -92,12 +104,12 @@ def _tell_and_stop(text: str) -> NoReturn:
     st.stop()
 
 
-def _open(kept: StoredComparison) -> None:
+def _open(key: str) -> None:
     for name in _OF_ANOTHER:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    st.query_params["comparison"] = kept.key
+    st.query_params["comparison"] = key
 
 
 def close() -> None:
@@ -126,7 +138,7 @@ def _usual_name(kept: StoredComparison) -> str:
 
 
 def _best(kept: StoredComparison) -> str:
-    figures = {name: of[_HEADLINE] for name, of in kept.figures.items() if _HEADLINE in of}
+    figures = {name: of["ndcg@10"] for name, of in kept.figures.items() if "ndcg@10" in of}
     best = max(figures, key=figures.__getitem__, default=None)
     return "–" if best is None else f"{best} {figures[best] * 100:.2f}"
 
@@ -142,7 +154,7 @@ def _draw_actions(chosen: StoredComparison) -> None:
                 st.rerun()
         with st.container(horizontal=True):
             icon = ":material/open_in_full:"
-            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen,))
+            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen.key,))
             with st.popover(word("kept.delete"), icon=":material/delete:"):
                 st.write(word("kept.delete_sure"))
                 if st.button(word("kept.delete"), key="kept_delete", type="primary"):
@@ -177,6 +189,92 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         "verdict": tables.text("compare.verdict", ""),
     }
     tables.draw(table, columns)
+
+
+def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
+    """Return the comparison of the set to show while nobody has run the one that is picked.
+
+    Of those with any of the retrievers picked, one of the same questions goes before one of others, then the newest.
+    """
+    kept = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
+    with_any = [one for one in kept if set(one.retrievers) & set(picked)]
+    return next((one for one in with_any if _is_asked(one, experiment)), with_any[0] if with_any else None)
+
+
+def is_of(kept: StoredComparison, picked: Sequence[str], experiment: Experiment) -> bool:
+    return _is_asked(kept, experiment) and set(picked) <= set(kept.retrievers)
+
+
+def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:
+    return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
+
+
+def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer) -> None:
+    """Start the comparison nobody has run yet, or that cannot be opened any more, once; and show how far it is."""
+    started = f"started_{data.key}_{job.id}"
+    if started not in st.session_state and not job.running:
+        st.session_state[started] = True
+        job.start(experiment)
+        # what draws the figures, while they are waited for
+        Thread(target=import_module, args=("views.compare.overview",), daemon=True).start()
+        st.rerun()  # the button above is drawn already, and must not offer to start it again
+    follow(job, experiment, data, analyzer)
+
+
+def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
+    """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
+    if job.done and st.session_state.get(_ENDED) != (ended := (job.id, job.status().started)):
+        st.session_state[_ENDED] = ended  # while the page was drawn: it is opened now, unless it cannot be
+        st.rerun()
+    if job.running and experiment.lab:
+        job_view.follow(job, _at_work, every=_POLL_SECONDS)
+        return
+    if job.running:
+        counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
+        name, count = plain(set_name(data.name)), len(experiment.retriever)
+        st.markdown(word("compare.comparing", name=name, count=count, **counts))
+        done = _finished(job)
+        below = partial(_draw_methods, job, experiment, analyzer, done)
+        job_view.follow(job, _at_work, below, every=_POLL_SECONDS if done else _FIRST_POLL_SECONDS)
+        _draw_figures(experiment, data, done)
+        return
+    st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
+    if not job.done:
+        job_view.draw_last_lines(job, word("compare.log"))
+
+
+def _at_work(status: Status) -> str:
+    return word("compare.at_work", name=plain(status.phase)) if status.phase else word("compare.starting")
+
+
+def _draw_methods(
+    job: ComparisonJob, experiment: Experiment, analyzer: Analyzer, drawn: set[str], status: Status
+) -> None:
+    """Draw each retriever with what it does and how it stands.
+
+    Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
+    """
+    done, lines = _finished(job), []
+    for name, spec in experiment.specs.items():
+        icon = "check_circle" if name in done else "pending" if name == status.phase else "schedule"
+        lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
+    st.caption("  \n".join(lines))
+    if done != drawn:
+        st.rerun()
+
+
+def _draw_figures(experiment: Experiment, data: StoredSet, done: set[str]) -> None:
+    """Draw a row for each retriever from the beginning: a browser reads what draws a table before it is filled."""
+    rows = {name: Result(name) for name in experiment.specs}
+    if names := [name for name in experiment.specs if name in done]:
+        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, names))})
+        found = finished_part(data.key, first.model_dump_json())
+        rows |= {result.name: result for result in found.results} if found else {}
+    draw_table([*rows.values()], Measure("recall", CUT), experiment.ks)
+
+
+def _finished(job: ComparisonJob) -> set[str]:
+    return {str(entry["finished"]) for entry in job.progress() if "finished" in entry}
 
 
 def draw_export(view: ComparisonView | None) -> None:
@@ -229,7 +327,7 @@ def _experiment(view: ComparisonView) -> str:
 
 def _zipped(view: ComparisonView, in_language: str) -> bytes:
     """All that `python -m retrieval compare` writes: TREC files and the BEIR folder too."""
-    content = io.BytesIO()
+    content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
         save(view.comparison, folder, origin_of(view.opened.folder), in_language)

@@ -1,20 +1,23 @@
 """The overview of a comparison: who finds more and how sure that is, on which kind of question, and one question."""
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from data.split import FOLDS
-from retrieval.analysis.evidence import published, turned
+from retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
 from retrieval.comparison.first_stage import DenseSpec
+from retrieval.comparison.multistage import RerankSpec
+from retrieval.comparison.spec import ReadingSpec
+from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import reasons
-from views.compare import judged
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
-from views.compare.scores import ComparisonView, draw_footnotes, draw_table, draw_times, in_points, verdict_of
+from views.compare.scores import ComparisonView, begin_judging, draw_table, draw_times, in_points, means, verdict_of
 from views.compare.where import charted, telling_words, usual_property
 from views.compare.why.questions import QuestionCase, listed
 from views.names import answers_line, slice_names
@@ -23,7 +26,7 @@ from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, word
 
-_CHARTED_SLICES = 5
+_PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
 
 
 def draw(view: ComparisonView) -> None:
@@ -41,9 +44,9 @@ def draw(view: ComparisonView) -> None:
         for result in view.scored:
             if result.signals:
                 _draw_mix(result)
-        judged.draw(view)
+        _draw_judged(view)
     _draw_published(view)
-    draw_footnotes(view)
+    _draw_footnotes(view)
 
 
 def _draw_sentences(view: ComparisonView) -> None:
@@ -69,7 +72,7 @@ def _draw_kinds(view: ComparisonView) -> None:
     if not parts:
         return
     st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
-    drawn, rows = charted(_figures(view, by), slice_names(parts, by), _CHARTED_SLICES)
+    drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
     title = word("where.with_interval", figure=view.figure.long)
     draw_chart(on_slices, drawn, view.leading, view.names, rows, x=title)
 
@@ -98,7 +101,11 @@ def _draw_mix(result: Result) -> None:
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    pair = _pair(view)
+    """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
+    first, *others = view.leading
+    dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
+    figures = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
+    pair = (first, max(figures, key=figures.__getitem__))
     rows = view.opened.disputed_rows(pair, 1)
     if not rows:
         st.caption(word("compare.all_agree"))
@@ -115,26 +122,18 @@ def _draw_question(view: ComparisonView) -> None:
         st.rerun()  # the whole page: another view is to be seen
 
 
-def _pair(view: ComparisonView) -> tuple[str, str]:
-    """The baseline and the best dense retriever, whose finds are least alike; the best of any kind where none is."""
-    first, *others = view.leading
-    dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
-    means = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
-    return first, max(means, key=means.__getitem__)
-
-
 def _draw_pictures(view: ComparisonView) -> None:
     detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
     against = [test for test in view.against if test.a in view.leading]
     beside = [name for name in view.scored_names if name not in view.leading]
     ends = view.opened.intervals
-    means = [
+    rows = [
         (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
         for result in view.results
         if result.scores
         for measure, mean in result.scores.means().items()
     ]
-    every = pd.DataFrame(means, columns=[detail, "measure", "K", "mean", "low", "high"])
+    every = pd.DataFrame(rows, columns=[detail, "measure", "K", "mean", "low", "high"])
     curve = every[every["measure"] == view.measure].rename(columns={"mean": height})
     left, right = st.columns(2)
     with left:
@@ -206,3 +205,78 @@ def _draw_tests(found: list[PairTest]) -> None:
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     tables.draw(table, columns)
+
+
+def _draw_judged(view: ComparisonView) -> None:
+    """Draw the figures of what was judged; where only relevant passages are known, what that means."""
+    judged = judged_measures({result.name: result.scores for result in view.scored if result.scores})
+    if view.comparison.question_set.judged is None:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(word("compare.only_relevant"), width="stretch")
+            begin_judging(view)
+    if JUDGED not in judged:
+        return
+    st.markdown(f"**{word('compare.judged')}**")
+    st.caption(word("compare.judged_about"))
+    table = means(view.scored)
+    table["unjudged"] = 1 - table[JUDGED]
+    shown = [JUDGED, "unjudged", *(one for one in judged if one != JUDGED)]
+    table[shown] *= 100
+    columns = {
+        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
+        JUDGED: tables.measure(JUDGED),
+        "unjudged": tables.number("compare.unjudged", "%.2f"),
+        **{one: tables.measure(one) for one in judged if one != JUDGED},
+    }
+    tables.draw(table.style.format(dict.fromkeys(shown, "{:.2f}"), na_rep="–"), columns, placeholder="–")
+    if not view.opened.at_disadvantage:
+        begin_judging(view)
+
+
+def _draw_footnotes(view: ComparisonView) -> None:
+    """Say what the figures leave open: questions that nothing was found for, what an imported run held, Recall."""
+    for result in view.results:
+        if result.unanswered and result in view.scored:
+            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
+        for name, part, questions in view.comparison.blind:
+            if name == result.name:
+                st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
+        if result.imported:
+            notes = result.notes  # see `retrieval.trec.run.Notes`
+            told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
+            told += [word(f"imported.{name}", count=f"{notes[name]:,}") for name in _PASSED_OVER if notes.get(name)]
+            st.caption(f"{plain(result.name)}: {' '.join(told)}")
+    _draw_cut_off(view)
+    if len(set((weights := _weights(view)).values())) > 1:
+        listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
+        st.caption(word("compare.weights_differ", weights=listed))
+    several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
+    st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+    asked = view.comparison.question_set.questions
+    for name, holds in (("graded", any(one.grades for one in asked)), ("grouped", any(one.groups for one in asked))):
+        if holds:
+            st.caption(word(f"compare.{name}", grade=view.comparison.experiment.relevant_from))
+
+
+def _draw_cut_off(view: ComparisonView) -> None:
+    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
+    shown = {result.name for result in view.results}
+    passages = f"{len(view.comparison.question_set.passages):,}"
+    for name, count, around in view.comparison.cut_off:
+        wraps = [plain(other) for other in around if other in shown]
+        if name in shown or wraps:
+            said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
+            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
+            if isinstance(view.spec(name), ReadingSpec):
+                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
+            st.caption(" ".join(said))
+
+
+def _weights(view: ComparisonView) -> dict[str, float]:
+    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
+    made = origin_of(view.opened.folder).get("retrievers")
+    shown = {result.name for result in view.scored}
+    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
+    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
+    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
+    return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

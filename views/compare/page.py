@@ -18,9 +18,7 @@ from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
-from views.compare import running
 from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
-from views.compare.judged import draw_notice
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
 from views.navigation import way_to
@@ -61,31 +59,29 @@ def draw() -> None:
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked), pick_grade(data))
         job = ComparisonJob.of(experiment, data.fingerprint)
-        if running.is_asked_for() and not job.done:
+        if st.query_params.pop("run", None) is not None and not job.done:  # a link asks for it at once
             job.start(experiment)
-        last = None if job.done or job.running else running.last_finished(data, picked, experiment)
+        last = None if job.done or job.running else compare_kept.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
-    another = last if shown and last and not running.is_of(last, picked, experiment) else None
+    another = last if shown and last and not compare_kept.is_of(last, picked, experiment) else None
     with buttons:
         if not another:
-            _draw_start(job, experiment, again=shown is not None)
+            _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
         compare_kept.draw_export(shown)
-    if not job.running:  # one at work tells of each what it does
-        with methods:
+    with methods:
+        if not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices.specs, choices.analyzer)
-    if not job.done:
-        with methods:
+        if not job.done:
             _draw_costs(data, experiment)
+    with answer:
+        if shown is None:
+            compare_kept.begin(job, experiment, data, choices.analyzer)
+        elif another:
+            _draw_offer(job, experiment, another, picked)
     if shown:
-        if another:
-            with answer:
-                running.offer(job, experiment, another, picked)
         _draw_comparison(shown, choices, answer)
-    else:
-        with answer:
-            running.draw(job, experiment, data, choices.analyzer)
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
@@ -146,18 +142,26 @@ def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenera
     with answer:
         draw_answer(view, choices)
         draw_notices(view, choices)
-        draw_notice(view)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
 
 
-def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> None:
-    label = word("compare.run_again") if again else word("compare.run")
+def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
     if st.button(label, type=kind, icon=":material/play_arrow:", disabled=job.running, key="run"):
         job.start(experiment)
         st.rerun()
+
+
+def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
+    """Say of when the comparison shown is, and offer to run the one that is picked."""
+    new = ", ".join(plain(name) for name in picked if name not in shown.retrievers)
+    with st.container(horizontal=True, vertical_alignment="center", key="offer"):
+        told = {"made": moment(shown.made), "part": word(f"part.{shown.part}")}
+        st.caption(word("compare.last_shown", **told), width="stretch")
+        label = word("compare.with_new", names=new) if new else word("compare.run_picked")
+        _draw_start(label, job, experiment)
 
 
 def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:

@@ -1,25 +1,31 @@
-"""A finished comparison as every view of the page is given it: what it says in sentences, and its scores as a table."""
+"""A finished comparison as every view of the page is given it: its scores as a table, and what it says in sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from retrieval.analysis.evidence import Intervals, at_ceiling, telling_figure, turned, usual_baseline, usual_figure
+from retrieval.analysis.evidence import (
+    JUDGED,
+    Intervals,
+    at_ceiling,
+    telling_figure,
+    turned,
+    usual_baseline,
+    usual_figure,
+)
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import ReadingSpec, Spec
-from retrieval.comparison.store import origin_of
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
 from views.choices import Choices, without_plainest
 from views.names import made_words
+from views.search.judging import draw_begin
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.state import remember
@@ -77,12 +83,6 @@ class ComparisonView:
         surely_above = [test for test in tests if test.sure and test.difference > 0]
         return max(surely_above or tests, key=lambda test: test.difference, default=None)
 
-    @property
-    def telling(self) -> Measure:
-        """The figure looked at, or where it is at its ceiling the one that still tells the retrievers apart."""
-        scores = {name: self.comparison.scores[name] for name in self.leading}
-        return telling_figure(scores, self.comparison.experiment.ks, self.figure)
-
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
         others = tuple(name for name in self.scored_names if name != self.baseline)
@@ -94,7 +94,6 @@ class ComparisonView:
         return self.comparison.experiment.specs[name]
 
 
-_SHOWN_KS = 4  # columns of the measure looked at
 _FIGURE_WIDTHS = {f"mrr@{CUT}": 76, f"ndcg@{CUT}": 84}  # pixels
 
 
@@ -148,7 +147,7 @@ def draw_table(
     table[shares] *= 100
     bold = [column for column in shares if table[column].round(2).nunique() > 1]
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
-    deep = {f"{figure.name}@{k}" for k in ks[_SHOWN_KS:]}
+    deep = {f"{figure.name}@{k}" for k in ks[4:]}  # of the measure looked at
     beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
     columns = {
         "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
@@ -167,7 +166,6 @@ def draw_table(
 
 
 def draw_times(shown: Sequence[Result]) -> None:
-    """Draw how long each retriever took to build and to answer a question, of those that were measured."""
     table = means(shown)
     if "build_seconds" not in table:
         return
@@ -188,24 +186,20 @@ def verdict_of(test: PairTest) -> str:
 
 
 def draw_answer(view: ComparisonView, choices: Choices) -> None:
-    """Say whether anything beats the baseline; of what was trained, what that brought; and where nothing can be seen.
-
-    How sure a difference is, is that of the tables' tests.
-    """
+    """Say what beats the baseline and what training brought, as sure as the tables have it; and where none is seen."""
     test = view.best_test
     if test is None:
         return
     trained = [name for name in view.leading if name in choices.trained]
     best = max(trained, key=lambda name: view.comparison.scores[name].means()[str(view.figure)], default="")
-    st.markdown(_of_trained(view, choices, best) if best else _of_best(view, test))
+    if best:
+        st.markdown(_of_trained(view, choices, best))
+    else:
+        sure = ("more" if test.difference > 0 else "less") if test.sure else "unsure"
+        sure = sure if test.wins or test.losses else "same"
+        values = {"best": plain(test.a), "first": plain(test.b), "questions": _questions(view)}
+        st.markdown(word(f"compare.answer_{sure}", figure=view.figure.long, **values, **_difference(test)))
     _draw_ceiling(view)
-
-
-def _of_best(view: ComparisonView, best: PairTest) -> str:
-    sure = ("more" if best.difference > 0 else "less") if best.sure else "unsure"
-    sure = sure if best.wins or best.losses else "same"
-    values = {"best": plain(best.a), "first": plain(best.b), "questions": _questions(view)}
-    return word(f"compare.answer_{sure}", figure=view.figure.long, **values, **_difference(best))
 
 
 def _of_trained(view: ComparisonView, choices: Choices, best: str) -> str:
@@ -260,12 +254,13 @@ def _draw_ceiling(view: ComparisonView) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(word("compare.saturated", figure=view.figure.long), width="content")
-        if (finer := view.telling) != view.figure:
+        if (finer := telling_figure(scores, view.comparison.experiment.ks, view.figure)) != view.figure:
             label = word("compare.look_finer", figure=finer.long)
             st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")
 
 
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
+    """Say what speaks against the figures; of which retrievers too little is judged, with the way to judge more."""
     for result in view.results:
         if result.error is not None:
             reason = plain(failure_text(result.error))
@@ -284,56 +279,15 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
     if tuned := [plain(name) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)]:
         st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
+    behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
+    if behind:
+        shares = {name: 100 * of.means().get(JUDGED, 0.0) for name, of in view.comparison.scores.items()}
+        names = ", ".join(f"{plain(test.a)} ({shares[test.a]:.0f}%)" for test in behind)
+        best = behind[0].b
+        said = word("compare.behind", names=names, best=plain(best), share=f"{shares[best]:.0f}", k=CUT)
+        st.warning(said, icon=":material/balance:")
+        begin_judging(view)
 
 
-def draw_footnotes(view: ComparisonView) -> None:
-    """Say what the figures leave open: questions that nothing was found for, what an imported run held, Recall."""
-    for result in view.results:
-        if result.unanswered and result in view.scored:
-            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
-        for name, part, questions in view.comparison.blind:
-            if name == result.name:
-                st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
-        if result.imported:
-            st.caption(f"{plain(result.name)}: {_run_words(result.notes)}")
-    _draw_cut_off(view)
-    if len(set((weights := _weights(view)).values())) > 1:
-        listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
-        st.caption(word("compare.weights_differ", weights=listed))
-    several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
-    st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
-    asked = view.comparison.question_set.questions
-    told = {"graded": any(one.grades for one in asked), "grouped": any(one.groups for one in asked)}
-    for name in (name for name, holds in told.items() if holds):
-        st.caption(word(f"compare.{name}", grade=view.comparison.experiment.relevant_from))
-
-
-def _draw_cut_off(view: ComparisonView) -> None:
-    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
-    shown = {result.name for result in view.results}
-    passages = f"{len(view.comparison.question_set.passages):,}"
-    for name, count, around in view.comparison.cut_off:
-        wraps = [plain(other) for other in around if other in shown]
-        if name in shown or wraps:
-            said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
-            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
-            if isinstance(view.spec(name), ReadingSpec):
-                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
-            st.caption(" ".join(said))
-
-
-def _run_words(notes: Mapping[str, int]) -> str:
-    """Return what an imported run holds (see `retrieval.trec.run.Notes`) and what of it was passed over."""
-    told = word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")
-    passed = ("other_questions", "unknown_passages", "repeated")
-    return " ".join([told, *(word(f"imported.{name}", count=f"{notes[name]:,}") for name in passed if notes.get(name))])
-
-
-def _weights(view: ComparisonView) -> dict[str, float]:
-    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
-    made = origin_of(view.opened.folder).get("retrievers")
-    shown = {result.name for result in view.scored}
-    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
-    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
-    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
-    return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}
+def begin_judging(view: ComparisonView) -> None:
+    draw_begin(view.data, view.opened.folder.name, len(view.comparison.question_set.questions))

@@ -35,6 +35,11 @@ def draw(view: ComparisonView) -> None:
     wanted = Wanted(view.opened.folder.name, name, engine)
     job = TakeAwayJob.of(wanted, str(origin_of(view.opened.folder).get("made")))
     if not job.done:
+
+        def reason(status: Status) -> str:
+            key = f"takeaway.{status.code}"
+            return word(key, name=name) if known(key) else status.message
+
         about = _foreseen(foreseen(view.comparison.experiment.specs, name, tokens=engine is Engine.VESPA), engine)
         draw_job(
             job,
@@ -43,7 +48,7 @@ def draw(view: ComparisonView) -> None:
             "takeaway",
             word("takeaway.make"),
             about=about,
-            reason=lambda status: _reason(status, name),
+            reason=reason,
         )
         return
     try:
@@ -67,11 +72,6 @@ def _foreseen(codes: Sequence[str], engine: Engine) -> str:
 
 def _differs(code: str, left_out: Sequence[str] = ()) -> str:
     return word(f"takeaway.differs_{code}").format(left_out=", ".join(map(plain, left_out)))
-
-
-def _reason(status: Status, name: str) -> str:
-    key = f"takeaway.{status.code}"
-    return word(key, name=name) if known(key) else status.message
 
 
 def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:

@@ -19,10 +19,6 @@ from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, signed, word
 
-_CHARTED = 12
-_LOST = [fate.value for fate in FATES if fate is not Fate.FOUND]
-_TOLD = 4  # in sentences; the table has all
-
 
 def draw(view: ComparisonView) -> None:
     if not any(one.rankings for one in view.results):  # all failed: no K would help
@@ -35,11 +31,14 @@ def draw(view: ComparisonView) -> None:
 
 @st.fragment
 def _draw_slices(view: ComparisonView) -> None:
-    st.subheader(word("where.slices", figure=view.figure.long))
+    figure = view.figure.long
+    st.subheader(word("where.slices", figure=figure))
     if not view.scored:
-        st.info(word("where.no_figure", figure=view.figure.long), icon=":material/info:")
+        st.info(word("where.no_figure", figure=figure), icon=":material/info:")
         return
-    by = _pick(view)
+    known = {by.value: word(f"where.by_{by.value}") for by in view.opened.properties}
+    look: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
+    by = Property(choose(st.selectbox, "slice", word("where.by"), [*known], usual_property(view).value, **look))
     with st.spinner(word("where.measuring")):
         parts = view.opened.slices(by)
         figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
@@ -48,7 +47,12 @@ def _draw_slices(view: ComparisonView) -> None:
         return
     labels = slice_names(parts, by)
     _draw_most_telling(view, figures, labels, by)
-    _draw_charts(view, figures, labels)
+    drawn, order = charted(figures, labels, 12)
+    charts.draw_slices(drawn, view.scored_names, view.names, order, heading=figure, figure=figure)
+    if len(labels) > len(order):
+        chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
+        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
+    st.caption(word("where.each_on_its_own"))
     _draw_table(view, figures, labels, by)
     if len(parts) > MEASURED_SLICES:
         st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
@@ -56,21 +60,6 @@ def _draw_slices(view: ComparisonView) -> None:
 
 def usual_property(view: ComparisonView) -> Property:
     return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
-
-
-def _pick(view: ComparisonView) -> Property:
-    known = [by.value for by in view.opened.properties]
-    by = choose(
-        st.selectbox,
-        "slice",
-        word("where.by"),
-        known,
-        usual_property(view).value,
-        format_func=lambda value: word(f"where.by_{value}"),
-        help=word("where.by_help"),
-        width=320,
-    )
-    return Property(by)
 
 
 def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
@@ -105,28 +94,6 @@ def telling_words(most: "pd.Series[Any]", labels: Sequence[str], by: Property, f
         "low": signed(most["difference_low"]),
         "high": signed(most["difference_high"]),
     }
-
-
-def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
-    """Say that no slice alone is sure, and what all questions together say: they are more than those of any slice."""
-    test = view.best_test
-    if test is None or not test.sure:
-        several = len(view.scored_names) > 2  # the answer above may tell of a difference between two of the others
-        others = " " + word("where.telling_others", first=first) if several else ""
-        st.markdown(word("where.telling_none", first=first, count=count) + others)
-        return
-    side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
-    st.markdown(word(f"where.telling_all_{side}", first=first, count=count, name=plain(test.a), points=points))
-
-
-def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
-    drawn, order = charted(figures, labels, _CHARTED)
-    figure = view.figure.long
-    charts.draw_slices(drawn, view.scored_names, view.names, order, heading=figure, figure=figure)
-    if len(labels) > len(order):
-        chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
-        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
-    st.caption(word("where.each_on_its_own"))
 
 
 def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
@@ -173,28 +140,19 @@ def _draw_lost(view: ComparisonView) -> None:
     if not len(counts):
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
-    if counts[_LOST].to_numpy().any():
-        _draw_lost_chart(counts)
+    fates = {word(f"fate.{fate}"): fate.value for fate in FATES if fate is not Fate.FOUND and counts[fate].any()}
+    if fates:
+        lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
+        long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
+        x = word("where.lost_questions")
+        draw_chart(charts.lost_questions, long, order=list(counts.index), fates=fates, x=x)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
     _draw_numbers(counts, len(view.comparison.question_set.questions))
 
 
-def _draw_lost_chart(counts: pd.DataFrame) -> None:
-    occur = [fate for fate in _LOST if counts[fate].any()]
-    long = counts[occur].rename_axis("retriever").reset_index().melt("retriever", var_name="fate", value_name="count")
-    long["label"] = long["fate"].map(lambda fate: word(f"fate.{fate}"))
-    labels = [word(f"fate.{fate}") for fate in occur]
-    draw_chart(
-        charts.lost_questions,
-        long,
-        order=list(counts.index),
-        fates=dict(zip(labels, occur, strict=True)),
-        x=word("where.lost_questions"),
-    )
-
-
 def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
+    """Draw how many of the questions have each fate, a row a retriever; a number is the way to its questions."""
     occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
     widths = [2, *(1 for _ in occur)]
     with st.expander(word("where.numbers")):
@@ -207,21 +165,17 @@ def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
             first, *places = st.columns(widths, vertical_alignment="center")
             first.markdown(plain(str(name)))
             for place, fate in zip(places, occur, strict=True):
-                _draw_number(place, str(name), fate, int(row[fate]), questions)
-
-
-def _draw_number(place: st.delta_generator.DeltaGenerator, name: str, fate: str, count: int, questions: int) -> None:
-    if not count:
-        place.markdown("–")
-        return
-    place.button(
-        f":primary[{count:,} · {count / questions:.1%}]",
-        key=f"fate_{name}_{fate}",
-        type="tertiary",
-        on_click=show_why,
-        args=({"of": name, "fate": fate},),
-        help=word("where.show_questions", fate=word(f"fate.{fate}")),
-    )
+                if not row[fate]:
+                    place.markdown("–")
+                    continue
+                place.button(
+                    f":primary[{row[fate]:,} · {row[fate] / questions:.1%}]",
+                    key=f"fate_{name}_{fate}",
+                    type="tertiary",
+                    on_click=show_why,
+                    args=({"of": str(name), "fate": fate},),
+                    help=word("where.show_questions", fate=word(f"fate.{fate}")),
+                )
 
 
 def _draw_ceilings(view: ComparisonView) -> None:
@@ -280,7 +234,7 @@ def _draw_ceiling_sentences(reached: pd.DataFrame, k: int) -> None:
             order=f"{(one['ceiling'] - one['hit']) * 100:.1f}",
             more=f"{(1 - one['ceiling']) * 100:.1f}",
         )
-        for one in reached.head(_TOLD).dropna().to_dict("records")
+        for one in reached.head(4).dropna().to_dict("records")  # the table has all
     ]
     st.markdown("\n".join(f"- {line}" for line in lines))
 

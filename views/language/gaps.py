@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.problems import Failure
-from language.inside.network import MASK, MOST_MASKS, Course, Guess
+from language.network import MASK, MOST_MASKS, Course, Guess
 from models.hub import ModelError
 from models.sources import STARTER, find_model
 from retrieval.report.charts import legend

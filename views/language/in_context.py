@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from language.inside.in_context import (
+from language.in_context import (
     MOST_SENTENCES,
     STATIC,
     Heads,

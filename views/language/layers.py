@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.pairs.records import PairKind, part_to_measure
-from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
+from language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from retrieval.report.charts import legend
 from views.language.inside import asked, told, watched
 from views.names import pair_set_name, set_name

@@ -13,8 +13,7 @@ from typing import Any
 import streamlit as st
 
 from jobs.folder import Status
-from language.comparison import KeptComparison, KeptTokenizer, Request
-from language.job import TokenizerJob, TokenizerRequest
+from language.comparison import KeptComparison, KeptTokenizer, Request, TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
 from models.hub import ModelError
 from models.sources import STARTER, default_model, find_model

@@ -12,9 +12,9 @@ import numpy as np
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from language.comparison import KeptComparison, KeptTokenizer, load_comparison
-from language.inside.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
-from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
-from language.inside.network import (
+from language.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
+from language.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
+from language.network import (
     Course,
     Guess,
     Network,

@@ -1,4 +1,4 @@
-"""A question asked of each retriever: their findings side by side and as a table."""
+"""A question asked of each retriever: their findings side by side, as a table, and piece by piece."""
 
 import logging
 import time
@@ -12,19 +12,32 @@ from data.records import QuestionSet
 from data.store import StoredSet
 from retrieval.comparison.compare import blind_parts
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import TermSpec
+from retrieval.comparison.first_stage import LateSpec, TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
+from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
 from views.names import base_name
 from views.reasons import AskedQuestion
-from views.resources.retrieval import findings, listening, marked_passages, retrievers
+from views.resources.retrieval import explained_late, findings, listening, marked_passages, retrievers
 from views.resources.sets import question_set
 from views.search.judging import draw_mark
 from views.ui import tables
-from views.ui.passages import card, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
+from views.ui.job import once_asked
+from views.ui.passages import (
+    card,
+    draw_matches,
+    head_html,
+    hit,
+    hits_html,
+    legend_html,
+    matches_html,
+    right_ranks,
+    side_by_side,
+    truth_line,
+)
 from views.ui.problems import search_failure_text
 from views.ui.words import duration, known, plain, word
 
@@ -32,13 +45,15 @@ logger = logging.getLogger(__name__)
 
 Outcome = Findings | Exception
 
-_TELLING = 0.02  # the share of the work from which on the time left can be told
-
 
 def search(data: StoredSet, experiment: Experiment, names: Sequence[str], question: str) -> dict[str, Outcome]:
     """Return what each retriever found, or why it failed; the first search builds and loads what is needed."""
+    key = (data.key, experiment.model_dump_json())
     with st.spinner(word("search.preparing"), show_time=True):
-        made = _made(data, experiment)
+        again = st.session_state.pop("try_failed_again", False)
+        if again and any(isinstance(one, Exception) for one in retrievers(*key).values()):
+            retrievers.clear(*key)
+        made = retrievers(*key)
     if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
         return {name: _outcome(data, experiment, name, question) for name in names}
     outcomes: dict[str, Outcome] = {}
@@ -68,7 +83,8 @@ def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
     place, began = st.empty(), time.perf_counter()
 
     def draw(share: float) -> None:
-        left = (time.perf_counter() - began) * (1 - share) / share if share > _TELLING else None
+        # of too small a share done, the time left cannot be told
+        left = (time.perf_counter() - began) * (1 - share) / share if share > 0.02 else None
         place.progress(min(1.0, share), word("search.preparing_left", left=duration(left)) if left else None)
 
     try:
@@ -92,14 +108,6 @@ def _stop() -> None:
 def try_failed_again() -> None:
     """Have the next search make anew what could not be made: the hub may answer by now."""
     st.session_state["try_failed_again"] = True
-
-
-def _made(data: StoredSet, experiment: Experiment) -> dict[str, CachedRetriever | Exception]:
-    key = (data.key, experiment.model_dump_json())
-    again = st.session_state.pop("try_failed_again", False)
-    if again and any(isinstance(one, Exception) for one in retrievers(*key).values()):
-        retrievers.clear(*key)
-    return retrievers(*key)
 
 
 def _outcome(data: StoredSet, experiment: Experiment, name: str, question: str) -> Outcome:
@@ -251,3 +259,33 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
             for rank, row in enumerate(outcome.rows[: answer.k], start=1)
         ]
     )
+
+
+@st.fragment
+def draw_pieces(answer: SearchAnswer, spec: LateSpec) -> None:
+    """Draw which piece of a passage found by late interaction answered which of the question, for whoever asks."""
+    found, passages = answer.found[spec.name], answer.questions.passages
+    compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
+    rows = [row for row in answer.shown(spec.name) if row in compared]
+    if not rows:
+        return
+
+    def label(row: int) -> str:
+        return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
+
+    with st.expander(word("search.pieces", name=plain(spec.name)), icon=":material/join_inner:", expanded=True):
+        st.caption(word("why.matches_help"))
+        key = f"pieces {spec.name} {answer.question}"
+        picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
+
+        def tell() -> LateExplanation:
+            return explained_late(answer.data.key, spec.model_dump_json(), answer.question, picked)
+
+        explained = once_asked(spec.name, word("search.pieces_ask"), tell)
+        if explained is None:
+            return
+        left, right = st.columns([3, 2])
+        with left:
+            st.html(matches_html(explained, gold=picked in answer.right))
+        with right:
+            draw_matches({"answered": explained})

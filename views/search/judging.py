@@ -31,24 +31,19 @@ _QUESTIONS, _DEPTHS = 20, (5, 10, 20)  # of a pool, where nobody chooses; the us
 
 
 def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
-    """Draw the button that marks a passage (a row) as right for a question, or takes the mark away."""
     st.button(
         word("judging.marked" if is_right else "judging.mark"),
         icon=":material/check_circle:" if is_right else ":material/add_circle:",
         help=word("judging.unmark_help" if is_right else "judging.mark_help"),
         type="tertiary",
-        on_click=_judge,
-        args=(questions.corpus_fingerprint, question, questions.passages.ids[row], not is_right),
+        on_click=put,
+        args=(questions.corpus_fingerprint, question, questions.passages.ids[row], None if is_right else Verdict.RIGHT),
         key=f"judge_{key}",
     )
 
 
-def _judge(corpus: str, question: str, passage: str, right: bool) -> None:
-    put(corpus, question, passage, Verdict.RIGHT if right else None)
-
-
 def put(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
-    """Keep a judgement at once, or say why that cannot be."""
+    """Keep a judgement at once, or take it away, or say why that cannot be."""
     st.session_state.pop(_KEPT, None)  # more is judged: the set that was made is not all any more
     with errors_told():
         judge(corpus, question, passage, verdict)
@@ -164,7 +159,10 @@ def _make_set(
         model = None
         if models:
             model = st.selectbox(
-                word("judging.with_model"), [None, *models], format_func=_named, help=word("judging.with_model_help")
+                word("judging.with_model"),
+                [None, *models],
+                format_func=lambda one: word("judging.nobody") if one is None else one,
+                help=word("judging.with_model_help"),
             )
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
@@ -180,7 +178,3 @@ def _make_set(
         with st.spinner(word("data_page.keeping")):
             st.session_state[_KEPT] = keep(made, source=data.source)
         st.rerun()
-
-
-def _named(model: str | None) -> str:
-    return word("judging.nobody") if model is None else model

@@ -20,12 +20,12 @@ from views.search.answer import (
     SearchAnswer,
     draw_blind,
     draw_columns,
+    draw_pieces,
     draw_table,
     search,
     try_failed_again,
 )
 from views.search.judging import draw_judged
-from views.search.pieces import draw_pieces
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
 from views.ui.state import ask, choose, choose_several, draw_examples, draw_question, remember

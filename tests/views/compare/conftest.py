@@ -1,7 +1,9 @@
 import pytest
 
+from data.store import StoredSet, keep
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob
+from tests.doubles import small_set
 from text.analyzers import Analyzer
 from views import choices
 
@@ -18,3 +20,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     experiments: list[Experiment] = []
     monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.store import StoredSet, keep
+from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run
 from tests.doubles import small_set
-from tests.views.compare.worlds import page
+from tests.views.compare.worlds import page, press
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
 from views.ui.words import catalog, plain
@@ -20,14 +20,8 @@ from views.ui.words import catalog, plain
 pytestmark = pytest.mark.usefixtures("started")
 
 
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
-
-
 def press_add(app: AppTest) -> AppTest:
-    next(button for button in app.button if button.label == "Add to the list").click()
-    return run(app)
+    return press(app, "Add to the list")
 
 
 def add_model(app: AppTest, kind: str, model: str) -> AppTest:
@@ -132,8 +126,7 @@ def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: st
 
 def test_what_was_added_is_removed(data: StoredSet) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
-    app.button(key="remove_Dense · model").click()
-    run(app)
+    press(app, "remove_Dense · model")
     assert added(data.fingerprint) == []
     assert "Dense · model" not in app.pills[0].options
     assert app.query_params["retrievers"] == "BM25"

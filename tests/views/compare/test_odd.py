@@ -17,15 +17,14 @@ from retrieval.comparison.first_stage import BM25Spec, MilvusSpec
 from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.worlds import kept, page
+from tests.views.compare.worlds import FOUND, KS, kept, page, said
 from tests.views.driving import opened
-from views.compare import running
+from views.compare import kept as compare_kept
 from views.ui.problems import search_failure_text
 from views.ui.words import catalog, plain
 
 EN = catalog("en")
 NAMES = ("BM25", "Dense")
-KS = (1, 5, 10, 20, 50, 100)
 
 
 def compared(question_set: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:
@@ -37,15 +36,8 @@ def look(**address: str) -> AppTest:
     return opened(page, part="all", retrievers="|".join(NAMES), **address)
 
 
-def said(app: AppTest) -> str:
-    return "\n".join(part.value for part in [*app.markdown, *app.info, *app.warning])
-
-
 def labels(app: AppTest) -> list[str]:
     return [button.label for button in app.button]
-
-
-FOUND: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]
 
 
 def _in_json(name: str, **changes: object) -> Callable[[Path], object]:
@@ -92,14 +84,14 @@ def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = compared(small_set(), {"BM25": FOUND, "Dense": FOUND}) / "scores.json"
-    unfinished, follow = scores.rename(scores.with_name("aside.json")), running.follow
+    unfinished, follow = scores.rename(scores.with_name("aside.json")), compare_kept.follow
 
     def ended(*given: Any) -> None:
         if unfinished.exists():
             unfinished.rename(scores)
         follow(*given)
 
-    monkeypatch.setattr(running, "follow", ended)
+    monkeypatch.setattr(compare_kept, "follow", ended)
     app = look()
     assert len(started) == 1
     assert EN["compare.not_run"] not in said(app)

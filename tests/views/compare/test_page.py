@@ -25,7 +25,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
-from tests.views.compare.worlds import kept, sample, whole_sample
+from tests.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import kept as compare_export
@@ -36,8 +36,6 @@ from views.ui.words import catalog
 
 EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
-FOUND = [[0], [1], [2], [3], [4], [1, 2]]
-KS = (1, 5, 10, 20, 50, 100)
 
 
 def page() -> None:
@@ -46,11 +44,6 @@ def page() -> None:
 
     sidebar.draw()
     compare_page.draw()
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 def by_hand(found: dict[str, list[list[int]]]) -> tuple[Result, ...]:
@@ -66,11 +59,6 @@ def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
 def three_finished(data: StoredSet) -> Path:
     """Keep a comparison that the reranker, which the page picks first as well, is not in."""
     return finished(data, by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}))
-
-
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
-    return "\n".join(part.value for part in parts)
 
 
 def choose(app: AppTest, row: int, press: str = "") -> AppTest:
@@ -119,8 +107,7 @@ def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
 def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
-    app.button(key="disputed").click()
-    run(app)
+    press(app, "disputed")
     assert app.query_params["view"] == "why"
     assert app.query_params["question"] in {question.id for question in small_set().questions}
     assert any(button.key == "why_back" for button in app.button)

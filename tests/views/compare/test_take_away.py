@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from data.store import keep
 from jobs.folder import State, Status
@@ -16,8 +15,7 @@ from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from retrieval.takeaway.models import ModelFigure
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.test_page import FOUND, KS, page
-from tests.views.compare.worlds import kept
+from tests.views.compare.worlds import FOUND, KS, kept, page, press, said
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.ui.words import catalog, plain
@@ -44,10 +42,6 @@ def job_of(folder: Path, wanted: Wanted) -> TakeAwayJob:
     return TakeAwayJob.of(wanted, str(origin_of(folder)["made"]))
 
 
-def said(app: AppTest) -> str:
-    return "\n".join(part.value for part in [*app.markdown, *app.caption, *app.info, *app.error])
-
-
 def asked_for(folder: Path, retriever: str, engine: Engine) -> TakeAwayJob:
     """Write what a person asked for where its process finds it."""
     wanted = Wanted(folder.name, retriever, engine)
@@ -62,8 +56,7 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in said(app)
     assert EN["takeaway.foreseen_left_out"] in said(app)
-    next(one for one in app.button if one.label == EN["takeaway.make"]).click()
-    run(app)
+    press(app, EN["takeaway.make"])
     assert asked == [Wanted(folder.name, "Reranked", Engine.VESPA)]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     run(app)
@@ -74,8 +67,7 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
 @pytest.mark.slow
 def test_the_export_leads_there(folder: Path) -> None:
     app = opened(page)
-    next(one for one in app.button if one.label == EN["export.take_away"]).click()
-    run(app)
+    press(app, EN["export.take_away"])
     assert app.query_params["view"] == "takeaway"
     assert EN["takeaway.about"] in said(app)
 

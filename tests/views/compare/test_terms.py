@@ -12,8 +12,8 @@ from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spe
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.explain.standing import option_table
 from retrieval.lexical.bm25 import BM25
-from tests.views.compare.worlds import finished, page
-from tests.views.driving import run
+from tests.views import driving
+from tests.views.compare.worlds import finished, html, page, texts
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary, Word, remove
 from text.dictionary import keep as keep_dictionary
@@ -85,37 +85,27 @@ def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: s
 
 
 def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    look = {"lang": "en", "view": "why", "part": "all", "shows": "scores", "data": data.key}
-    app.query_params.update({**look, "retrievers": "|".join(names), "question": question, "explained": explained})
-    return run(app)
-
-
-def said(app: AppTest) -> str:
-    return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
-
-
-def reasons(app: AppTest) -> str:
-    return "\n".join(str(element.value) for element in app.get("html"))
+    look = {"view": "why", "part": "all", "shows": "scores", "data": data.key, "retrievers": "|".join(names)}
+    return driving.opened(page, **look, question=question, explained=explained)
 
 
 def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
     app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
-    assert "a word in the title counts 2 times" in said(app)
-    assert "mixed with up to 10 words of the 2 passages found first, which make up 50% of it" in said(app)
-    assert "Compounds are read joined and split" in said(app)
-    assert "Read with a user dictionary" in said(app)
+    assert "a word in the title counts 2 times" in texts(app)
+    assert "mixed with up to 10 words of the 2 passages found first, which make up 50% of it" in texts(app)
+    assert "Compounds are read joined and split" in texts(app)
+    assert "Read with a user dictionary" in texts(app)
     (table,) = [one.value for one in app.dataframe if "own" in one.value]
     assert set(table["kind"]) >= {"morpheme", "letter pair", "from passages found first"}
     assert table[table["term"] == "누리호"]["own"].any()
     sources = table[table["kind"] == "from passages found first"]["sources"]
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
     assert all(set(one.split(", ")) <= names for one in sources)
-    assert "Words taken from the passages found first" in reasons(app)
+    assert "Words taken from the passages found first" in html(app)
     other = at(data, ["All", "Windows"], "q1", "Windows")
-    assert "Compounds are split, and each of their parts" in said(other)
+    assert "Compounds are split, and each of their parts" in texts(other)
 
 
 def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:
@@ -127,8 +117,8 @@ def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) 
     assert [one.value.replace("\\", "") for one in app.warning] == [
         f"No dictionary “{kept.reference}” is kept. These are: none."
     ]
-    assert f"No dictionary “{kept.reference}” is kept." in reasons(app)
-    assert "The answer passage contains" in reasons(app)  # what the other says
+    assert f"No dictionary “{kept.reference}” is kept." in html(app)
+    assert "The answer passage contains" in html(app)  # what the other says
     assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 
 

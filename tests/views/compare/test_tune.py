@@ -14,7 +14,17 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set
-from tests.views.compare.worlds import compared, finished, informs, look_at, page, sample, tables, whole_sample
+from tests.views.compare.worlds import (
+    at_labs,
+    compared,
+    finished,
+    informs,
+    look_at,
+    press,
+    sample,
+    tables,
+    whole_sample,
+)
 from tests.views.driving import run
 from text.analyzers import Analyzer
 from views.resources.sets import question_set
@@ -27,12 +37,6 @@ def data() -> StoredSet:
     return keep(whole_sample())
 
 
-def opened(*names: str, **address: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "view": "tune", "part": "all", "retrievers": "|".join(names), **address})
-    return run(app)
-
-
 def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
@@ -40,7 +44,7 @@ def texts(app: AppTest) -> str:
 @pytest.mark.slow
 def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
-    app = opened("BM25")
+    app = at_labs("BM25")
     assert app.query_params["lab"] == "bm25"
     assert app.warning[0].value.startswith("48 validation questions are few")
     app.pills(key="lab_analyzers").set_value(["word", "bigram"])
@@ -49,13 +53,12 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     app.text_input(key="typed_b").set_value("0.5")
     run(app)
     assert app.button(key="start_bm25").label == "Try 8 settings"
-    app.button(key="start_bm25").click()
-    run(app)
+    press(app, "start_bm25")
     wanted = bm25_lab(experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5])
     assert started == [wanted]
     address = {"analyzers": "word|bigram", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
     assert {name: app.query_params[name] for name in address} == address
-    again = opened("BM25", lab="bm25", **address)
+    again = at_labs("BM25", lab="bm25", **address)
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
@@ -64,7 +67,7 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
 @pytest.mark.usefixtures("started")
 def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
     compared(data, "BM25")
-    app = opened("BM25")
+    app = at_labs("BM25")
     app.text_input(key="typed_k1").set_value(k1)
     app.text_input(key="typed_b").set_value(b)
     run(app)
@@ -85,7 +88,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
     stopped: list[str] = []
     monkeypatch.setattr(ComparisonJob, "end", lambda one: stopped.append(one.id))
-    app = opened("BM25", "Words", lab="hybrid")
+    app = at_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
     assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
@@ -103,11 +106,10 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
-    app = opened("BM25", analyzers="word", k1="1", b="0.5")
+    app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
     assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
-    app.button(key="start_bm25").click()
-    run(app)
+    press(app, "start_bm25")
     assert started == [experiment]
 
 
@@ -116,7 +118,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
     lab = finished(data, bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
-    app = opened("Words", analyzers="word|bigram", k1="0.3, 2", b="0.5")
+    app = at_labs("Words", analyzers="word|bigram", k1="0.3, 2", b="0.5")
     found = compare(lab, question_set(data.key))
     figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
     (table,) = tables(app, "k1")
@@ -127,8 +129,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert f"**BM25 · {leader}** beats **Words** by " in texts(app)
     assert "picked as the best of 4 on these same questions" in "".join(c.value for c in app.caption)
 
-    app.button(key="use_bm25").click()
-    run(app)
+    press(app, "use_bm25")
     spec = next(spec for spec in tried(lab) if spec.name == leader)
     assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": f"BM25 · {leader}"})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
@@ -148,7 +149,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
-    app = opened("Words", analyzers="word", k1="0.3, 2", b="0.5")
+    app = at_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = tables(app, "k1")
     look_at(app, lab, data, 1)
     assert f"BM25 · word · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
@@ -160,7 +161,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
-    app = opened("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
+    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
     (table,) = tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]
@@ -178,7 +179,7 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
 def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     data = sample()
     finished(data, rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
-    app = opened("BM25", "Reranked", lab="rerank", depths="5|20")
+    app = at_labs("BM25", "Reranked", lab="rerank", depths="5|20")
     (table,) = tables(app, "ceiling")
     assert len(table) == 2 * 11
     assert (table["value"] <= table["ceiling"] + 1e-9).all()
@@ -194,14 +195,13 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
 @pytest.mark.usefixtures("started")
 def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     finished(data, index_lab(compared(data, "Dense"), "Dense"))
-    app = opened("Dense", lab="index")
+    app = at_labs("Dense", lab="index")
     (table,) = tables(app, "overlap")
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
     assert table.set_index("title").loc["Exact", "overlap"] == 100
     assert "of the exact index's first 10; nDCG@10 changes by" in texts(app)
-    app.button(key="use_index").click()
-    run(app)
+    press(app, "use_index")
     (spec,) = added(data.fingerprint)
     assert isinstance(spec, DenseSpec)
     assert spec.index == "int8"
@@ -219,7 +219,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
 @pytest.mark.usefixtures("started")
 def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, lab: str, says: str) -> None:
     compared(data, "BM25")
-    app = opened("BM25", lab=lab)
+    app = at_labs("BM25", lab=lab)
     assert informs(app, says)
 
 
@@ -227,7 +227,7 @@ def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, la
 def test_data_that_cannot_be_split_have_no_labs() -> None:
     data = keep(small_set())
     compared(data, "BM25")
-    app = opened("BM25", data=data.key)
+    app = at_labs("BM25", data=data.key)
     assert any(warning.value.startswith("This data has no validation questions") for warning in app.warning)
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
@@ -236,7 +236,7 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
 @pytest.mark.usefixtures("started")
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
-    app = opened("BM25", analyzers="word", k1="1", b="0.5")
+    app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
     app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
     run(app)
     (table,) = tables(app, "tokens")

@@ -16,6 +16,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
+from tests.views.compare.worlds import press
 from tests.views.driving import run
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
@@ -256,8 +257,7 @@ def test_every_number_of_lost_questions(drawn: AppTest) -> None:
 @pytest.mark.slow
 def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
     app = opened(data, quadrant="both", words="question", question="q3", within="1")
-    app.button(key="fate_Reranked_lost_in_reranking").click()
-    run(app)
+    press(app, "fate_Reranked_lost_in_reranking")
     assert app.query_params["view"] == "why"
     assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
     assert app.session_state["kept_view"] == "why"

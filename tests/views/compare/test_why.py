@@ -33,7 +33,7 @@ from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.views import driving
-from tests.views.compare.worlds import kept, page, searched, tables
+from tests.views.compare.worlds import html, kept, page, said, searched, tables
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -93,14 +93,6 @@ def press(app: AppTest, key: str) -> AppTest:
 def listed(app: AppTest) -> list[str]:
     shown = tables(app, "overlap")
     return shown[0]["id"].tolist() if shown else []
-
-
-def said(app: AppTest) -> str:
-    return "\n".join(element.value for element in (*app.markdown, *app.caption))
-
-
-def html(app: AppTest) -> str:
-    return "\n".join(str(element.value) for element in app.get("html"))
 
 
 def sums(app: AppTest) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """The lab of words and a user dictionary as a person uses them: changes tried and used; words picked and kept."""
 
+from functools import partial
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -12,8 +14,21 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.evaluation.significance import question_groups
+from retrieval.lexical.bm25 import BM25
 from retrieval.lexical.terms import cut_words
-from tests.views.compare.worlds import compared, finished, informs, look_at, opened, sample, select, tables, texts
+from tests.views.compare.worlds import (
+    at_labs,
+    compared,
+    finished,
+    informs,
+    look_at,
+    press,
+    sample,
+    searched,
+    select,
+    tables,
+    texts,
+)
 from tests.views.driving import run
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary, Word, load, stored, written
@@ -23,6 +38,7 @@ from views.resources.sets import question_set
 
 TITLES = changes(title_weight=(2.0, 5.0))
 COMPOUNDS = changes(compounds=(Compounds.SPLIT,))
+opened = partial(at_labs, lab="lexical")
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
 
 
@@ -31,16 +47,22 @@ def data() -> StoredSet:
     return sample()
 
 
-def rivers(passage: str, question: str) -> None:
-    """Keep a set of twenty, read at once, and a comparison of it."""
+def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str = "{n}번 강은 어디로 흐르나?") -> StoredSet:
+    """Keep a set of twenty, read at once."""
     passages = tuple(Passage(f"p{n}", passage.format(n=n), f"River {n}") for n in range(20))
     questions = tuple(Question(f"q{n}", question.format(n=n), (), (f"p{n}",)) for n in range(20))
-    compared(keep(QuestionSet("Rivers", passages, questions)), "BM25")
+    return keep(QuestionSet("Rivers", passages, questions))
+
+
+def told_of(data: StoredSet, *names: str) -> None:
+    """Keep a comparison of these retrievers that words alone found: what it says is no matter."""
+    asked = question_set(data.key)
+    searched(data, asked, {name: BM25(name, asked.passages) for name in names})
 
 
 @pytest.fixture
 def _few() -> None:
-    rivers("{n}번 강은 북쪽으로 흐른다", "{n}번 강은 어디로 흐르나?")
+    compared(rivers(), "BM25")
 
 
 def pills(app: AppTest, name: str) -> list[str]:
@@ -71,8 +93,7 @@ def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: lis
     pick(app, "titles", "2", "5")
     pick(app, "compounds", "split")
     assert starts(app) == ["Try 6 settings"]  # as it is, three changes alone, and two together
-    app.button(key="start_lexical").click()
-    run(app)
+    press(app, "start_lexical")
     assert started == [lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
     assert {name: app.query_params[name] for name in ("changes", "compounds")} == {
         "changes": "title|compounds",
@@ -83,8 +104,8 @@ def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: lis
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_without_a_value_or_with_too_many_nothing_is_started(data: StoredSet) -> None:
-    compared(data, "BM25")
+def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
+    told_of(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
     assert informs(app, "Pick at least one thing to change")
@@ -99,11 +120,12 @@ def test_without_a_value_or_with_too_many_nothing_is_started(data: StoredSet) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_only_what_a_retriever_can_do_is_offered(data: StoredSet) -> None:
+def test_only_what_a_retriever_can_do_is_offered() -> None:
+    data = rivers()
     add(data.fingerprint, BM25Spec(name="Words", analyzer=Analyzer.WORD))
     add(data.fingerprint, BM25Spec(name="Pairs", analyzer=Analyzer.BIGRAM, title=False))
     add(data.fingerprint, WindowedBM25Spec(name="Windows"))
-    compared(data, "Words", "Pairs", "Windows")
+    told_of(data, "Words", "Pairs", "Windows")
     names = ("Words", "Pairs", "Windows")
     assert pills(opened(*names, tuned="Words"), "changes") == [
         "Title counted apart",
@@ -116,12 +138,13 @@ def test_only_what_a_retriever_can_do_is_offered(data: StoredSet) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_words_of_a_dictionary_are_offered_where_they_are_of_use(data: StoredSet) -> None:
+def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
+    data = rivers()
     words = keep_dictionary(Dictionary((Word("경인선"),)), "Words alone")
     both = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차"),)), "Both")
     add(data.fingerprint, BM25Spec(name="Mine", dictionary=words.reference))
     add(data.fingerprint, BM25Spec(name="Words", analyzer=Analyzer.WORD))
-    compared(data, "Mine", "Words")
+    told_of(data, "Mine", "Words")
     of_kiwi = opened("Mine", "Words", tuned="Mine", changes="dictionary")
     assert pills(of_kiwi, "dictionaries") == ["No dictionary", "Both"]
     of_words = opened("Mine", "Words", tuned="Words", changes="dictionary", dictionaries=both.reference)
@@ -154,8 +177,7 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
     look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
-    app.button(key="use_lexical").click()
-    run(app)
+    press(app, "use_lexical")
     assert added(data.fingerprint) == [spec]
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
     assert app.query_params["part"] == "test"
@@ -177,8 +199,8 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_without_bm25_dictionaries_can_still_be_made(data: StoredSet) -> None:
-    compared(data, "Dense")
+def test_without_bm25_dictionaries_can_still_be_made() -> None:
+    told_of(rivers(), "Dense")
     app = opened("Dense")
     assert informs(app, "This lab varies the settings of BM25")
     assert "User dictionary" in [heading.value for heading in app.subheader]
@@ -189,8 +211,7 @@ def type_words(app: AppTest, text: str, name: str = "") -> AppTest:
     box.set_value(text)
     if name:
         next(one for one in app.text_input if str(one.key).startswith("dictionary_name")).set_value(name)
-    app.button(key="save_dictionary").click()
-    return run(app)
+    return press(app, "save_dictionary")
 
 
 def upload(app: AppTest, content: bytes, name: str = "mine.txt") -> AppTest:
@@ -207,8 +228,7 @@ def kept_lines() -> list[tuple[str, str]]:
 def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")
-    app.button(key="find_cut_words").click()
-    run(app)
+    press(app, "find_cut_words")
     questions = question_set(data.key)
     rows = split(questions, SplitOptions()).rows
     unseen = {questions.questions[row].text for row in rows[Part.TEST]}
@@ -229,8 +249,7 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     assert "**철도** was kept." in texts(app)
     assert app.query_params["dictionary"] == stored()[0].reference  # the next words come on top of it
 
-    app.button(key="try_dictionary").click()
-    run(app)
+    press(app, "try_dictionary")
     reference = stored()[0].reference
     assert started == [lexical_lab(experiment, "BM25", [changes(dictionary=(reference,))])]
     assert app.query_params["changes"] == "dictionary"
@@ -287,8 +306,7 @@ def test_kept_ones_are_listed_and_removed() -> None:
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
     assert "words: 1 · groups of synonyms: 1" in texts(app)
-    app.button(key=f"remove_yes_{kept.key}").click()
-    run(app)
+    press(app, f"remove_yes_{kept.key}")
     assert not stored()
 
 
@@ -305,7 +323,7 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
 
 @pytest.mark.usefixtures("started")
 def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
-    rivers("The river number {n} flows north", "Where does river {n} flow?")
+    compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
     assert informs(app, "These texts are not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]

@@ -1,4 +1,4 @@
-"""Comparisons that have ended, where the Compare page looks for them, and the page at its lab of words."""
+"""Comparisons that have ended, where the Compare page looks for them, and what the page shows and says."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -17,9 +17,12 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Retriever
 from tests.doubles import texts_of
-from tests.views.driving import run
+from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.resources.sets import question_set
+
+KS = (1, 5, 10, 20, 50, 100)
+FOUND: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # of the small set's questions: what answers them
 
 
 def page() -> None:
@@ -69,11 +72,14 @@ def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
     return finished(data, choices_for(data).experiment(data, list(names), part))
 
 
-def opened(*names: str, **address: str) -> AppTest:
-    """The page at the lab of words, in English."""
-    app = AppTest.from_function(page, default_timeout=60)
-    look = {"lang": "en", "view": "tune", "lab": "lexical", "part": "all", "retrievers": "|".join(names)}
-    app.query_params.update({**look, **address})
+def at_labs(*names: str, **address: str) -> AppTest:
+    """The page at its labs, with these retrievers, in English."""
+    return opened(page, view="tune", part="all", retrievers="|".join(names), **address)
+
+
+def press(app: AppTest, name: str) -> AppTest:
+    """Press the button of this key or label."""
+    next(one for one in app.button if name in (one.key, one.label)).click()
     return run(app)
 
 
@@ -99,3 +105,12 @@ def informs(app: AppTest, start: str) -> bool:
 def texts(app: AppTest) -> str:
     """All that is said in Markdown, without what escapes it."""
     return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
+    return "\n".join(part.value for part in parts)
+
+
+def html(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in app.get("html"))

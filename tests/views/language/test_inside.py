@@ -16,8 +16,8 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep as keep_questions
 from jobs.folder import State
-from language.inside.layers import LayerSearch, Pooling
-from language.inside.network import course
+from language.layers import LayerSearch, Pooling
+from language.network import course
 from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.driving import opened, press, run, texts

@@ -23,9 +23,8 @@ from data.workspace import workspace
 from jobs.folder import State, Status
 from language import comparison
 from language.__main__ import commands
-from language.comparison import Measured, Refusal, Request
+from language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest
 from language.fertility import HeldOut, fertility
-from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.texts import LanguageError
 from language.texts import keep as keep_text

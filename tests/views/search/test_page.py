@@ -18,7 +18,7 @@ from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.rankings import Findings, Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.views.compare.worlds import kept, searched
+from tests.views.compare.worlds import kept, press, searched
 from tests.views.driving import opened, run
 from tests.views.test_choices import finished
 from text.marking import MarkedText
@@ -105,8 +105,7 @@ def test_a_question_asked_of_bm25() -> None:
 def test_the_address_and_an_example_search_too() -> None:
     app = opened(page, columns="BM25", q=QUESTIONS[3].text)
     assert "설악산" in columns(app)[0]
-    app.button(key="question_box_example_1").click()
-    run(app)
+    press(app, "question_box_example_1")
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
     assert app.query_params["q"] == QUESTIONS[1].text
     assert "<u>서해</u>" in columns(app)[0]
@@ -329,15 +328,13 @@ def test_a_passage_is_judged_right_and_the_reasons_are_told(data: StoredSet) -> 
     app = ask(opened(page, columns="BM25"), "한글을 누가 만들었지?")
     assert EN["search.truth_unknown"] in [caption.value for caption in app.caption]
     first = marks(app)[0]
-    app.button(key=first).click()
-    run(app)
+    press(app, first)
     assert app.button(key=first).label == EN["judging.marked"]
     (judged,) = judgements_of(small_set().corpus_fingerprint)
     assert judged.question == "한글을 누가 만들었지?"
     assert judged.passages == (small_set().passages.ids[int(first.split()[-1])],)
     assert EN["why.place_first"] in "".join(html(app))
-    app.button(key=first).click()
-    run(app)
+    press(app, first)
     assert judgements_of(small_set().corpus_fingerprint) == ()
     assert data.questions
 
@@ -355,8 +352,7 @@ def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
     judge(small_set().corpus_fingerprint, "또 새 질문", "p2", Verdict.RIGHT)
     app = opened(page)
     next(box for box in app.text_input if box.label == EN["judging.name"]).set_value("mine")
-    next(button for button in app.button if button.label == EN["judging.make"]).click()
-    run(app)
+    press(app, EN["judging.make"])
     made = next(kept for kept in stored() if kept.name == "mine")
     assert (made.questions, made.passages) == (2, data.passages)
     assert [question.text for question in load(made.key).questions] == ["새 질문", "또 새 질문"]
@@ -367,6 +363,5 @@ def test_a_copy_with_the_own_questions(data: StoredSet) -> None:
     judge(small_set().corpus_fingerprint, "새 질문", "p1", Verdict.RIGHT)
     app = opened(page)
     app.checkbox[0].check()
-    next(button for button in app.button if button.label == EN["judging.make"]).click()
-    run(app)
+    press(app, EN["judging.make"])
     assert max(kept.questions for kept in stored()) == data.questions + 1

@@ -12,7 +12,7 @@ from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import LateSpec
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import build_bi_encoder
-from tests.views.compare.worlds import tables
+from tests.views.compare.worlds import press, tables
 from tests.views.driving import opened, run
 from tests.views.search.test_page import HOSTILE, html, page
 from views.ui.words import catalog
@@ -34,8 +34,7 @@ def asked(question_set: QuestionSet, question: str, spec: LateSpec) -> AppTest:
 
 
 def pressed(app: AppTest) -> AppTest:
-    app.button(key="ask_why_model_Own").click()
-    return run(app)
+    return press(app, "ask_why_model_Own")
 
 
 def pairs(app: AppTest) -> list[str]:

@@ -13,7 +13,7 @@ from retrieval.analysis.evidence import pool
 from tests import chat_server
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.views.compare.worlds import kept
+from tests.views.compare.worlds import kept, press
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.resources.retrieval import open_comparison
@@ -45,11 +45,6 @@ def begun(data: StoredSet, comparison: Path, **address: str) -> AppTest:
     return opened(page, data=data.key, pool=comparison.name, pool_n="10", pool_k="10", **address)
 
 
-def press(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click()
-    return run(app)
-
-
 def texts(app: AppTest) -> str:
     return "\n".join(str(one.value) for kind in (app.caption, app.success, app.info, app.warning) for one in kind)
 
@@ -74,8 +69,7 @@ def test_each_judgement_is_kept_at_once_and_the_set_made_of_all_knows_what_is_no
         assert told[question][passage] is verdict
         app = begun(data, comparison)  # another browser goes on where this one was
     assert EN["pool.all_done"] in texts(app)
-    next(one for one in app.button if one.label == EN["judging.make"]).click()
-    run(app)
+    press(app, EN["judging.make"])
     (made,) = (load(one.key) for one in stored() if one.key != data.key)
     grades = {one.text: one.grade_of for one in made.questions}
     for (question, passage), verdict in zip(pairs, said, strict=True):
@@ -140,8 +134,7 @@ def test_a_model_judges_the_same_list_beside_the_person(
     assert table["verdicts"].tolist() == [len(by_model)]
     box = next(one for one in app.selectbox if one.label == EN["judging.with_model"])
     box.set_value(chat_server.MODEL)
-    next(one for one in app.button if one.label == EN["judging.make"]).click()
-    run(app)
+    press(app, EN["judging.make"])
     made = next(one for one in stored() if one.key != data.key)
     assert made.name.endswith(f" · {chat_server.MODEL}"), "the set says who judged"
     judged = {(q.text, id_) for q in load(made.key).questions for id_ in q.grade_of}

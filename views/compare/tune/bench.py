@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
-from retrieval.analysis.labs import chosen, tried
+from retrieval.analysis.labs import UNCHANGED, best, chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import TermSpec
@@ -20,8 +21,7 @@ from retrieval.evaluation.measures import Measure
 from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
-from views.compare.kept import close
-from views.compare.running import follow
+from views.compare.kept import close, follow
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui import tables
@@ -71,10 +71,7 @@ class LabResult:
 
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
-    """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given.
-
-    What others are told against where nobody chooses comes first.
-    """
+    """Return the retrievers that were measured, of these kinds where any are given; the usual baseline first."""
     specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
     names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
     usual = usual_baseline(bench.view.comparison)
@@ -103,11 +100,33 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     return None
 
 
+def draw_tried(
+    bench: Bench,
+    found: LabResult,
+    table: pd.DataFrame,
+    columns: dict[str, Any],
+    present: str,
+    *,
+    key: str,
+    answer: DeltaGenerator,
+) -> None:
+    """Draw a lab's table and, in the place of the `answer` above it, what is said of the setting looked at."""
+    leader = best(table)
+    name = draw_table(found, table, columns, leader, key=key)
+    with answer:
+        if name not in {spec.name for spec in tried(found.experiment)}:
+            st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
+        elif name == UNCHANGED:
+            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
+        else:
+            _draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
 def draw_table(
     found: LabResult,
     table: pd.DataFrame,
     columns: dict[str, Any],
-    best: str,
+    leader: str,
     *,
     key: str,
     smallest_first: str = "",
@@ -124,7 +143,7 @@ def draw_table(
     shown = rows[[name for name in columns if name in rows]].copy()
     for name in _SHARES & set(shown):
         shown[name] *= 100
-    place = int(rows.index[rows["name"] == best][0])
+    place = int(rows.index[rows["name"] == leader][0])
     st.caption(caption or word("tune.choose_a_row"))
     styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
         {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
@@ -148,10 +167,7 @@ def figure_columns(bench: Bench) -> dict[str, Any]:
     return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
 
 
-def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
-    if name not in {spec.name for spec in tried(found.experiment)}:
-        st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
-        return
+def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
     values = {
         "best": plain(to_use(found.experiment, name).name),
         "present": plain(present),

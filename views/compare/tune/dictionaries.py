@@ -36,12 +36,7 @@ from views.uploads import translate_field
 _ASKED = "cut_words_asked"  # of the session
 _ROUND = "dictionary_typed_round"
 _UPLOAD_ROUND, _REFUSED = "dictionary_upload_round", "dictionary_refused"
-_TELLING = 0.02  # share of the work from which on the time left is told
-_PARTS = " / "  # between morphemes
 _LONGEST_NAME = 60
-_MOST_TYPED = 5000  # characters
-_KINDS = ("txt", "dic", "dict", "tsv", "csv")
-_MOST_TOLD = 20  # lines that are wrong
 
 
 def draw(bench: Bench) -> StoredDictionary | None:
@@ -54,12 +49,8 @@ def draw(bench: Bench) -> StoredDictionary | None:
     names = names_by_reference()
     label = word("dictionary_page.kept_ones", count=len(names))
     with st.expander(label, icon=":material/menu_book:", expanded=not korean):
-        added = _draw_kept()
-    made = _draw_making(bench, names, korean=korean)
-    return added or made
-
-
-def _draw_making(bench: Bench, names: dict[str, str], *, korean: bool) -> StoredDictionary | None:
+        added = _draw_kept(names)
+    made = None
     with st.container(border=True):
         st.markdown(f"**{word('dictionary_page.make')}**")
         base = choose(
@@ -73,11 +64,10 @@ def _draw_making(bench: Bench, names: dict[str, str], *, korean: bool) -> Stored
             help=word("dictionary_page.base_help"),
         )
         try:
-            picked = _draw_cut_words(bench, base) if korean else []
-            return _draw_saving(picked, base, names)
+            made = _draw_saving(_draw_cut_words(bench, base) if korean else [], base, names)
         except DictionaryError as error:  # of the base
             st.error(plain(failure_text(error)), icon=":material/error:")
-    return None
+    return added or made
 
 
 def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
@@ -85,7 +75,7 @@ def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> Sto
     typed = st.text_area(
         word("dictionary_page.by_hand"),
         placeholder=word("dictionary_page.by_hand_example"),
-        max_chars=_MOST_TYPED,
+        max_chars=5000,
         height=100,
         help=word("dictionary_page.lines"),
         key=f"typed_words_{number}",
@@ -119,10 +109,7 @@ def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
 
 
 def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
-    """Draw the words cut wrongly, or the button that looks for them; returns those picked.
-
-    They are read with the dictionary named, or with none. Raises `DictionaryError`.
-    """
+    """Draw words this dictionary cuts wrongly, or what looks for them; returns the picked. Raises `DictionaryError`."""
     data, shares = bench.view.data, bench.view.comparison.experiment.split_options
     known = st.session_state.setdefault(_ASKED, set())
     what = (data.key, reference)
@@ -141,8 +128,8 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
     table = pd.DataFrame(
         {
             "word": [one.word for one in found.words],
-            "in_question": [_PARTS.join(one.in_questions) for one in found.words],
-            "in_passage": [_PARTS.join(one.in_passages) or "–" for one in found.words],
+            "in_question": [" / ".join(one.in_questions) for one in found.words],
+            "in_passage": [" / ".join(one.in_passages) or "–" for one in found.words],
             "count": [len(one.questions) for one in found.words],
             "evidence": [word(f"dictionary_page.evidence_{one.evidence.value}") for one in found.words],
             "question": [found.questions[one.questions[0]] for one in found.words],
@@ -167,7 +154,7 @@ def _progress() -> Iterator[Callable[[float], None]]:
     at_work = word("dictionary_page.cut_reading")
 
     def tell(share: float) -> None:
-        left = (time.monotonic() - began) * (1 - share) / share if share > _TELLING else 0.0
+        left = (time.monotonic() - began) * (1 - share) / share if share > 0.02 else 0.0  # of less, nobody can tell
         text = word("job.left", at_work=at_work, left=duration(left)) if left else at_work
         place.progress(min(1.0, share), text=text)
 
@@ -177,20 +164,29 @@ def _progress() -> Iterator[Callable[[float], None]]:
         place.empty()
 
 
-def _draw_kept() -> StoredDictionary | None:
+def _draw_kept(names: dict[str, str]) -> StoredDictionary | None:
     """Draw the kept dictionaries and the way to add a file; returns one that was added just now."""
-    names = names_by_reference()
     for kept in stored():
         with st.container(border=True):
-            _draw_row(kept, names[kept.reference])
+            name = plain(names[kept.reference])
+            about, buttons = st.columns([3, 2], vertical_alignment="center")
+            counts = word("dictionary_page.counts", words=f"{kept.words:,}", synonyms=f"{kept.synonyms:,}")
+            about.markdown(f"**{name}**  \n{counts} · {moment(kept.created)}")
+            with buttons.container(horizontal=True, horizontal_alignment="right"):
+                with errors_told():
+                    key, file_name = f"download_dictionary_{kept.key}", f"dictionary-{kept.key}.txt"
+                    tables.draw_file("dictionary_page.download", lines_of(kept), file_name, "text/plain", key)
+                if not kept.shared:
+                    sure, removed = (word(f"dictionary_page.{told}", name=name) for told in ("remove_sure", "removed"))
+                    draw_remove(kept.key, remove, sure=sure, removed=removed)
     draw_damaged(damaged(), remove)
-    number = st.session_state.setdefault(_UPLOAD_ROUND, 0)  # with another one the field begins anew, empty
-    translate_field(f"upload_dictionary_{number}", megabytes=MOST_BYTES // 10**6)
+    key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
+    translate_field(key, megabytes=MOST_BYTES // 10**6)
     file = st.file_uploader(
         word("dictionary_page.file"),
-        type=_KINDS,
+        type=("txt", "dic", "dict", "tsv", "csv"),
         max_upload_size=MOST_BYTES // 10**6,
-        key=f"upload_dictionary_{number}",
+        key=key,
     )
     st.caption(word("dictionary_page.lines"))
     taken = None
@@ -203,20 +199,6 @@ def _keep_version(dictionary: Dictionary, name: str, source: str = "") -> Stored
     """Keep a dictionary under this name, numbered where another content has it. Raises `LimitError`."""
     others = [kept.name for kept in stored() if kept.fingerprint != dictionary.fingerprint]
     return keep(dictionary, free_name(name.strip()[:_LONGEST_NAME], others), source=source)
-
-
-def _draw_row(kept: StoredDictionary, name: str) -> None:
-    about, buttons = st.columns([3, 2], vertical_alignment="center")
-    counts = word("dictionary_page.counts", words=f"{kept.words:,}", synonyms=f"{kept.synonyms:,}")
-    about.markdown(f"**{plain(name)}**  \n{counts} · {moment(kept.created)}")
-    with buttons.container(horizontal=True, horizontal_alignment="right"):
-        with errors_told():
-            key, file_name = f"download_dictionary_{kept.key}", f"dictionary-{kept.key}.txt"
-            tables.draw_file("dictionary_page.download", lines_of(kept), file_name, "text/plain", key)
-        if not kept.shared:
-            sure = word("dictionary_page.remove_sure", name=plain(name))
-            removed = word("dictionary_page.removed", name=plain(name))
-            draw_remove(kept.key, remove, sure=sure, removed=removed)
 
 
 def _taken(file: UploadedFile) -> StoredDictionary | None:
@@ -240,8 +222,8 @@ def _taken(file: UploadedFile) -> StoredDictionary | None:
 
 
 def _draw_problems(error: DictionaryError) -> None:
-    every = [error, *error.others]
-    lines = [f"- {plain(failure_text(one))}" for one in every[:_MOST_TOLD]]
-    if len(every) > _MOST_TOLD:
-        lines.append(f"- {word('dictionary_page.more_problems', count=len(every) - _MOST_TOLD)}")
+    first, more = [error, *error.others][:20], len(error.others) - 19
+    lines = [f"- {plain(failure_text(one))}" for one in first]
+    if more > 0:
+        lines.append(f"- {word('dictionary_page.more_problems', count=more)}")
     st.error("\n".join([word("dictionary_page.not_kept"), "", *lines]), icon=":material/error:")

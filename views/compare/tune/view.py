@@ -20,14 +20,14 @@ from retrieval.evaluation.significance import question_groups
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands, heat, scattered, steps
 from views.compare.scores import ComparisonView
-from views.compare.tune import bm25, lexical
+from views.compare.tune import bm25
 from views.compare.tune.bench import (
     Bench,
     LabResult,
     difference_columns,
     draw_table,
+    draw_tried,
     draw_use,
-    draw_verdict,
     figure_columns,
     names_of,
     run,
@@ -82,7 +82,7 @@ def _pick(view: ComparisonView) -> tuple[Lab, Measure]:
     return Lab(lab), Measure.parse(aim)
 
 
-def draw_hybrid(bench: Bench) -> None:
+def _draw_hybrid(bench: Bench) -> None:
     names = names_of(bench)
     if len(names) < 2:
         st.info(word("tune.needs_two"), icon=":material/info:")
@@ -95,35 +95,24 @@ def draw_hybrid(bench: Bench) -> None:
         others = [name for name in names if name != first]
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
         second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, help=note)
-    experiment = hybrid_lab(bench.view.comparison.experiment, first, second)
-    found = run(bench, experiment)
-    if found:
+    if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second)):
         _draw_mixtures(bench, found, first, second)
 
 
 def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> None:
     table = found.table.assign(x=found.table["weight"])
-    leader = best(table)
     answer = st.container()
     figure, x = bench.measure.long, word("tune.weight_of", name=first)
     st.markdown(f"**{word('tune.curve', figure=figure)}**")
     st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
-    fusions = [str(fusion) for fusion in Fusion]
-    detail = ("fusion", word("tune.fusion"))
-    draw_chart(bands, table, leader, x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
-    name = draw_table(
-        found,
-        table,
-        {
-            "fusion": tables.text("tune.fusion", pinned=True),
-            "weight": st.column_config.NumberColumn(x, format="%.2f"),
-            **figure_columns(bench),
-        },
-        leader,
-        key="hybrid_table",
-    )
-    with answer:
-        draw_verdict(bench, found, name, _present(found, first), is_best=name == leader)
+    fusions, detail = [str(fusion) for fusion in Fusion], ("fusion", word("tune.fusion"))
+    draw_chart(bands, table, best(table), x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
+    columns = {
+        "fusion": tables.text("tune.fusion", pinned=True),
+        "weight": st.column_config.NumberColumn(x, format="%.2f"),
+        **figure_columns(bench),
+    }
+    draw_tried(bench, found, table, columns, _present(found, first), key="hybrid_table", answer=answer)
 
 
 def _present(found: LabResult, first: str) -> str:
@@ -135,7 +124,7 @@ def _present(found: LabResult, first: str) -> str:
     return best(alone) if len(alone) else first
 
 
-def draw_reranking(bench: Bench) -> None:
+def _draw_reranking(bench: Bench) -> None:
     names = names_of(bench, RerankSpec)
     if not names:
         st.info(word("tune.needs_reranker"), icon=":material/info:")
@@ -166,21 +155,14 @@ def _draw_reranked(bench: Bench, found: LabResult, present: str) -> None:
     bounds = (float(table["value"].min()), float(table["value"].max()))
     x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
     draw_chart(heat, table, leader, x=x, y=y, value=bench.measure.long, bounds=bounds, key="rerank_heat")
-    name = draw_table(
-        found,
-        table,
-        {
-            "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
-            "weight": tables.number("tune.weight", "%.1f"),
-            **figure_columns(bench),
-            "ceiling": tables.number("tune.ceiling"),
-            "milliseconds": tables.number("tune.milliseconds", "%.1f"),
-        },
-        leader,
-        key="rerank_table",
-    )
-    with answer:
-        draw_verdict(bench, found, name, present, is_best=name == leader)
+    columns = {
+        "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
+        "weight": tables.number("tune.weight", "%.1f"),
+        **figure_columns(bench),
+        "ceiling": tables.number("tune.ceiling"),
+        "milliseconds": tables.number("tune.milliseconds", "%.1f"),
+    }
+    draw_tried(bench, found, table, columns, present, key="rerank_table", answer=answer)
 
 
 def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
@@ -201,10 +183,7 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
         draw_chart(steps, costs, x=word("tune.milliseconds"), y=figure, label=("label", depth), key="rerank_costs")
 
 
-_MEGABYTE = 1e6
-
-
-def draw_index(bench: Bench) -> None:
+def _draw_index(bench: Bench) -> None:
     names = names_of(bench, DenseSpec)
     if not names:
         st.info(word("tune.needs_dense"), icon=":material/info:")
@@ -213,22 +192,28 @@ def draw_index(bench: Bench) -> None:
     present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, help=help_text)
     found = run(bench, index_lab(bench.view.comparison.experiment, present))
     if found and "overlap" in found.table:
-        _draw_indexes(bench, found)
+        __draw_indexes(bench, found)
 
 
-def _draw_indexes(bench: Bench, found: LabResult) -> None:
+def __draw_indexes(bench: Bench, found: LabResult) -> None:
     exact = found.table.set_index("name").loc[IndexKind.EXACT]
     table = found.table.assign(
         milliseconds=found.table["search_seconds"] / bench.questions * 1000,
         building=found.table["build_seconds"] - exact["build_seconds"],
-        megabytes=found.table["memory_bytes"] / _MEGABYTE,
+        megabytes=found.table["memory_bytes"] / 1e6,
         title=[word(f"tune.index_{name}") for name in found.table["name"]],
     )
     sound = table[table["difference_high"] >= 0]  # not surely worse than the exact one, which is among them
     smallest = str(sound.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
     answer = st.container()
-    _draw_pictures(bench, table)
     k = bench.measure.cut
+    costs = {"milliseconds": "search_time", "megabytes": "memory"}
+    for place, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
+        with place:
+            st.markdown(f"**{word(f'tune.against_{cost}')}**")
+            points, detail = table.assign(x=table[column], y=table["overlap"]), ("title", word("tune.index"))
+            x, y = word(f"tune.{cost}"), word("tune.overlap", k=k)
+            draw_chart(scattered, points, x=x, y=y, detail=detail, key=f"by_{column}")
     name = draw_table(
         found,
         table,
@@ -270,23 +255,10 @@ def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
     st.markdown(word(key, index=one["title"], **values))
 
 
-def _draw_pictures(bench: Bench, table: pd.DataFrame) -> None:
-    k = bench.measure.cut
-    overlap = word("tune.overlap", k=k)
-    left, right = st.columns(2)
-    for place, column, cost in ((left, "milliseconds", "search_time"), (right, "megabytes", "memory")):
-        with place:
-            title = word(f"tune.{cost}")
-            st.markdown(f"**{word(f'tune.against_{cost}')}**")
-            points = table.assign(x=table[column], y=table["overlap"])
-            detail = ("title", word("tune.index"))
-            draw_chart(scattered, points, x=title, y=overlap, detail=detail, key=f"by_{column}")
-
-
 LABS: dict[Lab, Callable[[Bench], None]] = {
-    Lab.BM25: bm25.draw,
-    Lab.LEXICAL: lexical.draw,
-    Lab.HYBRID: draw_hybrid,
-    Lab.RERANK: draw_reranking,
-    Lab.INDEX: draw_index,
+    Lab.BM25: bm25.draw_values,
+    Lab.LEXICAL: bm25.draw_changes,
+    Lab.HYBRID: _draw_hybrid,
+    Lab.RERANK: _draw_reranking,
+    Lab.INDEX: _draw_index,
 }

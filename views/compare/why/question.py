@@ -40,9 +40,7 @@ from views.ui.passages import (
 from views.ui.state import show_top
 from views.ui.words import plain, word
 
-_SHOWN_CHARACTERS = 200
 _COUNTS = ("3", "5", "10", "20")
-_LABEL_CHARACTERS = 30  # letters of a passage in the menu
 _PARTS = ("rankings", "scores")
 
 
@@ -67,29 +65,25 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
             _draw_note(of.view.data.fingerprint, remarks, asked.question.id)
         st.markdown(f"**{word('why.reasons')}**")
         reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
-    if _pick_part() == "scores":
-        scores.draw(asked)
-    else:
-        draw_columns(asked, remarks, marks=_can_be_learned(asked))
-
-
-def _pick_part() -> str:
     wanted = st.query_params.get("shows", "")
     part = wanted if wanted in _PARTS else _PARTS[0]
     st.segmented_control(
         word("compare.view"),
         _PARTS,
-        format_func=lambda part: word(f"why.shows_{part}"),
+        format_func=lambda one: word(f"why.shows_{one}"),
         label_visibility="collapsed",
         **tie("shows", part),
     )
-    return part
+    if part == "scores":
+        scores.draw(asked)
+    else:
+        draw_columns(asked, remarks, marks=_can_be_learned(asked))
 
 
 def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
     place = ids.index(name) if name in ids else None
-    before = ids[place - 1] if place else None
-    after = ids[place + 1] if place is not None and place + 1 < len(ids) else None
+    before = ids[place - 1] if place else ""
+    after = ids[place + 1] if place is not None and place + 1 < len(ids) else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         nothing = dict.fromkeys(("question", "explained", "against"), "")
         st.button(word("why.back"), icon=":material/list:", on_click=change, args=(nothing,), key="why_back")
@@ -98,8 +92,8 @@ def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
                 word(f"why.{key}"),
                 icon=f":material/{icon}:",
                 on_click=open_question,
-                args=(target or "",),
-                disabled=target is None,
+                args=(target,),
+                disabled=not target,
                 key=f"why_{key}",
             )
         if place is not None:
@@ -125,11 +119,9 @@ def _draw_known(case: QuestionCase) -> None:
 
 def _can_be_learned(case: QuestionCase) -> bool:
     """Whether marks of this question teach anything: training never sees those it is measured with."""
-    options = case.view.comparison.experiment.split_options
+    options, questions = case.view.comparison.experiment.split_options, question_set(case.view.data.key).questions
     parts = split_of(case.view.data.key, options.validation, options.test, options.seed)
-    questions = question_set(case.view.data.key).questions
-    training = {questions[row].id for row in parts.rows[Part.TRAIN]}
-    return case.question.id in training
+    return any(questions[row].id == case.question.id for row in parts.rows[Part.TRAIN])
 
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
@@ -152,7 +144,7 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
             st.info(word("why.no_remarks"), icon=":material/info:")
             return
         table = as_table(remarks, question_set(view.data.key))
-        short = table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS))
+        short = table.assign(passage=table["passage"].str.slice(0, 200))
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
         rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
         with st.container(horizontal=True):
@@ -206,8 +198,8 @@ def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
 
 
 def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
-    colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
-    st.html(head_html(name, colour, shape, truth_line(case.findings[name], case.relevant, case.depth(name))))
+    known = truth_line(case.findings[name], case.relevant, case.depth(name))
+    st.html(head_html(name, colour_of(name, case.view.names), shape_of(name, case.view.names), known))
     rows = _rows(case, name, count)
     if not rows:
         st.info(word("why.found_nothing"), icon=":material/info:")
@@ -228,7 +220,7 @@ def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> 
         ranks = {row: rank for rank, row in enumerate(case.findings[name].rows, start=1)}
         for row in wrong:
             passage = case.passage(row)
-            label = f"{ranks[row]} · {' · '.join(filter(None, (passage.title, passage.text[:_LABEL_CHARACTERS])))}"
+            label = " · ".join(filter(None, (str(ranks[row]), passage.title, passage.text[:30])))
             pair, key = (case.question.id, passage.id), f"mark_{name} {row}"
             # the same passage may stand in several columns
             st.session_state[key] = is_marked = pair in remarks.negatives

@@ -1,35 +1,42 @@
-"""What the scores of the answer passage and of a wrong one are made of: a chart, a table and both texts."""
+"""What the scores of the answer passage and of a wrong one are made of, by the kind of retriever: a chart, a table, and
+both texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec
+from retrieval.comparison.experiment import Lab
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
-from retrieval.explain.encoders import SentenceExplanation, WindowExplanation
-from retrieval.explain.standing import Duel, PartContribution, token_table
-from text.analysis import weighted_pieces
-from views.compare.controls import choose_in_address
+from retrieval.explain.bm25 import BM25Explanation, Explanation
+from retrieval.explain.encoders import LateExplanation, SentenceExplanation, SparseExplanation, WindowExplanation
+from retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
+from text.analysis import TokenKind, weighted_pieces
+from text.analyzers import Compounds
+from text.dictionary import DictionaryError
+from views.compare.controls import change, choose_in_address
 from views.compare.why.questions import QuestionCase
-from views.compare.why.terms import (
-    draw_late,
-    draw_parts_of_words,
-    draw_sparse,
-    draw_sums,
-    draw_terms,
-    draw_texts,
+from views.resources.retrieval import (
+    dictionary_of,
+    explained_bm25,
+    explained_cosine,
+    explained_late,
+    explained_reranking,
+    explained_sentences,
+    explained_sparse,
+    explained_static,
 )
-from views.resources.retrieval import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
-from views.ui.charts import draw_chart, part_bars
+from views.ui.charts import draw_chart, part_bars, term_bars
 from views.ui.job import once_asked
-from views.ui.passages import weighed_html
+from views.ui.passages import draw_matches, matches_html, weighed_html
+from views.ui.problems import failure_text
+from views.ui.state import keep
 from views.ui.words import known, plain, word
-
-_WRONG_OFFERED = 20
 
 
 def draw(case: QuestionCase) -> None:
@@ -39,13 +46,32 @@ def draw(case: QuestionCase) -> None:
     st.caption(word("why.scores_help"))
     left, right = st.columns(2)
     with left:
-        name = _pick_retriever(case, names)
+        lost = next((name for name in names if case.duel(name).lost), names[0])  # to a wrong passage above
+        wanted = st.query_params.get("explained", "")
+        name, labels = wanted if wanted in names else lost, {name: name for name in names}
+        choose_in_address("explained", labels, name, word("compare.retriever"), also=("against",))
     with right:
         of = _pick_wrong(case, name)
     if of.wrong is None:
         st.info(word("why.nothing_wrong"), icon=":material/info:")
     else:
         _draw_score(case.spec(name), case, of)
+
+
+def _pick_wrong(case: QuestionCase, name: str) -> Duel:
+    found = case.findings[name]
+    wrong = [row for row in found.rows if row not in case.relevant][:20]
+    ids = [case.passage(row).id for row in wrong]
+    labels = [word("why.wrong_at", rank=found.rank_of(row), name=case.passage_name(row)) for row in wrong]
+    wanted = st.query_params.get("against", "")
+    chosen = wanted if wanted in ids else (ids or [""])[0]
+    choose_in_address("against", dict(zip(ids, labels, strict=True)), chosen, word("why.against"), disabled=not ids)
+    return case.duel(name, wrong[ids.index(chosen)] if ids else None)
+
+
+def _rows(of: Duel) -> tuple[int, int]:
+    """Of the answer passage and of the wrong one, without which nothing is drawn."""
+    return of.right, of.wrong or 0
 
 
 @singledispatch
@@ -56,68 +82,168 @@ def _draw_score(spec: Spec, case: QuestionCase, of: Duel) -> None:
     st.info(word(key if known(key) else "why.whole"), icon=":material/info:")
 
 
-def _pick_retriever(case: QuestionCase, names: Sequence[str]) -> str:
-    """The one in the address, else the first that puts a wrong passage above, else the first."""
-    lost = next((name for name in names if case.duel(name).lost), names[0])
-    wanted = st.query_params.get("explained", "")
-    chosen = wanted if wanted in names else lost
-    choose_in_address("explained", {name: name for name in names}, chosen, word("compare.retriever"), also=("against",))
-    return chosen
+@_draw_score.register
+def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
+    """Draw what both scores are made of, or why that is not known any more."""
+    try:
+        dictionary = dictionary_of(spec.dictionary)
+        right, wrong = (explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of))
+    except DictionaryError as error:
+        st.warning(plain(failure_text(error)), icon=":material/warning:")
+        return
+    _draw_sums(of, right.score, wrong.score, spec.digits)
+    st.caption("  \n".join([word("why.terms_help"), *_options_in_words(spec, right, wrong)]))
+    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+    fields = bool(spec.title_weight)
+    table = option_table(right, wrong, dictionary, case.passage_name, fields=fields, feedback=feedback)
+    _draw_parts_of_words(table)
+    if TokenKind.MORPHEME.value in set(table["kind"]):
+        st.caption(word("why.cut_wrongly"))
+        if st.button(word("why.to_dictionary"), icon=":material/menu_book:", key="why_dictionary", on_click=_show_lab):
+            st.rerun()
+    _draw_texts(right, wrong)
 
 
-def _pick_wrong(case: QuestionCase, name: str) -> Duel:
-    found = case.findings[name]
-    wrong = [row for row in found.rows if row not in case.relevant][:_WRONG_OFFERED]
-    ids = [case.passage(row).id for row in wrong]
-    labels = [word("why.wrong_at", rank=found.rank_of(row), name=case.passage_name(row)) for row in wrong]
-    wanted = st.query_params.get("against", "")
-    chosen = wanted if wanted in ids else (ids or [""])[0]
-    choose_in_address("against", dict(zip(ids, labels, strict=True)), chosen, word("why.against"), disabled=not ids)
-    return case.duel(name, wrong[ids.index(chosen)] if ids else None)
+def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation) -> Iterator[str]:
+    """Say how the retriever's options change what is counted; Markdown."""
+    if spec.title_weight:
+        lengths = {
+            "right_title": right.title_length,
+            "right_text": right.length,
+            "wrong_title": wrong.title_length,
+            "wrong_text": wrong.length,
+            "mean_title": f"{right.mean_title_length:.1f}",
+            "mean_text": f"{right.mean_length:.1f}",
+        }
+        yield word("why.by_fields", weight=f"{spec.title_weight:g}", **lengths)
+    if isinstance(spec, BM25Spec) and spec.feedback_passages:
+        share = f"{spec.feedback_share * 100:g}"
+        yield word("why.by_feedback", passages=spec.feedback_passages, terms=spec.feedback_terms, share=share)
+    if spec.compounds is not Compounds.AS_READ:
+        yield word(f"why.compounds_{spec.compounds.value}")
+    if spec.dictionary:
+        yield word("why.by_dictionary")
 
 
-_draw_score.register(TermSpec, draw_terms)
-_draw_score.register(SparseSpec, draw_sparse)
-_draw_score.register(LateSpec, draw_late)
+def _show_lab() -> None:
+    chosen = {"lab": Lab.LEXICAL.value, "view": "tune"}
+    for name, value in chosen.items():
+        keep(name, value)
+    change({"question": "", **chosen})
+
+
+@_draw_score.register
+def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
+    st.caption(word("why.weighed_help"))
+
+    def tell() -> list[SparseExplanation]:
+        asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+        return [explained_sparse(*asked, row) for row in _rows(of)]
+
+    found = once_asked(spec.name, word("why.weighed_ask"), tell)
+    if found is None:
+        return
+    right, wrong = found
+    _draw_sums(of, right.score, wrong.score, spec.digits)
+    expansion = {"right": right.by_expansion, "wrong": wrong.by_expansion}
+    st.markdown(word("why.by_expansion", **{side: f"{value:.{spec.digits}f}" for side, value in expansion.items()}))
+    _draw_parts_of_words(weighed_table(right, wrong))
+    _draw_texts(right, wrong)
+
+
+@_draw_score.register
+def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
+    st.caption(word("why.matches_help"))
+
+    def tell() -> list[LateExplanation]:
+        asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+        return [explained_late(*asked, row) for row in _rows(of)]
+
+    found = once_asked(spec.name, word("why.matches_ask"), tell)
+    if found is None:
+        return
+    right, wrong = found
+    _draw_sums(of, right.score, wrong.score, spec.digits)
+    draw_matches({"right": right, "wrong": wrong})
+    for place, explained, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            st.html(matches_html(explained, gold=side == "right"))
 
 
 @_draw_score.register
 def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
-    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
+    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in _rows(of))
     if right is None or wrong is None:
         _draw_sentences(case, spec, of)
         return
-    draw_sums(of, right.score, wrong.score, spec.digits)
+    _draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
-    draw_parts_of_words(token_table(right, wrong))
-    draw_texts(right, wrong)
+    _draw_parts_of_words(token_table(right, wrong))
+    _draw_texts(right, wrong)
+
+
+def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
+    """Draw the button that loads the model and, once it was pressed, both passages."""
+    st.caption(word("why.sentences_help"))
+    key, question = case.view.data.key, case.question.text
+
+    def tell() -> list[WindowExplanation | SentenceExplanation]:
+        return [
+            explained_cosine(key, spec.model_dump_json(), question, row)
+            or explained_sentences(key, spec.model, spec.title, question, row)
+            for row in _rows(of)
+        ]
+
+    found = once_asked(spec.name, word("why.sentences_ask"), tell)
+    if found is None:
+        return
+    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
+            if isinstance(one, WindowExplanation):
+                _draw_window(one, gold=side == "right")
+            else:
+                _draw_sentence(one, gold=side == "right")
+
+
+def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
+    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
+    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
+    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
+    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
+    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
+    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
+    tables.draw(table, columns)
 
 
 @_draw_score.register
 def _draw_fusion(spec: HybridSpec, case: QuestionCase, of: Duel) -> None:
-    found = [case.view.opened.fusion(spec, case.row, row) for row in (of.right, of.wrong or 0)]
-    if found[0] is None or found[1] is None:
+    right, wrong = (case.view.opened.fusion(spec, case.row, row) for row in _rows(of))
+    if right is None or wrong is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
-    draw_sums(of, found[0].score, found[1].score, spec.digits)
+    _draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
-    _draw_added(case, [dict(one.parts) for one in found if one])
+    _draw_added(case, [dict(right.parts), dict(wrong.parts)])
 
 
 @_draw_score.register
 def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
-    found = [case.view.opened.reranking(spec, case.row, row) for row in (of.right, of.wrong or 0)]
-    if found[0] is None or found[1] is None:
+    right, wrong = (case.view.opened.reranking(spec, case.row, row) for row in _rows(of))
+    if right is None or wrong is None:
         st.info(word("why.not_known"), icon=":material/info:")
         return
-    for side, one in zip(("right", "wrong"), found, strict=True):
-        if one is None or one.first is None:
+    for side, one in (("right", right), ("wrong", wrong)):
+        if one.first is None:
             st.markdown(word(f"why.{side}_not_read", first=plain(spec.first), depth=spec.depth))
         else:
             ranks = {"before": one.rank_before, "after": one.rank_after}
             st.markdown(word(f"why.{side}_moved", score=f"{one.score:.3f}", **ranks))
-    read = [{spec.first: one.first, spec.name: one.reranker} if one and one.first else {} for one in found]
+    read = [{spec.first: one.first, spec.name: one.reranker} if one.first else {} for one in (right, wrong)]
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in one.items() if part} for one in read])
     if spec.windows and any(read):
@@ -153,7 +279,7 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequenc
     key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
 
     def tell() -> list[WindowExplanation | None]:
-        rows = zip((of.right, of.wrong or 0), read, strict=True)
+        rows = zip(_rows(of), read, strict=True)
         return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
 
     found = once_asked(spec.name, word("why.windows_ask"), tell)
@@ -180,37 +306,67 @@ def _draw_window(one: WindowExplanation, *, gold: bool) -> None:
     tables.draw(table, columns)
 
 
-def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
-    """Draw the button that loads the model and, once it was pressed, both passages."""
-    st.caption(word("why.sentences_help"))
-    key, question = case.view.data.key, case.question.text
+def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
+    ranked = (of.right_rank, of.wrong_rank)
+    ranks = [word("why.sums_rank", rank=rank) if rank else word("why.sums_no_rank") for rank in ranked]
+    values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
+    difference = f"{right - wrong:+.{digits}f}"
+    st.markdown(word("why.sums", right_rank=ranks[0], wrong_rank=ranks[1], difference=difference, **values))
 
-    def tell() -> list[WindowExplanation | SentenceExplanation]:
-        return [
-            explained_cosine(key, spec.model_dump_json(), question, row)
-            or explained_sentences(key, spec.model, spec.title, question, row)
-            for row in (of.right, of.wrong or 0)
-        ]
 
-    found = once_asked(spec.name, word("why.sentences_ask"), tell)
-    if found is None:
-        return
-    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+def _draw_parts_of_words(table: pd.DataFrame) -> None:
+    """Draw the words of most difference as bars, and all of them with the sum as a table."""
+    sides = {"right": word("why.right"), "wrong": word("why.wrong")}
+    shown = table.head(12)
+    labels = [
+        f"{term} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else term
+        for term, kind in zip(shown["term"], shown["kind"], strict=True)
+    ]
+    long = pd.concat(
+        [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
+    )
+    draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
+    with st.expander(word("compare.as_table")):
+        _draw_word_table(table, sides)
+
+
+def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
+    def of_passage(side: str) -> dict[str, Any]:
+        whether = f"in_{side}" in table and pd.api.types.is_bool_dtype(table[f"in_{side}"])  # or how often
+        return {
+            f"title_{side}": tables.number(f"why.title_{side}", explained_by=""),
+            f"text_{side}": tables.number(f"why.text_{side}", explained_by=""),
+            f"in_{side}": tables.checkbox(f"why.stands_{side}") if whether else tables.number(f"why.in_{side}"),
+            f"held_{side}": tables.number("why.weight_held", "%.3f"),
+            side: tables.number(f"why.{side}", "%.3f"),
+        }
+
+    total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
+    told = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
+    columns = {
+        "term": tables.text("why.term", pinned=True),
+        "kind": tables.text("why.term_kind"),
+        "known": tables.checkbox("why.term_known"),
+        "own": tables.checkbox("why.own"),
+        "stands_as": tables.text("why.stands_as"),
+        "in_question": tables.number("why.in_question"),
+        "weight": tables.number("why.term_weight", "%.3f"),
+        "sources": tables.text("why.sources"),
+        "asked": tables.number("why.weight_asked", "%.3f"),
+        "passages": tables.number("why.in_passages"),
+        "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
+        **of_passage("right"),
+        **of_passage("wrong"),
+        "difference": tables.number("compare.difference", "%+.3f", ""),
+    }
+    shown = {name: column for name, column in columns.items() if name in table}
+    tables.draw(pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True), shown, placeholder="")
+
+
+def _draw_texts(right: Explanation, wrong: Explanation) -> None:
+    """Draw both passages, their letters shaded by what they add."""
+    st.caption(word("why.shades"))
+    for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
         with place:
-            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
-            if isinstance(one, WindowExplanation):
-                _draw_window(one, gold=side == "right")
-            else:
-                _draw_sentence(one, gold=side == "right")
-
-
-def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
-    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
-    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
-    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
-    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
-    st.html(weighed_html([], pieces, gold=gold))
-    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
-    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
-    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
-    tables.draw(table, columns)
+            st.markdown(f"**{word(f'why.{side}')}**")
+            st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))

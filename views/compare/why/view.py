@@ -20,9 +20,6 @@ from views.ui.words import plain, word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
-_ROW, _AROUND = 40, 240  # heights of a retriever, and of axis and legend, in pixels
-_LEGEND_COLUMNS = 1  # a phone has room for no more beside the longest name
-_KEY = "why_map"
 
 
 @st.fragment
@@ -44,7 +41,15 @@ def draw(view: ComparisonView) -> None:
     _draw_map(of)
     _draw_quadrants(of)
     _draw_filters(of)
-    _draw_said(of, len(ids))
+    every = len(view.comparison.question_set.questions)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if of.filtered:
+            told = {"count": f"{len(ids):,}", "all": f"{every:,}", "which": of.in_words()}
+            st.markdown(word("why.listed", **told), width="content")
+            icon = ":material/filter_alt_off:"
+            st.button(word("why.clear"), icon=icon, on_click=change, args=(NO_FILTERS,), key="why_clear")
+        else:
+            st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
     _draw_list(of)
     why_question.draw_remarks(view, remarks_of(view.data.fingerprint))
 
@@ -86,17 +91,6 @@ def _draw_filters(of: QuestionList) -> None:
         st.text_input(
             word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place
         )
-
-
-def _draw_said(of: QuestionList, count: int) -> None:
-    every = len(of.view.comparison.question_set.questions)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if of.filtered:
-            st.markdown(word("why.listed", count=f"{count:,}", all=f"{every:,}", which=of.in_words()), width="content")
-            icon = ":material/filter_alt_off:"
-            st.button(word("why.clear"), icon=icon, on_click=change, args=(NO_FILTERS,), key="why_clear")
-        else:
-            st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
 
 
 def _draw_list(of: QuestionList) -> None:
@@ -147,10 +141,10 @@ def _draw_list(of: QuestionList) -> None:
         tables.draw_csv("why.csv", lambda: shown.rename(columns=named), "questions.csv", "why_csv")
 
 
-def _draw_map(question_list: QuestionList) -> None:
-    ranks = question_list.view.opened.ranks(question_list.names).ranks
+def _draw_map(of: QuestionList) -> None:
+    ranks = of.view.opened.ranks(of.names).ranks
     everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
-    count = len(question_list.view.comparison.question_set.questions)
+    count = len(of.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     left.markdown(f"**{word('why.map')}**", help=word("why.map_help"))
     zoomed = right.toggle(
@@ -163,7 +157,7 @@ def _draw_map(question_list: QuestionList) -> None:
     )
     first = everywhere_first if zoomed and everywhere_first < count else 0
     # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
-    key = f"{_KEY}_{'-'.join(question_list.names)}_{first}_{bool(question_list.block)}"
+    key = f"why_map_{'-'.join(of.names)}_{first}_{bool(of.block)}"
 
     def choose() -> None:
         chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
@@ -171,8 +165,8 @@ def _draw_map(question_list: QuestionList) -> None:
 
     draw_chart(
         _chart,
-        _blocks(question_list, first),
-        question_list.names,
+        _blocks(of, first),
+        of.names,
         first,
         count,
         key=key,
@@ -181,14 +175,14 @@ def _draw_map(question_list: QuestionList) -> None:
         alt=word("why.map_help"),
     )
     with st.expander(word("compare.as_table")):
-        _draw_map_table(question_list)
+        _draw_map_table(of)
 
 
-def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
-    names, chosen = question_list.names, question_list.block
+def _blocks(of: QuestionList, first: int) -> pd.DataFrame:
+    names, chosen = of.names, of.block
     rows = [
         (names[block.column], max(block.start, first), block.end, block.band, block_name(names, block))
-        for block in question_list.view.opened.ranks(names).blocks()
+        for block in of.view.opened.ranks(names).blocks()
         if block.end > first
     ]
     table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
@@ -217,21 +211,20 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
             color=alt.Color(
                 "band:N",
                 scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=legend(title=rank, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0),
+                legend=legend(title=rank, columns=1, symbolStrokeWidth=0),  # a phone has room for one
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
             tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
         )
         .add_params(chosen)
-        .properties(height=_ROW * len(names) + _AROUND)
+        .properties(height=40 * len(names) + 240)
     )
 
 
-def _draw_map_table(question_list: QuestionList) -> None:
-    counts = band_counts(question_list.view.opened.ranks(question_list.names).ranks)
+def _draw_map_table(of: QuestionList) -> None:
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
-    table = pd.DataFrame(counts, columns=bands)
-    table.insert(0, "retriever", list(question_list.names))
-    counts_of_bands = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
-    tables.draw(table, {"retriever": tables.retriever(), **counts_of_bands})
+    table = pd.DataFrame(band_counts(of.view.opened.ranks(of.names).ranks), columns=bands)
+    table.insert(0, "retriever", list(of.names))
+    counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
+    tables.draw(table, {"retriever": tables.retriever(), **counts})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from language.inside.network import Network, load_encoder
+from language.network import Network, load_encoder
 from tests.language.tiny_bert import written
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from language.inside.network import Network, Piece, composed
+from language.network import Network, Piece, composed
 from language.texts import LanguageError
 
 MOST_SENTENCES = 50
@@ -55,14 +55,12 @@ class WordVectors:
 
     def at(self, layer: int) -> np.ndarray:
         """The vectors of a layer, `(n, dimensions)` float32."""
-        found: np.ndarray = self.static if layer == STATIC else self.layers[layer]
-        return found
+        return np.asarray(self.static if layer == STATIC else self.layers[layer])
 
     def cosines(self, layer: int) -> np.ndarray:
         """Cosine of every two occurrences in a layer, `(n, n)` float64 in -1 to 1."""
         points = _unit(self.at(layer))
-        found: np.ndarray = np.clip(points @ points.T, -1, 1)
-        return found
+        return np.asarray(np.clip(points @ points.T, -1, 1))
 
     def likeness(self, layer: int) -> float:
         """Mean cosine of two different occurrences in a layer; NaN of a single one."""
@@ -85,7 +83,17 @@ def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> W
     where it stands behind the last token that the model reads.
     """
     word, sentences = composed(word), [text for text in map(composed, sentences) if text]
-    _check(word, sentences)
+    if not word:
+        raise LanguageError("no_word", "type the word whose meaning is compared")
+    if not sentences:
+        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
+    if len(sentences) > MOST_SENTENCES:
+        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
+        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
+    for sentence in sentences:
+        if word not in sentence:
+            message = f"{word!r} is not in the sentence {sentence[:80]!r}"
+            raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
     occurrences, static, layers = [], [], []
     for sentence in sentences:
         pieces = network.pieces(sentence)
@@ -121,24 +129,9 @@ def plane(vectors: np.ndarray) -> Plane:
     return Plane(found * np.where(largest < 0, -1, 1), variances / ((strengths**2).sum() or 1.0))
 
 
-def _check(word: str, sentences: Sequence[str]) -> None:
-    if not word:
-        raise LanguageError("no_word", "type the word whose meaning is compared")
-    if not sentences:
-        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
-    if len(sentences) > MOST_SENTENCES:
-        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
-        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
-    for sentence in sentences:
-        if word not in sentence:
-            message = f"{word!r} is not in the sentence {sentence[:80]!r}"
-            raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
-
-
 def _unit(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    found: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)
-    return found
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
 
 
 class Target(StrEnum):
@@ -153,10 +146,7 @@ class Target(StrEnum):
 
 @dataclass(frozen=True)
 class SentenceAttention:
-    """How much each piece looks at each, `weights[layer, head, from, to]`, `(n_layers, n_heads, n, n)` float32.
-
-    Each row, all that one piece looks at, sums to 1.
-    """
+    """How much each piece looks at each: `weights[layer, head, from, to]` float32, whose sum over `to` is 1."""
 
     pieces: tuple[Piece, ...]
     weights: np.ndarray
@@ -213,5 +203,4 @@ def targets_of(pieces: Sequence[Piece]) -> np.ndarray:
         Target.SPECIAL: np.tile(added, (n, 1)),
         Target.SAME_WORD: (words[:, None] == words) & ~itself,
     }
-    found: np.ndarray = np.stack([by_target[target] for target in Target]) & ~added[:, None]
-    return found
+    return np.asarray(np.stack([by_target[target] for target in Target]) & ~added[:, None])

@@ -1,17 +1,166 @@
-"""Rows of tokens: nothing is lost or added, pairs are of one document or of two, and half of each."""
+"""What is hidden, how much of it and as what; and rows of tokens, of which nothing is lost, half of the pairs real."""
 
 import gc
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from language.masking import NEXT, RANDOM, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.texts import LanguageError
-from tests.language.doubles import BEGIN, END, PAD, SPECIALS, LetterTokenizer, documents, flattened, ids_of
+from language.masking import (
+    IGNORED,
+    NEXT,
+    RANDOM,
+    Masker,
+    MaskingOptions,
+    PackedBlocks,
+    SegmentPairs,
+    Specials,
+    TokenFile,
+    WholeWords,
+    word_starts,
+    words_of,
+    write_tokens,
+)
+from tests.language.doubles import (
+    BEGIN,
+    END,
+    MASK,
+    PAD,
+    SPECIALS,
+    LetterTokenizer,
+    documents,
+    flattened,
+    ids_of,
+    refused,
+    special_ids,
+)
+
+SIZE = 30_000
+
+
+def masker(**options: float) -> Masker:
+    return Masker(MaskingOptions(**options), MASK, special_ids(SIZE))
+
+
+def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarray:
+    """Text between [CLS] and [SEP], the end of it padding."""
+    tokens = rng.integers(5, SIZE, size=(rows, width))
+    tokens[:, 0], tokens[:, width // 2], tokens[:, -8:] = 2, 3, 0
+    return tokens
+
+
+def each(tokens: np.ndarray) -> np.ndarray:
+    """Every token a word."""
+    return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+
+
+def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
+    """Whether all tokens of every word are hidden, or none of them."""
+    sizes, gone = np.bincount(words), np.bincount(words, weights=hidden)
+    return bool(((gone == 0) | (gone == sizes)).all())
+
+
+def test_half_a_word_is_seen() -> None:
+    words = np.array([0, 0, 1, 1, 1, 3])
+    assert whole_or_not_at_all(np.array([True, True, False, False, False, True]), words)
+    assert not whole_or_not_at_all(np.array([True, True, False, True, True, True]), words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_shares_of_seven_million_tokens(whole: bool) -> None:
+    rng, hides = np.random.default_rng(0), masker()
+    tokens = batch(rng, 120)
+    text = tokens >= 5
+    words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
+    numbered = words + np.arange(len(tokens))[:, None] * tokens.shape[1]  # otherwise in every row
+    seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
+    for _ in range(500):
+        shown, labels = hides.masked(tokens, words, rng)
+        hidden = labels != IGNORED
+        assert not hidden[~text].any(), "a special token"
+        assert whole_or_not_at_all(hidden[text], numbered[text])
+        as_mask, as_itself = hidden & (shown == MASK), hidden & (shown == tokens)
+        seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
+    assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
+    assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1, 0.1], abs=0.001)
+    assert seen[2:].sum() == seen[1]
+
+
+def test_other_shares_can_be_asked_for() -> None:
+    rng, hides = np.random.default_rng(0), masker(share=0.4, masked=0.5, random=0.5)
+    tokens = batch(rng, 2000)
+    shown, labels = hides.masked(tokens, each(tokens), rng)
+    hidden = labels != IGNORED
+    assert hidden.sum() / (tokens >= 5).sum() == pytest.approx(0.4, abs=0.005)
+    assert (shown[hidden] == MASK).mean() == pytest.approx(0.5, abs=0.01)
+    assert (shown[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
+
+
+def test_no_special_token_is_hidden_or_shown_in_place_of_another() -> None:
+    rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0), 500)
+    shown, labels = masker(share=1.0, masked=0.0, random=1.0).masked(tokens, each(tokens), rng)
+    special = tokens < 5
+    assert (labels[special] == IGNORED).all()
+    assert np.array_equal(shown[special], tokens[special])
+    assert np.array_equal(labels[~special], tokens[~special])
+    assert shown[~special].min() >= 5
+    assert len(np.unique(shown)) > SIZE / 2, "any piece of text may stand there"
+
+
+def test_what_is_not_hidden_is_shown_as_it_is() -> None:
+    rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0))
+    shown, labels = masker().masked(tokens, each(tokens), rng)
+    assert np.array_equal(shown[labels == IGNORED], tokens[labels == IGNORED])
+    assert np.array_equal(np.where(labels == IGNORED, tokens, labels), tokens)
+
+
+def test_words_are_hidden_whole() -> None:
+    rng, tokens = np.random.default_rng(0), batch(np.random.default_rng(0), 200)
+    words = words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
+    _, labels = masker().masked(tokens, words, rng)
+    hidden, text = labels != IGNORED, tokens >= 5
+    for row in range(len(tokens)):
+        for word in np.unique(words[row]):
+            own = hidden[row, (words[row] == word) & text[row]]
+            assert own.all() or not own.any()
+    assert 0.1 < hidden[text].mean() < 0.2
+
+
+SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
+LETTERS = [(place, place + 1) for place, letter in enumerate(SENTENCE) if letter != " "]
+PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
+
+
+@pytest.mark.parametrize(
+    ("text", "letters", "whole_words", "starts"),
+    [
+        (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
+        (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
+        # inside words, those that share a letter are one
+        pytest.param(SENTENCE, LETTERS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow),
+        # 학교에 서 공부했 다.: a token of several morphemes makes one word of them
+        pytest.param(
+            *(SENTENCE, [(0, 3), (3, 4), (5, 8), (8, 10)], WholeWords.MORPHEMES, [1, 0, 1, 1]), marks=pytest.mark.slow
+        ),
+        # a ␣␣ three bytes ␣b: bytes of a letter and pieces of space belong to a word
+        ("a  집 b", [(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (4, 6)], WholeWords.SPACES, [1, 1, 0, 0, 0, 1]),
+        ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
+    ],
+)
+def test_where_words_begin(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
+    (found,) = word_starts([text], [np.array(letters)], whole_words)
+    assert found.dtype == bool
+    assert found.tolist() == starts
+
+
+def test_words_are_numbered_by_where_they_start() -> None:
+    assert words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
+
 
 RNG = np.random.default_rng(0)
 
@@ -132,28 +281,26 @@ def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
     """With a token for every place, what stands in a pair says where it is from."""
     places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
     pairs, rng = SegmentPairs(places, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
-    labels = np.zeros(2, dtype=np.int64)
-    for _ in range(10_000):
-        row = int(rng.integers(len(pairs)))
-        read = pairs.read([row], rng)
-        assert read.follows is not None
-        text = read.tokens[0] >= 0
-        first, second = (read.tokens[0][text & (read.segments[0] == of)] - len(SPECIALS) for of in (0, 1))
+    rows = rng.integers(len(pairs), size=10_000).tolist()
+    read = pairs.read(rows, rng)
+    assert read.follows is not None
+    for row, tokens, segments, follows in zip(rows, read.tokens, read.segments, read.follows, strict=True):
+        text = tokens >= 0
+        first, second = (tokens[text & (segments == of)] - len(SPECIALS) for of in (0, 1))
         documents_of = [
             np.unique(np.searchsorted(file.bounds, part, side="right") - 1).tolist() for part in (first, second)
         ]
         assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
         start, middle, end = pairs.pairs[row].tolist()
         assert first.tolist() == list(range(start, start + len(first)))
-        if read.follows[0] == NEXT:
+        if follows == NEXT:
             assert second.tolist() == list(range(middle, middle + len(second)))
             assert start + len(first) <= middle
             assert middle + len(second) <= end
         else:
             assert len(documents_of[1]) == 1
             assert documents_of[1] != documents_of[0]
-        labels[read.follows[0]] += 1
-    assert binomtest(int(labels[NEXT]), 10_000, 0.5).pvalue > 0.01
+    assert binomtest(int((read.follows == NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
 def letters(tokens: np.ndarray) -> str:
@@ -178,15 +325,13 @@ def test_a_copy_of_a_document_is_no_other_document(tmp_path: Path) -> None:
     seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == RANDOM]
     assert len(seconds)
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
-    with pytest.raises(LanguageError) as caught:
+    with refused("one_document"):
         SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
-    assert caught.value.code == "one_document"
 
 
 def test_where_there_is_no_text_there_are_no_blocks(tmp_path: Path) -> None:
-    with pytest.raises(LanguageError) as caught:
+    with refused("no_tokens"):
         PackedBlocks(written(tmp_path, []), 16, SPECIALS)
-    assert caught.value.code == "no_tokens"
 
 
 def test_the_same_seed_reads_the_same_rows(file: TokenFile) -> None:

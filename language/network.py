@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.workspace import read_json
-from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
+from language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.texts import LanguageError
 from language.train import TRAINED
 from models.hub import ModelError
@@ -21,7 +21,6 @@ from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
-_SPACES = ("▁", "Ġ")  # how pieces are written that are a space and no letter
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,7 @@ class Network:
         ]
 
     def hidden_states(self, sentence: str) -> np.ndarray:
-        """Return what every layer makes of every piece, `(n_layers + 1, n_pieces, dimensions)` float32.
-
-        The first is what goes into the first layer: pieces with their positions.
-        """
+        """Return each layer's vectors, `(n_layers + 1, n_pieces, dimensions)` float32; the first go into layer 1."""
         import torch
 
         with torch.inference_mode():
@@ -96,8 +92,7 @@ class Network:
 
         with torch.inference_mode():
             table = self.model.get_input_embeddings()
-            found: np.ndarray = table(self.features([sentence])["input_ids"])[0].float().cpu().numpy()
-            return found
+            return np.asarray(table(self.features([sentence])["input_ids"])[0].float().cpu().numpy())
 
 
 def composed(text: str) -> str:
@@ -109,7 +104,7 @@ def _piece(sentence: str, begins: Sequence[int], name: str, span: tuple[int, int
     start, end = span
     while start < end and sentence[start].isspace():  # some pieces stand for the space before their word, too
         start += 1
-    if name in _SPACES:  # or for nothing else, though some tokenizers say that they hold the word's first letter
+    if name in BLANKS:  # or for nothing else, though some tokenizers say that they hold the word's first letter
         end = start
     word = max(bisect_right(begins, start) - 1, 0)
     return Piece(unknown or sentence[start:end] or name, start, end, word)
@@ -216,7 +211,7 @@ def _no_head(source: ModelSource) -> LanguageError:
 
 MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
 MOST_MASKS = 8
-_BEGINNINGS = ("", "##", "▁", "Ġ")  # how pieces are written that stand inside a word, or after a space
+_BEGINNINGS = ("", "##", *BLANKS)  # how pieces are written that stand inside a word, or after a space
 
 
 @dataclass(frozen=True)
@@ -242,8 +237,7 @@ def probabilities(network: Network, text: str) -> np.ndarray:
         raise LanguageError(code, f"mark {wanted} with {MASK} in {text[:80]!r}", mask=MASK, most=MOST_MASKS)
     with torch.inference_mode():
         logits = network.model(**features).logits[0, places]
-        found: np.ndarray = torch.softmax(logits.double(), dim=-1).cpu().numpy()
-    return found
+        return np.asarray(torch.softmax(logits.double(), dim=-1).cpu().numpy())
 
 
 def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
@@ -275,8 +269,7 @@ class Course:
             pieces = " · ".join(self.tokenizer.tokenize(word))
             message = f"{word!r} is no single piece for {self.reference!r}, but {pieces}"
             raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=self.reference)
-        found: np.ndarray = self.probabilities[:, numbers].sum(axis=1)
-        return found
+        return np.asarray(self.probabilities[:, numbers].sum(axis=1))
 
     def likeliest(self, k: int) -> list[str]:
         """Return the `k` likeliest pieces of the last model that are words of letters, the likeliest first."""

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from data.pairs.records import PairKind, PairSet
 from data.passages import Passages
 from data.records import QuestionSet
-from language.inside.network import Network
+from language.network import Network
 from language.texts import LanguageError
 
 
@@ -37,8 +37,7 @@ def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
     with torch.inference_mode():
         states = network.model(**features, output_hidden_states=True).hidden_states
         vectors = np.stack([[one.double().cpu().numpy() for one in _pool(state, mask)] for state in states])
-    found: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return found
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
 def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
@@ -103,11 +102,9 @@ def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float]
     return LayerScores(np.array([[spearman(one) for one in of_layer] for of_layer in cosines]), len(pairs))
 
 
-K = 10
 MOST_QUESTIONS, MOST_PASSAGES = 200, 300
 _LEAST_QUESTIONS = 2  # questions
 _AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
-Prompts = tuple[str, str]  # what stands before a question, and before a passage
 
 
 @dataclass(frozen=True)
@@ -124,8 +121,7 @@ class LayerSearch:
     @property
     def means(self) -> np.ndarray:
         """Over the questions, `(n_layers + 1, 3)`."""
-        found: np.ndarray = self.ndcg.mean(axis=2)
-        return found
+        return np.asarray(self.ndcg.mean(axis=2))
 
     @property
     def best(self) -> tuple[int, Pooling]:
@@ -162,12 +158,13 @@ def drawn(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> Questio
 def layer_search(
     network: Network,
     searched: QuestionSet,
-    prompts: Prompts = ("", ""),
+    prompts: tuple[str, str] = ("", ""),
     on_progress: Callable[[float], None] | None = None,
 ) -> LayerSearch:
     """Search with every layer and pooling, each text encoded once, a few at a time; passages with their titles.
 
-    Vectors of all layers are kept in float32 until all are there, so memory grows with the texts: `drawn` bounds them.
+    `prompts` stand before a question, and before a passage. Vectors of all layers are kept in float32 until all are
+    there, so memory grows with the texts: `drawn` bounds them.
     """
     before_question, before_passage = prompts
     texts = [before_question + question.text for question in searched.questions]
@@ -185,7 +182,7 @@ def layer_search(
     return LayerSearch(np.array([[figures(pooled) for pooled in layer] for layer in vectors]), searched)
 
 
-def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = K) -> np.ndarray:
+def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
     """Return nDCG@k of every question, `(n_questions,)` float64, from scores and bool `(n_questions, n_passages)`.
 
     The sum of 1 / log2(1 + rank) over the relevant passages among the first k, over its highest value (Järvelin &
@@ -195,8 +192,7 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = K) -> np.ndarray:
     first = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     gains = 1 / np.log2(2 + np.arange(k))
     reached = np.take_along_axis(relevant, first, axis=1) @ gains
-    found: np.ndarray = reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1]
-    return found
+    return np.asarray(reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1])
 
 
 def _encoded(network: Network, texts: Sequence[str], on_progress: Callable[[float], None] | None) -> np.ndarray:
