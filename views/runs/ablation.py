@@ -1,5 +1,4 @@
-"""An ablation: at work, and what came of it in words, as a picture and as a table, with its trainings folded under
-it."""
+"""An ablation, at work or ended: what came of it in words, as a picture and as a table, its trainings under it."""
 
 from typing import Any
 
@@ -18,15 +17,13 @@ from views.choices import BM25_NAME, choices_for, model_place
 from views.names import experiment_of, is_varied, kind_name, run_name
 from views.navigation import open_page
 from views.resources.sets import use_set
-from views.runs.head import draw_parts
-from views.runs.search import setting_words
+from views.runs.head import draw_parts, setting_words
 from views.ui import tables
 from views.ui.charts import draw_chart, tips, with_interval
 from views.ui.problems import tell_training_failure
 from views.ui.words import language, plain, signed, word
 
 _COLOUR = PALETTE[0]
-_ROW, _AXIS = 36, 80  # pixels
 _PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
 _OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
 _DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
@@ -164,11 +161,7 @@ def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, mea
 
 
 def _points(difference: Difference) -> dict[str, str]:
-    return {
-        "points": signed(difference.value),
-        "low": signed(difference.low),
-        "high": signed(difference.high),
-    }
+    return {"points": signed(difference.value), "low": signed(difference.low), "high": signed(difference.high)}
 
 
 def _draw_known(ablation: Ablation) -> None:
@@ -240,7 +233,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
         x=whole,
         fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white")),
     )
-    return (line.encode(x=whole) + intervals + marks).properties(height=_AXIS + _ROW * len(table))
+    return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table))  # pixels
 
 
 def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:

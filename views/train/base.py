@@ -1,5 +1,5 @@
-"""The base model of a training and the models that guide it, teach it, or find its hard negatives: which, whether it
-can be had, and what it costs to get."""
+"""What a training starts from: its base model, whether that can be had and what it costs to get; what training makes
+smaller; and the models that guide it, teach it, or find its hard negatives."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.pairs.store import StoredPairs
 from data.workspace import for_this_user
 from models.hub import HubRevision, ModelError, hub_revision
 from models.packaged import DEFAULT, PREFIX, base_at_hand
@@ -20,9 +21,11 @@ from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_b
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
 from views.names import OTHER, is_a_starter, model_label
+from views.texts import Learned
+from views.train.options import objectives, usual_objective
 from views.ui.problems import failure_text
-from views.ui.state import choose, offer, relabel, remember
-from views.ui.words import known, plain, word
+from views.ui.state import choose, offer, relabel, remember, remembered
+from views.ui.words import known, plain, word, word_or
 
 ITSELF = ""  # a guide that is not named is the base
 KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
@@ -223,3 +226,30 @@ def _hub_words(found: HubRevision) -> str:
     size = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
     told = word("train.hub_download", size=size) if megabytes else word("train.hub_download_unknown")
     return f":material/cloud_download: {told}"
+
+
+def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
+    """Draw the choice of what training makes smaller, with what that does and needs."""
+    pairs = data.kind if isinstance(data, StoredPairs) else None
+    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
+    if not choices:
+        st.info(word("train.no_objective"), icon=":material/info:")
+        st.stop()
+    options = base.run.plan().options if base.run else suited_to(kind, base)
+    usual = usual_objective(options.objective.value, choices)
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = remembered("objective", usual, choices)
+    offer(key, usual)
+    relabel(key)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    chosen = left.selectbox(
+        word("train.objective"),
+        choices,
+        format_func=lambda choice: word_or(f"objective.{choice}", choice),
+        key=key,
+        help=word("train.objective_help"),
+        persist_state="session",
+    )
+    remember("objective", chosen)
+    right.caption(word_or(f"objective_does.{chosen}", ""))
+    return chosen

@@ -41,9 +41,8 @@ def form_page() -> None:
     import streamlit as st
 
     from views.resources.sets import chosen_set
-    from views.train.base import pick_base
-    from views.train.form import draw_form
-    from views.train.page import pick_objective
+    from views.train.base import pick_base, pick_objective
+    from views.train.page import draw_form
 
     kind = st.query_params.get("train", "bi-encoder")
     base, data = pick_base(kind), chosen_set()
