@@ -13,7 +13,6 @@ so that sentence-transformers pools and prompts as before. Plain transformers do
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,9 +24,17 @@ from torch.nn.functional import cross_entropy
 from data.workspace import write_text
 from jobs.machine import give_back_large_blocks
 from models.hub import ModelError
-from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
-from models.soundness import loading, require_readable, require_trained
-from models.sources import ModelSource, is_starter, own_file
+from models.loading import (
+    WEIGHTS,
+    files_of,
+    loading,
+    most_tokens,
+    name_one_segment,
+    require_readable,
+    require_trained,
+    where_of,
+)
+from models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
 
@@ -260,8 +267,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
     made.new_heads = tuple(head for head in drawn if drawn[head])
-    own = partial(own_file, source.folder) if source.folder else partial(hub_file, where | {"model_name_or_path": name})
-    made.beside = sentence_modules(own)
+    made.beside = sentence_modules(files_of(source, where | {"model_name_or_path": name}))
     return made
 
 

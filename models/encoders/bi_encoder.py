@@ -13,12 +13,11 @@ import numpy as np
 from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
-from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import Cutter, WindowOptions, Windows
+from models.windows import Cutter, WindowOptions, Windows, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

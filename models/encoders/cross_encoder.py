@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.encoders.lengths import kept_lengths
 from models.loading import load_cross_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import Cutter, Window, WindowOptions, score_windows
+from models.windows import Cutter, Window, WindowOptions, kept_lengths, score_windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -11,12 +11,11 @@ from scipy.sparse import csr_array, vstack
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
-from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import BLOCK, Meter
 from models.loading import load_sparse_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, WindowOptions
+from models.windows import Cutter, WindowOptions, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

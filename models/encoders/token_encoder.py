@@ -15,13 +15,12 @@ import numpy as np
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
-from models.encoders.lengths import kept_lengths
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, Window, WindowOptions, Windows
+from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
 from text.analyzers import Span
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def wordpiece() -> Any:
 def unigram() -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    from models.quantized import Pieces, make_tokenizer
+    from models.packaged import Pieces, make_tokenizer
 
     letters = sorted({letter for word in WORDS for letter in word})
     texts = ["<s>", "<pad>", "</s>", "<unk>", "▁", *letters, "▁" + WORDS[0], "<mask>"]

@@ -90,7 +90,7 @@ def _draw_chosen(plan: Plan) -> None:
     vary: dict[str, list[Any]] = {}
     columns: list[DeltaGenerator] = []
     for name, values in offered(plan.options).items():
-        columns = columns or st.columns(4)
+        columns = columns or [*st.columns(4)]
         with columns.pop(0):
             if chosen := _pick(name, values, getattr(plan.options, name)):
                 vary[name] = [one for one in values if one in chosen]
