@@ -66,13 +66,8 @@ def passes_of_like_length(
     A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
     pass.
     """
-    with replaced(model, "forward", _split(model.forward, outputs, tokens, on_progress)):
-        yield
+    forward = model.forward
 
-
-def _split(
-    forward: Callable[..., Features], outputs: Sequence[str], tokens: Mapping[str, int], on_progress: Told | None
-) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         mask = features["attention_mask"]
         # places up to the last that is read: of rows padded on the left, all
@@ -94,7 +89,8 @@ def _split(
         again, width = torch.argsort(order), mask.shape[1]
         return {name: torch.cat([_as_wide(one[name], name, width) for one in found])[again] for name in outputs}
 
-    return split
+    with replaced(model, "forward", split):
+        yield
 
 
 def _as_wide(values: Tensor, name: str, width: int) -> Tensor:

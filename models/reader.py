@@ -25,7 +25,12 @@ from models.windows import joint_of
 if TYPE_CHECKING:
     from models.reader_networks import SpanNetwork
 
+Pair = tuple[str, str]
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
+_PAIRS_AT_ONCE = 2048  # cut and sorted together
+_TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
+_OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
+_SILENT_ABOVE = "no_answer_above"
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,10 @@ class SpanTokens:
     """
 
     def __init__(self, tokenizer: Any, most: int, options: SpanOptions, reference: str) -> None:
-        self._tokenizer, self._joint = tokenizer, joint_of(tokenizer)
-        if self._joint is None:
+        if (joint := joint_of(tokenizer)) is None:
             message = f"the tokenizer of {reference!r} does not tell which letters a token stands for"
             raise ModelError("no_letters", message, model=reference)
+        self._tokenizer, self._joint = tokenizer, joint
         self._length = min(options.length or most, most)
         self._overlap = min(options.overlap, self._length // 4 if self._length < options.length else options.overlap)
         self._known: dict[str, Tokens] = {}
@@ -113,7 +118,6 @@ class SpanTokens:
     def windows(self, question: str, passage: str) -> Iterator[SpanWindow]:
         """Cut a passage beside a question, of which at most half of what is read is kept."""
         joint, asked, read = self._joint, self.of(question).ids, self.of(passage).ids
-        assert joint is not None  # noqa: S101 - else there is no such object
         asked = asked[: (self._length - joint.length) // 2]
         room = self._length - joint.length - len(asked)
         step = max(1, room - min(self._overlap, room // 2))
@@ -142,13 +146,6 @@ def batch(windows: Sequence[SpanWindow], pad: int, *, segments: bool) -> dict[st
     if not segments:
         del made["token_type_ids"]
     return made | {"allowed": allowed}
-
-
-Pair = tuple[str, str]
-_OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
-_SILENT_ABOVE = "no_answer_above"
-_PAIRS_AT_ONCE = 2048  # cut and sorted together
-_TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
 
 
 @dataclass(frozen=True)
@@ -189,7 +186,6 @@ class SpanReader(SourcedModel):
 
     @cached_property
     def model(self) -> "SpanNetwork":
-        """The loaded model; loading imports torch."""
         return load_reader(self._source, new_head=self._new_head)
 
     @cached_property
@@ -213,8 +209,7 @@ class SpanReader(SourcedModel):
     @cached_property
     def tokens(self) -> SpanTokens:
         """Tokens of texts read before."""
-        model = self.model
-        return SpanTokens(model.tokenizer, model.max_seq_length, self._options, self._source.reference)
+        return SpanTokens(self.model.tokenizer, self.model.max_seq_length, self._options, self._source.reference)
 
     def _read(self, pairs: Sequence[Pair], spans: int) -> Spans:
         self.tokens.remember(text for pair in pairs for text in pair)

@@ -37,6 +37,15 @@ from models.loading import (
 from models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
+IGNORED = -100  # the label where nothing is to be guessed
+GUESSES, FOLLOWS = "guesses", "follows"  # the heads
+# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
+_HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
+_FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
+_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
+_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
+_LIST, _READING = "modules.json", "sentence_bert_config.json"
+_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
 
 
 class TransformerModule(torch.nn.Module):
@@ -127,15 +136,6 @@ def _missed(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
     kept = logits.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
     right = logits.float().masked_fill(~(marked & allowed), torch.finfo(torch.float32).min)
     return torch.logsumexp(kept, dim=-1) - torch.logsumexp(right, dim=-1)
-
-
-_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
-_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
-IGNORED = -100  # the label where nothing is to be guessed
-GUESSES, FOLLOWS = "guesses", "follows"  # the heads
-# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
-_HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
-_FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
 
 
 class MaskedModule(TransformerModule):
@@ -297,12 +297,6 @@ def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
     return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
 
 
-_LIST = "modules.json"
-_PROMPTS, _READING = "config_sentence_transformers.json", "sentence_bert_config.json"
-_WITHOUT_WEIGHTS = ("Pooling", "Normalize")
-_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
-
-
 def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     """Return those files by their names, the transformer's own place being the top; empty where it is no encoder.
 
@@ -313,7 +307,7 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     try:
         first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []
         fitting = all(one["type"].startswith("sentence_transformers.") for one in (first, *others))
-        fitting &= all(one["type"].rpartition(".")[2] in _WITHOUT_WEIGHTS for one in others)
+        fitting &= all(one["type"].rpartition(".")[2] in ("Pooling", "Normalize") for one in others)
         fitting &= all(_PLACE.fullmatch(one["path"]) for one in others)
         at = first["path"] if _PLACE.fullmatch(first["path"]) else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -321,7 +315,7 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     if not fitting:
         return {}
     found = {_LIST: json.dumps([{**first, "path": ""}, *others], indent=2)}
-    for name in (_PROMPTS, *(f"{one['path']}/config.json" for one in others)):
+    for name in ("config_sentence_transformers.json", *(f"{one['path']}/config.json" for one in others)):
         if path := find(name):
             found[name] = path.read_text(encoding="utf-8")
     if path := find(f"{at}/{_READING}" if at else _READING):

@@ -8,11 +8,12 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from models.packaged import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
 from text.analyzers import VERSION as ANALYZER_VERSION
 
+Outcome = TypeVar("Outcome")
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
@@ -199,6 +201,14 @@ class SourcedModel:
     def load(self) -> None:
         """Load the model now rather than with the first text, so that loading counts as building an index."""
         _ = self.model
+
+    def _timed(self, work: Callable[[], Outcome]) -> tuple[Outcome, np.ndarray]:
+        """Load the model and have work done; returns what came of it, and the seconds of both, `(2,)` float64."""
+        began = time.perf_counter()
+        self.load()
+        loaded = time.perf_counter()
+        outcome = work()
+        return outcome, np.array([loaded - began, time.perf_counter() - loaded])
 
     def _finite(self, found: np.ndarray) -> np.ndarray:
         """Return what the model computed. Raises `ModelError` (`not_finite`) where that is no number."""

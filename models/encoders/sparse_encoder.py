@@ -158,13 +158,9 @@ class SparseTextEncoder(SourcedModel):
 
     def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
-            began = time.perf_counter()
-            self.load()
-            loaded = time.perf_counter()
-            found = self.encode(side, texts)
-            seconds = (loaded - began, time.perf_counter() - loaded)
+            found, seconds = self._timed(lambda: self.encode(side, texts))
             of_rows = {"weights": found.data, "terms": found.indices, "offsets": found.indptr}
-            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": np.array(seconds)}
+            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": seconds}
 
         key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)
