@@ -172,7 +172,9 @@ class MaskedNetwork(TrainedNetwork):
     def save_pretrained(self, folder: str, **_: Any) -> None:
         """Save as plain transformers read it and, of a sentence encoder, as sentence-transformers do."""
         super().save_pretrained(folder)
-        write_sentence_modules(Path(folder), self.beside)
+        for name, text in self.beside.items():
+            Path(folder, name).parent.mkdir(exist_ok=True)
+            write_text(Path(folder, name), text)
 
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
@@ -321,10 +323,3 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     if path := find(f"{at}/{_READING}" if at else _READING):
         found[_READING] = path.read_text(encoding="utf-8")
     return found
-
-
-def write_sentence_modules(folder: Path, files: Mapping[str, str]) -> None:
-    """Write them into a model's folder."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        write_text(folder / name, text)

@@ -102,19 +102,17 @@ class SparseTextEncoder(SourcedModel):
 
     def readings(self, terms: Sequence[int]) -> list[str]:
         """Return terms as a person reads them, no two of a vocabulary alike: `##` leads what goes on a word."""
-        names = self.model.tokenizer.convert_ids_to_tokens(list(terms))
-        return [self._reading(term, name) for term, name in zip(terms, names, strict=True)]
+        tokenizer = self.model.tokenizer
+        # pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others
+        marks_beginnings = tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS)
 
-    def _reading(self, term: int, name: str) -> str:
-        text = self.model.tokenizer.decode([term]).strip()
-        if not text or _NO_LETTER in text or term in self.model.tokenizer.all_special_ids:
-            return name
-        return text if name.startswith(_WORD_BEGINS) or not self._marks_beginnings else f"##{text}"
+        def reading(term: int, name: str) -> str:
+            text: str = tokenizer.decode([term]).strip()
+            if not text or _NO_LETTER in text or term in tokenizer.all_special_ids:
+                return name
+            return text if name.startswith(_WORD_BEGINS) or not marks_beginnings else f"##{text}"
 
-    @cached_property
-    def _marks_beginnings(self) -> bool:
-        """Whether pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others."""
-        return bool(self.model.tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS))
+        return [*map(reading, terms, tokenizer.convert_ids_to_tokens(list(terms)))]
 
     @cached_property
     def _sides(self) -> dict[str, "SparseEncoder"]:

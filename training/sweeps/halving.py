@@ -12,6 +12,7 @@ has not reached.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from typing import Any
@@ -60,7 +61,12 @@ def changes_of(options: TrainingOptions) -> list[Changes]:
         proposed = _of_vectors(options)
     else:
         proposed = _learning_rates(options)
-    return [{}, *(changes for changes in proposed if _possible(options, changes))]
+    tried: list[Changes] = [{}]
+    for changes in proposed:
+        with suppress(OptionError):  # of what cannot be
+            if asdict(replace(options, **changes)) != asdict(options):
+                tried.append(changes)
+    return tried
 
 
 def passages_a_question(options: TrainingOptions) -> float:
@@ -129,14 +135,6 @@ def _of_pairs(options: CrossEncoderOptions) -> Iterator[Changes]:
     yield {"objective": CrossEncoderObjective.LAMBDA.value} | lists
     yield negatives
     yield {"objective": CrossEncoderObjective.LISTNET.value} | lists
-
-
-def _possible(options: TrainingOptions, changes: Changes) -> bool:
-    try:
-        changed = replace(options, **changes)
-    except OptionError:
-        return False
-    return asdict(changed) != asdict(options)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ _MISSING = "–"  # a variant has no such figure
 
 
 def draw_ablation(ablation: Ablation) -> None:
-    """Draw what came of an ablation that ended, or what was known when it did, and its trainings."""
     if ablation.done and (table := ablation.table):
         for told in _conclusions(table, varied=is_varied(ablation.plan())):
             st.markdown(told)
@@ -45,7 +44,6 @@ def draw_ablation_so_far(ablation: Ablation) -> None:
 
 
 def draw_ablation_buttons(ablation: Ablation) -> None:
-    """Draw the ways from an ablation that is done, to Compare and as files, and the file that asks for it again."""
     table, experiment = ablation.table, experiment_of(ablation.plan())
     if ablation.done and table:
         tuned = [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]
@@ -57,12 +55,10 @@ def draw_ablation_buttons(ablation: Ablation) -> None:
 
 
 def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: str) -> None:
-    """Draw the button that downloads what an ablation was asked, or is to be."""
     tables.draw_file("ablation.file", write_experiment(experiment), file_name, "application/toml", key)
 
 
 def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
-    """Draw the button that compares all of its fine-tuned models on the test questions."""
     fingerprint = tuned[0].plan().fingerprint
     data = next((kept for kept in stored() if kept.fingerprint == fingerprint), None)
     pressed = st.button(
@@ -126,7 +122,6 @@ def _figure_words(name: str, value: float) -> str:
 
 
 def _is_comparable(variant: Variant, measure: str) -> bool:
-    """Whether a figure may be held against the reference's."""
     return variant.alike or measure not in _OF_HIDDEN_TOKENS
 
 
@@ -188,7 +183,6 @@ def _part_name(run: Run) -> str:
 
 
 def _draw_table(table: Table, key: str, *, varied: bool) -> None:
-    """Draw the choice of a measure, its picture, the table of all of them, and what must be known to read it."""
     measures = table.measures
     chosen = st.pills(
         word("ablation.measure"),

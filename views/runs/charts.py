@@ -35,7 +35,6 @@ _SHARE = (".2%", "percent")
 
 
 def measure_names(kind: str) -> dict[str, str]:
-    """Return what a training of this kind is measured by, and what each is called."""
     return {name: measure_name(name) for name in recipe_of(kind).family.curves}
 
 
@@ -198,7 +197,6 @@ def draw_details(run: Run) -> None:
 
 
 def _draw_provenance(run: Run) -> None:
-    """Draw one table of the single facts, then one for each group of them; all of it can be had as JSON."""
     made = run.provenance()
     if not made:
         st.caption(word("train.no_provenance"))
@@ -240,7 +238,6 @@ def _table(rows: list[tuple[str, Any]], heading: str) -> None:
 
 
 def _draw_curves(run: Run, plan: Plan) -> None:
-    """Draw the curves of the run, and of those of its kind that are chosen to stand beside it."""
     labels = _labels(plan.kind)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:

@@ -53,7 +53,6 @@ _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_la
 
 
 def draw_at_work(run: Run) -> None:
-    """Draw what goes on, a training, a search or an ablation, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
         st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
@@ -311,7 +310,6 @@ def _of_a_starter(run: Run) -> bool:
 
 
 def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
-    """Draw the button that opens the download, with the lines that load what is downloaded."""
     recipe = recipe_of(plan.kind)
     with st.popover(word("train.download"), icon=":material/download:"):
         st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
@@ -331,7 +329,6 @@ def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
 
 
 def _draw_push(run: Run) -> None:
-    """Draw the form that sends the model to the hub, and what came of it."""
     number = st.session_state.setdefault("push_attempt", 0)
     token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
     outcome_key = f"pushed_{run.id}"

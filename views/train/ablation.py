@@ -150,7 +150,6 @@ def _draw_file() -> None:
 
 
 def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
-    """Draw how many trainings an experiment makes, its start, and its file."""
     models = len(experiment.changes) - experiment.untrained
     tuned = len(experiment.changes) if experiment.questions else 0
     enough = len(experiment.changes) > 1

@@ -17,12 +17,13 @@ from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from training.options.sentences import SentenceObjective
 from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
 from views.names import OTHER, is_a_starter, model_label
 from views.texts import Learned
-from views.train.options import objectives, usual_objective
+from views.train.options import objectives
 from views.ui.problems import failure_text
 from views.ui.state import choose, offer, relabel, remember, remembered
 from views.ui.words import known, plain, word, word_or
@@ -229,14 +230,17 @@ def _hub_words(found: HubRevision) -> str:
 
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
-    """Draw the choice of what training makes smaller, with what that does and needs."""
     pairs = data.kind if isinstance(data, StoredPairs) else None
     choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
     if not choices:
         st.info(word("train.no_objective"), icon=":material/info:")
         st.stop()
     options = base.run.plan().options if base.run else suited_to(kind, base)
-    usual = usual_objective(options.objective.value, choices)
+    fitting = (
+        options.objective.value,
+        SentenceObjective.SIMCSE_SUPERVISED.value,
+    )  # what suits the base, or else the data
+    usual = next((one for one in fitting if one in choices), choices[0])
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", usual, choices)
     offer(key, usual)

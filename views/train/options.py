@@ -1,6 +1,6 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain
@@ -100,11 +100,6 @@ def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> li
     if pairs is not None:
         return [known.value for known in every if pairs in FITTING[known]]
     return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
-
-
-def usual_objective(suited: str, choices: Sequence[str]) -> str:
-    """Return the objective that is chosen before anybody does: what suits the base, or else the data."""
-    return next((one for one in (suited, SentenceObjective.SIMCSE_SUPERVISED.value) if one in choices), choices[0])
 
 
 def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:

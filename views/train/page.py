@@ -209,7 +209,10 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
         with st.container(key="settings_first"):  # a narrow screen shows what is needed to start, and these when asked
             name_column, *columns = st.columns(4)
             with name_column:
-                name = _name_field(kind)
+                # a new name is offered after every start; until then what was typed stays
+                key, usual_name = f"train_{kind}_name_{trainings_started()}", _free_name(kind)
+                offer(key, usual_name)
+                name = st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
             form.draw_first(columns)
         form.draw_needed()
         with st.container(key="settings_more"):
@@ -218,7 +221,7 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
-            entered = _planned(form, data, kind, name.strip() or _free_name(kind))
+            entered = _planned(form, data, kind, name.strip() or usual_name)
         plan = entered if base.usable else None
         estimate = asked_of(plan, RehearsalTask.ESTIMATE)
         with buttons:
@@ -298,13 +301,6 @@ def _tell(form: OptionFields, name: str, text: str) -> None:
     form.tell(name, text)
     if name not in NEEDED:
         st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
-
-
-def _name_field(kind: str) -> str:
-    # a new name is offered after every start; until then what was typed stays
-    key = f"train_{kind}_name_{trainings_started()}"
-    offer(key, _free_name(kind))
-    return st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
 
 
 def _free_name(kind: str) -> str:

@@ -161,7 +161,6 @@ def _told(name: str, value: object) -> str:
 
 
 def draw_negatives(asked: Asked | None) -> None:
-    """Draw the button that looks for them and, once they are found, the table."""
     draw_ask_button(RehearsalTask.NEGATIVES, asked, st.container())
     if asked is None or not _is_answered(asked):
         return
@@ -246,7 +245,6 @@ def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
 
 
 def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
-    """Draw the ways to several trainings around the one of the form, once they are opened."""
     key, icon = "train_several_open", ":material/experiment:"
     title = word("settings.find" if base.starter or kind != BI_ENCODER else "train.several")
     with st.expander(title, icon=icon, key=key, on_change="rerun") as fold:
