@@ -116,18 +116,6 @@ def _without_training(fingerprint: str) -> dict[str, str]:
     return {}
 
 
-def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
-    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
-    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
-        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
-    base = pick_base(kind)
-    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
-    with st.container(key="settings_objective"):
-        objective = pick_objective(kind, base, data)
-    draw_form(kind, base, objective, data)
-
-
 def _pick_kind() -> str:
     """Draw the kinds that most come for, and the others behind a button; one of these stands beside once chosen."""
     chosen = remembered("train", BI_ENCODER, list(RECIPES))
@@ -180,25 +168,16 @@ def pick_pairs() -> StoredPairs:
     return sets[key]
 
 
-def use_settings(plan: Plan, found: Findings) -> None:
-    """Fill what was found into the form, with kind, base and objective; only as a callback."""
-    names = {name for one in found.tried for name in one.changed}
-    _fill_in(plan.kind, plan.options.base, replace(plan.options, **found.changes), names)
-
-
-def fill_in_another_round(run: Run) -> None:
-    """Fill in the form; only while no field is drawn, as in a callback."""
-    plan = run.plan()
-    if isinstance(plan.options, BiEncoderOptions):
-        options = replace(mined_by(run.id, plan.options), rounds=1)
-        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
-
-
-def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
-    for name, chosen in {"train": kind, "base": base, "objective": options.objective.value}.items():
-        remember(name, chosen)
-    for name in {"objective", *names}:
-        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))
+def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
+    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
+    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
+        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
+    base = pick_base(kind)
+    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
+    with st.container(key="settings_objective"):
+        objective = pick_objective(kind, base, data)
+    draw_form(kind, base, objective, data)
 
 
 @st.fragment
@@ -307,3 +286,24 @@ def _free_name(kind: str) -> str:
     """The kind and the first number that is free: short, so that tables can show what searches with it."""
     taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
     return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
+
+
+def use_settings(plan: Plan, found: Findings) -> None:
+    """Fill what was found into the form, with kind, base and objective; only as a callback."""
+    names = {name for one in found.tried for name in one.changed}
+    _fill_in(plan.kind, plan.options.base, replace(plan.options, **found.changes), names)
+
+
+def fill_in_another_round(run: Run) -> None:
+    """Fill in the form; only while no field is drawn, as in a callback."""
+    plan = run.plan()
+    if isinstance(plan.options, BiEncoderOptions):
+        options = replace(mined_by(run.id, plan.options), rounds=1)
+        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
+
+
+def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
+    for name, chosen in {"train": kind, "base": base, "objective": options.objective.value}.items():
+        remember(name, chosen)
+    for name in {"objective", *names}:
+        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))
