@@ -202,13 +202,7 @@ class TokenEncoder(SourcedModel):
             self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
 
     def _kept(
-        self,
-        side: str,
-        texts: list[str],
-        heads: np.ndarray | None,
-        tell: Callable[[float], None],
-        *,
-        keep: bool,
+        self, side: str, texts: list[str], heads: np.ndarray | None, tell: Callable[[float], None], *, keep: bool
     ) -> dict[str, np.ndarray]:
         def encoded() -> dict[str, np.ndarray]:
             read, counts = self._read(texts, heads)

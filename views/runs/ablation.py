@@ -224,8 +224,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     line = alt.Chart(table[table["reference"]]).mark_rule(color=READABLE, strokeDash=[5, 4], strokeWidth=1.5)
     intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
-        x=whole,
-        fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white")),
+        x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
     )
     return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table))  # pixels
 

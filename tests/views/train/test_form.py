@@ -236,8 +236,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
 def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
     base = trained_run()
     (base.model_folder / "modules.json").write_text(
-        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]',
-        encoding="utf-8",
+        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]', encoding="utf-8"
     )
     with_base(app, base.id)
     assert not drawn(app) & NEVER_OF_A_STARTER
