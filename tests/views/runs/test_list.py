@@ -10,7 +10,7 @@ from data.split import SplitOptions
 from data.workspace import PROJECT
 from jobs.status import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, click, done_run, made_run, start_button, texts
+from tests.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
@@ -179,16 +179,9 @@ def test_a_training_without_provenance_says_so(app: AppTest, content: str | None
 # a finished model: the download says how to load it, and a push keeps no token
 
 
-def made_of(module: str, kind: str = BI_ENCODER) -> Run:
-    """A finished training whose model begins with a module of this type."""
-    made = done_run(kind)
-    (made.model_folder / "modules.json").write_text(json.dumps([{"type": module}]), encoding="utf-8")
-    return made
-
-
 @pytest.fixture
 def pretrained() -> Run:
-    return made_of("sentence_transformers.models.Transformer")
+    return with_module(done_run(), "sentence_transformers.models.Transformer")
 
 
 def pushed(app: AppTest, made: Run, repository: str = "me/model") -> AppTest:
@@ -211,7 +204,7 @@ def test_the_download_of_a_plain_model_comes_with_the_lines_that_load_it(app: Ap
 
 @pytest.mark.parametrize(("kind", "loader"), LOADERS.items())
 def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: str, loader: str) -> None:
-    made = made_of("models.starter.StarterEmbedding", kind)
+    made = with_module(done_run(kind), "models.starter.StarterEmbedding")
     (snippet,) = (code.value for code in run(app).code)
     assert f"model = {loader}(find_model(" in snippet
     assert EN["train.load_starter"] in texts(app)

@@ -118,7 +118,7 @@ def reads(**changed: Any) -> Run:
 
 
 def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch
+    app: AppTest, opened: list[dict[str, str]]
 ) -> None:
     made = reads()
     shown = texts(run(app))
@@ -132,8 +132,6 @@ def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
     assert table[["em", "f1"]].to_numpy().ravel() == pytest.approx([1, 12, 55.25, 70])
     assert "BM25" not in table["row"].tolist()
     assert made.plan() not in choices_for(kept_set()).trained.values()  # it is no way to search
-    opened: list[dict[str, str]] = []
-    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
     assert f"use_{made.id}" not in {button.key for button in app.button}
     click(app, f"use_reader_{made.id}")
     assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]

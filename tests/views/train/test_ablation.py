@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.pairs.store import PAIR_CATALOG, read_pair_entry
 from data.pairs.store import keep as keep_pairs
-from data.store import StoredSet, keep
-from jobs.folder import State
+from data.store import StoredSet
+from jobs.status import State
 from language.texts import PassageCorpus
 from models.sources import STARTER
 from tests.doubles import small_set
@@ -33,11 +33,6 @@ size = "tiny"
 [vary]
 mask_share = [0.3, 0.4]
 """
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 @pytest.fixture

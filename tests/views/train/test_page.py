@@ -398,14 +398,6 @@ def test_a_dialog_about_a_training_that_somebody_else_deleted_is_gone(app: AppTe
     assert not run(app).tabs
 
 
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Addresses of the pages gone to."""
-    pages: list[dict[str, str]] = []
-    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
-    return pages
-
-
 @pytest.mark.parametrize(
     ("kind", "base", "picked"),
     [
