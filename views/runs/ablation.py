@@ -28,7 +28,6 @@ _PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
 _OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
 _DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
 _OTHERS = "°"  # marks figures of other hidden tokens
-_MISSING = "–"  # a variant has no such figure
 
 
 def draw_ablation(ablation: Ablation) -> None:
@@ -256,7 +255,7 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     if any(_difference(one, measure) for one in table.variants):
         columns["difference"] = tables.number("ablation.difference", width=125)
         columns["p"] = tables.number("ablation.p", "%.4f", width=60)
-    tables.draw(style, columns | measured, placeholder=_MISSING)
+    tables.draw(style, columns | measured, placeholder="–")
 
 
 def _cell(one: Variant, name: str) -> str:

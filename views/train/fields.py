@@ -38,7 +38,6 @@ from views.train.options import (
 from views.ui.state import is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
 
-_JUDGING = (PairKind.SCORED, PairKind.LABELLED)
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 _COLUMNS = 4
@@ -124,8 +123,8 @@ def _model_choices(field: Field) -> list[str]:
 
 def _judging_sets() -> dict[str, str]:
     """The names, by key, of the sets whose scores or labels can judge a training on others."""
-    sets = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
-    return {"": word("train.judged_by_itself"), **sets}
+    judging = (kept for kept in stored_pairs() if kept.kind in (PairKind.SCORED, PairKind.LABELLED))
+    return {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
 
 
 def _choices(field: Field) -> list[str]:

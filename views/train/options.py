@@ -23,7 +23,6 @@ from training.options.rankers import (
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
 from training.recipe import ranking_kinds, recipe_of
 
-_OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
@@ -110,7 +109,7 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
     settings = {} if as_trained else options.settings_for(objective)
     values = asdict(options) | settings | {"objective": objective}
     if objective in TAUGHT:
-        values["negatives"] = values["negatives"] or _OF_A_LIST
+        values["negatives"] = values["negatives"] or 4  # for the teacher to order
     for name, (low, high) in fitted(kind, objective).items():
         values[name] = min(max(values[name], low), high)
     return values
