@@ -62,11 +62,8 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
 
     if module := _starter(source, "bi-encoder", corpus, AnalyzedEmbedding, build_bi_encoder):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
-    where = where_of(source)
-    with loading(source.reference):
-        model = SentenceTransformer(**where, model_kwargs=WEIGHTS)
-    _require_whole(source, model, new_head=True)  # of the transformer: what pools for a head is not asked
-    return model
+    # of the transformer what pools for a head is not asked
+    return _loaded(SentenceTransformer, source, where_of(source), new_head=True)
 
 
 @without_collections()
@@ -87,17 +84,16 @@ def load_cross_encoder(
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
-        where, weights = where_of(source), WEIGHTS | {"ignore_mismatched_sizes": resized}
+        where = where_of(source)
+        told = {"num_labels": labels, "model_kwargs": WEIGHTS | {"ignore_mismatched_sizes": resized}}
         try:
-            with loading(source.reference):
-                model: CrossEncoder = CrossEncoder(**where, num_labels=labels, model_kwargs=weights)
+            model = _loaded(CrossEncoder, source, where, new_head=new_head, **told)
         except ModelError as error:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
             load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # its layers are another matter
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
-    _require_whole(source, model, new_head=new_head)
     name_one_segment(model.tokenizer, model.config)
     return model
 
@@ -114,10 +110,7 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     where = where_of(source)
     if source.hub_id:
         require_sparse(source, files_of(source, where))
-    with loading(source.reference):
-        model = SparseEncoder(**where, model_kwargs=WEIGHTS)
-    _require_whole(source, model)
-    return model
+    return _loaded(SparseEncoder, source, where)
 
 
 @without_collections()
@@ -133,10 +126,7 @@ def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
     require_tokens(source)
     where = where_of(source)
     if is_late(files_of(source, where)):
-        with loading(source.reference):
-            model = MultiVectorEncoder(**where, model_kwargs=WEIGHTS)
-        _require_whole(source, model)
-        return model
+        return _loaded(MultiVectorEncoder, source, where)
     bi_encoder = load_bi_encoder(source, ())
     if not isinstance(bi_encoder[0], Transformer):
         message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
@@ -201,12 +191,17 @@ def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path
     return partial(own_file, source.folder) if source.folder else partial(hub_file, where)
 
 
-def _require_whole(source: ModelSource, model: Any, *, new_head: bool = False) -> None:
-    """Look at every transformer in a model of sentence-transformers."""
+def _loaded(
+    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **told: Any
+) -> Any:
+    """Load a model of sentence-transformers, and look at every transformer in it."""
+    with loading(source.reference):
+        model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
     for module in model.modules():
         if network := getattr(module, "auto_model", None):
             require_trained(source.reference, network, new_head=new_head)
             require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
+    return model
 
 
 def _starter(
