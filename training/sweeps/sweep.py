@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from jobs.folder import carry_out
-from jobs.status import Status
+from jobs.folder import Status, carry_out
 from training.engine.task import Task
 from training.rankers.material import Reached
 from training.runs.runs import Run, find_run

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from jobs.status import DAMAGED, RESUMABLE, State, Status
+from jobs.folder import DAMAGED, RESUMABLE, State, Status
 from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan, Run
 from training.runs.sweeps import DEFAULTS, CompositeRun, Findings, Search, find_job

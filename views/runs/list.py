@@ -9,7 +9,7 @@ import streamlit as st
 
 from data.store import StoredSet, stored
 from data.workspace import user
-from jobs.status import State, Status
+from jobs.folder import State, Status
 from models.sources import ModelSource, is_starter
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec

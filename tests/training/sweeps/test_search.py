@@ -19,7 +19,6 @@ from data.store import find, keep
 from jobs.detached import detached
 from jobs.folder import State, Status
 from jobs.machine import process_of
-from jobs.status import State, Status
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.programs import have_libraries_read

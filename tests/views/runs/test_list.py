@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
 from data.workspace import PROJECT
-from jobs.status import State
+from jobs.folder import State
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER

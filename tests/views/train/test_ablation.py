@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from data.pairs.store import PAIR_CATALOG, read_pair_entry
 from data.pairs.store import keep as keep_pairs
 from data.store import StoredSet
-from jobs.status import State
+from jobs.folder import State
 from language.texts import PassageCorpus
 from models.sources import STARTER
 from tests.doubles import small_set
