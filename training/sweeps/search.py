@@ -91,16 +91,6 @@ class _Searching(Sweep[Search]):
             raise
         self._job.write("search.json", asdict(made))
 
-    def _seconds_to_load(self) -> float:
-        """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
-        import training.engine.trainers  # noqa: F401
-
-        began = time.monotonic()
-        recipe_of(self._plan.kind)(self._plan.options, load_material(self._plan)).task(
-            find_model(self._plan.options.base)
-        )
-        return time.monotonic() - began
-
     def _estimate(self, plan: Plan) -> Estimate:
         """Take a few steps of the training, in a process of its own, that is ended when time is up; or know already."""
         rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
@@ -119,6 +109,15 @@ class _Searching(Sweep[Search]):
         if rehearsal.asked_to_stop:  # here, or where the page shows it
             raise AskedToStop
         raise TrainingError(*rehearsal.problem())
+
+    def _seconds_to_load(self) -> float:
+        """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
+        import training.engine.trainers  # noqa: F401
+
+        began = time.monotonic()
+        recipe = recipe_of(self._plan.kind)(self._plan.options, load_material(self._plan))
+        recipe.task(find_model(self._plan.options.base))
+        return time.monotonic() - began
 
     def _halve(self, groups: np.ndarray) -> None:
         """Take the trials through the rounds; ends early when time is up."""
