@@ -1,5 +1,4 @@
-"""The ways to an ablation, around what the form says, told by a file, or around a finished language model; and what
-judges it."""
+"""The ways to an ablation: around the form, by a file, or around a finished language model; and what judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
