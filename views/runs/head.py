@@ -1,4 +1,4 @@
-"""What ended trainings share: a head, a dialog about them, the parts of a whole; and what a search for settings found."""
+"""What ended trainings share: a head, a dialog about them, the parts of a whole; and what a search has found."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
