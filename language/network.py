@@ -16,8 +16,7 @@ from language.morphemes import BLANKS, Split, composed_letters, mark, marked, mo
 from language.texts import LanguageError
 from language.train import TRAINED
 from models.hub import ModelError
-from models.loading import WEIGHTS, most_tokens, where_of
-from models.soundness import loading, require_readable, require_trained
+from models.loading import WEIGHTS, loading, most_tokens, require_readable, require_trained, where_of
 from models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")

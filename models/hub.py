@@ -7,6 +7,7 @@ lies in another cache than theirs.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data.problems import Failure
 from data.workspace import shared_workspace, user
@@ -92,3 +93,22 @@ def downloaded_commits(hub_id: str) -> list[str]:
     snapshots = Path(HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"), "snapshots")
     held = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
     return [folder.name for folder in sorted(held, key=lambda folder: folder.stat().st_mtime)]
+
+
+def hub_file(where: dict[str, Any], name: str) -> Path | None:
+    """Return a file of a hub model, None where it has none; without the hub, where none was downloaded.
+
+    `where` says where the model is, as the library's loaders are told it.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    offline = where["local_files_only"]
+    asked = {"revision": where["revision"], "local_files_only": offline, "token": where["token"]}
+    try:
+        found = hf_hub_download(where["model_name_or_path"], name, **asked)
+    except EntryNotFoundError as error:
+        if isinstance(error, LocalEntryNotFoundError) and not offline:
+            raise  # the hub went away: nothing is known of the file
+        return None
+    return Path(found)

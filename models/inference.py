@@ -1,7 +1,7 @@
-"""A transformer's forward passes, made fast: texts of like length together, in bfloat16, each text tokenized once.
+"""A transformer's forward passes, made fast: texts of like length together, in bfloat16.
 
-What is replaced within these blocks are the `forward` of a sentence-transformers model and of its first module, and how
-that reads pairs, so all else (prompts, tasks, truncation, pooling, activation) is the library's own.
+What is replaced within these blocks are the `forward` of a sentence-transformers model and of its first module, so all
+else (prompts, tasks, truncation, pooling, activation) is the library's own.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from models.precision import Precision, in_bfloat16
-from models.windows import joint_of
 
 Features = dict[str, Any]
 Told = Callable[[float], None]
@@ -66,13 +65,8 @@ def passes_of_like_length(
     A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
     pass.
     """
-    with replaced(model, "forward", _split(model.forward, outputs, tokens, on_progress)):
-        yield
+    forward = model.forward
 
-
-def _split(
-    forward: Callable[..., Features], outputs: Sequence[str], tokens: Mapping[str, int], on_progress: Told | None
-) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         mask = features["attention_mask"]
         # places up to the last that is read: of rows padded on the left, all
@@ -94,7 +88,8 @@ def _split(
         again, width = torch.argsort(order), mask.shape[1]
         return {name: torch.cat([_as_wide(one[name], name, width) for one in found])[again] for name in outputs}
 
-    return split
+    with replaced(model, "forward", split):
+        yield
 
 
 def _as_wide(values: Tensor, name: str, width: int) -> Tensor:
@@ -177,80 +172,3 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
         delattr(module, name)  # the class's own is there again
         if before is not None:
             setattr(module, name, before)
-
-
-_REMEMBERED = 64_000_000  # tokens, 4 bytes each
-_PROBE = ("a b", "c d e")
-Pair = tuple[str, str]
-
-
-class PairTokens:
-    """Remembers the tokens of texts and joins them as a tokenizer would, for a cross-encoder that `takes_rows`."""
-
-    def __init__(self, model: Any) -> None:
-        self._model, self._tokenizer = model, model[0].tokenizer
-        self._plain: Callable[..., dict[str, Any]] = model[0].preprocess
-        self._rows: dict[str, np.ndarray] = {}
-        self._held = 0
-        self._joint = joint_of(self._tokenizer)
-        told = self._plain([_PROBE])
-        self._names = [name for name in self._tokenizer.model_input_names if name in told]
-        self.usable = self._joint is not None and self._agrees()
-
-    @contextmanager
-    def joining(self) -> Iterator[None]:
-        """Within the block the model reads pairs this way, where it can be `usable`."""
-        with replaced(self._model[0], "preprocess", self) if self.usable else nullcontext():
-            yield
-
-    def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Features as the model's own `preprocess` gives them."""
-        joint = self._joint
-        if prompt or kwargs or joint is None:
-            return self._plain(inputs, prompt=prompt, **kwargs)
-        self._tokenize({text for pair in inputs for text in pair})
-        pieces = []
-        for asked, read in ((self._rows[question], self._rows[passage]) for question, passage in inputs):
-            room = self._tokenizer.model_max_length - joint.length
-            first, second = longest_first(len(asked), len(read), room)
-            pieces.append((joint.first, asked[:first], joint.between, read[:second], joint.last))
-        width = max(sum(map(len, row)) for row in pieces)
-        features = {name: np.zeros((len(pieces), width), dtype=np.int64) for name in self._names}
-        features["input_ids"][:] = self._tokenizer.pad_token_id or 0
-        for row, parts in enumerate(pieces):
-            ids = np.concatenate(parts)
-            features["input_ids"][row, : len(ids)] = ids
-            features["attention_mask"][row, : len(ids)] = 1
-            if "token_type_ids" in features:
-                features["token_type_ids"][row, : len(ids)] = np.repeat(joint.segments, [*map(len, parts)])
-        return {name: torch.from_numpy(value) for name, value in features.items()} | {"modality": "text"}
-
-    def _tokenize(self, texts: set[str]) -> None:
-        if self._held > _REMEMBERED:
-            self._rows.clear()
-            self._held = 0
-        new = [text for text in texts if text not in self._rows]
-        if new:
-            told = self._tokenizer(new, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
-            self._rows |= {text: np.array(ids, dtype=np.int32) for text, ids in zip(new, told, strict=True)}
-            self._held += sum(map(len, told))
-
-    def _agrees(self) -> bool:
-        """Whether pairs, short, empty and truncated on either side, come out as the model itself reads them."""
-        long = "a " * min(2 * self._tokenizer.model_max_length, 4096)
-        pairs = [_PROBE, (long, "b"), ("b", long), (long, long), ("", "b")]
-        ours, theirs = self(pairs), self._plain(pairs)
-        return set(ours) == set(theirs) and all(
-            torch.equal(ours[name], theirs[name]) for name in ours if isinstance(ours[name], torch.Tensor)
-        )
-
-
-def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths of two texts cut to fit into `room` tokens: the longer loses first, until both are as long."""
-    if first + second <= room:
-        return first, second
-    shorter = min(first, second)
-    if 2 * shorter > room:  # both are cut; an odd token goes to the longer, or to the second
-        less, more = room // 2, room - room // 2
-        return (more, less) if first > second else (less, more)
-    return (first, room - first) if first <= second else (room - second, second)

@@ -1,21 +1,26 @@
-"""How a model is loaded: safely, from safetensors, and only when something must be computed."""
+"""How a model is loaded: safely, from safetensors, and only when something must be computed; and what is asked of it.
 
-from collections.abc import Callable, Sequence
+Before it is loaded: whether it fits into memory, and whether its files can be a model. After it: whether these fit each
+other. A library makes every layer that a configuration asks for, draws at random what the files do not hold, and passes
+over what they hold too much; a table in its log says so, and nothing else. No figure is made of weights that nobody
+trained.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from data.cache import is_sound, sealing
+from data.workspace import is_of_the_disk, read_json
 from jobs.machine import without_collections
-from models.hub import ModelError, hub_revision, hub_token
-from models.soundness import (
-    loading,
-    require_fitting_download,
-    require_fitting_folder,
-    require_possible,
-    require_readable,
-    require_trained,
-)
+from models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
 from models.sources import (
     ModelSource,
     is_late,
@@ -29,25 +34,36 @@ from models.sources import (
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
+WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
+_BYTES = 4  # of a parameter, as models are loaded: in float32
+_MOST = 10**9  # that a configuration may say of anything
+_MUCH_MORE = 2  # times what the files hold: a count from a configuration is rough
+_NAMES = {
+    "hidden": ("hidden_size", "d_model", "dim", "n_embd"),
+    "layers": ("num_hidden_groups", "num_hidden_layers", "num_layers", "n_layers", "n_layer"),  # ALBERT's share weights
+    "wide": ("intermediate_size", "d_ff", "hidden_dim", "ffn_dim"),
+    "vocabulary": ("vocab_size",),
+    "embedding": ("embedding_size", "hidden_size", "d_model", "dim", "n_embd"),
+}
+_COUNTS = {*(name for names in _NAMES.values() for name in names), "num_attention_heads", "max_position_embeddings"}
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # of a transformer, in the name of a weight
+_LAYERS = _NAMES["layers"][1:]
+
 
 @without_collections()
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
     """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk.
 
-    Raises `ModelError`, as all loaders here, where its files do not fit each other; see `models.soundness`.
+    Raises `ModelError`, as all loaders here, where its files do not fit each other.
     """
     from sentence_transformers import SentenceTransformer
 
     from models.starter import AnalyzedEmbedding, build_bi_encoder
 
-    folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
-    if folder and (module := _own_module(folder, AnalyzedEmbedding)):
+    if module := _starter(source, "bi-encoder", corpus, AnalyzedEmbedding, build_bi_encoder):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
-    where = where_of(source)
-    with loading(source.reference):
-        model = SentenceTransformer(**where, model_kwargs=WEIGHTS)
-    _require_whole(source, model, new_head=True)  # of the transformer: what pools for a head is not asked
-    return model
+    # of the transformer what pools for a head is not asked
+    return _loaded(SentenceTransformer, source, where_of(source), new_head=True)
 
 
 @without_collections()
@@ -64,24 +80,63 @@ def load_cross_encoder(
 
     from models.starter import KernelPooling, build_cross_encoder
 
-    folder = source.folder or _starter(source, "cross-encoder", corpus, build_cross_encoder)
-    if folder and (module := _own_module(folder, KernelPooling)):
+    if module := _starter(source, "cross-encoder", corpus, KernelPooling, build_cross_encoder):
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
-        where, weights = where_of(source), WEIGHTS | {"ignore_mismatched_sizes": resized}
+        where = where_of(source)
+        told = {"num_labels": labels, "model_kwargs": WEIGHTS | {"ignore_mismatched_sizes": resized}}
         try:
-            with loading(source.reference):
-                model: CrossEncoder = CrossEncoder(**where, num_labels=labels, model_kwargs=weights)
+            model = _loaded(CrossEncoder, source, where, new_head=new_head, **told)
         except ModelError as error:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
             load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # its layers are another matter
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
-    _require_whole(source, model, new_head=new_head)
     name_one_segment(model.tokenizer, model.config)
     return model
+
+
+@without_collections()
+def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
+    """Load a sparse encoder in float32 from safetensors; a masked language model becomes an untrained SPLADE.
+
+    Raises `ModelError` `not_sparse` where the model is neither: the library would add random layers to it.
+    """
+    from sentence_transformers import SparseEncoder
+
+    require_sparse(source)
+    where = where_of(source)
+    if source.hub_id:
+        require_sparse(source, files_of(source, where))
+    return _loaded(SparseEncoder, source, where)
+
+
+@without_collections()
+def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
+    """Load a late-interaction model in float32 from safetensors; of any other, its transformer tells of every token.
+
+    A bi-encoder's prompts stay, its pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
+    """
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    require_tokens(source)
+    where = where_of(source)
+    if is_late(files_of(source, where)):
+        return _loaded(MultiVectorEncoder, source, where)
+    bi_encoder = load_bi_encoder(source, ())
+    if not isinstance(bi_encoder[0], Transformer):
+        message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
+        raise ModelError("not_late", message, model=source.reference)
+    question, passage = prompts_of(bi_encoder)
+    return MultiVectorEncoder(
+        modules=[bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")],
+        prompts={"query": question, "document": passage},
+        similarity_fn_name="meanmaxsim",
+    )
 
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
@@ -109,57 +164,6 @@ def name_one_segment(tokenizer: Any, config: Any) -> None:
         tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
 
 
-@without_collections()
-def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
-    """Load a sparse encoder in float32 from safetensors; a masked language model becomes an untrained SPLADE.
-
-    Raises `ModelError` `not_sparse` where the model is neither: the library would add random layers to it.
-    """
-    from sentence_transformers import SparseEncoder
-
-    require_sparse(source)
-    where = where_of(source)
-    if source.hub_id:
-        require_sparse(source, partial(hub_file, where))
-    with loading(source.reference):
-        model = SparseEncoder(**where, model_kwargs=WEIGHTS)
-    _require_whole(source, model)
-    return model
-
-
-@without_collections()
-def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
-    """Load a late-interaction model in float32 from safetensors; of any other, its transformer tells of every token.
-
-    A bi-encoder's prompts stay, its pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
-    """
-    from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import Normalize, Transformer
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-
-    require_tokens(source)
-    where = where_of(source)
-    find = partial(own_file, source.folder) if source.folder else partial(hub_file, where)
-    if is_late(find):
-        with loading(source.reference):
-            model = MultiVectorEncoder(**where, model_kwargs=WEIGHTS)
-        _require_whole(source, model)
-        return model
-    bi_encoder = load_bi_encoder(source, ())
-    if not isinstance(bi_encoder[0], Transformer):
-        message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
-        raise ModelError("not_late", message, model=source.reference)
-    question, passage = prompts_of(bi_encoder)
-    return MultiVectorEncoder(
-        modules=[bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")],
-        prompts={"query": question, "document": passage},
-        similarity_fn_name="meanmaxsim",
-    )
-
-
-WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
-
-
 def where_of(source: ModelSource) -> dict[str, Any]:
     """Where the library finds a model, as its loaders are told it; a packaged base is written first.
 
@@ -182,41 +186,197 @@ def where_of(source: ModelSource) -> dict[str, Any]:
     }
 
 
-def _require_whole(source: ModelSource, model: Any, *, new_head: bool = False) -> None:
-    """Look at every transformer in a model of sentence-transformers."""
+def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path | None]:
+    """Return what finds a file of a model by its name, None where it has none; `where` is as of `where_of`."""
+    return partial(own_file, source.folder) if source.folder else partial(hub_file, where)
+
+
+def _loaded(
+    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **told: Any
+) -> Any:
+    """Load a model of sentence-transformers, and look at every transformer in it."""
+    with loading(source.reference):
+        model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
     for module in model.modules():
         if network := getattr(module, "auto_model", None):
             require_trained(source.reference, network, new_head=new_head)
             require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
+    return model
 
 
-def hub_file(where: dict[str, Any], name: str) -> Path | None:
-    """A file of a hub model, None where it has none; without the hub, where none was downloaded."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    offline = where["local_files_only"]
-    asked = {"revision": where["revision"], "local_files_only": offline, "token": where["token"]}
-    try:
-        found = hf_hub_download(where["model_name_or_path"], name, **asked)
-    except EntryNotFoundError as error:
-        if isinstance(error, LocalEntryNotFoundError) and not offline:
-            raise  # the hub went away: nothing is known of the file
-        return None
-    return Path(found)
-
-
-def _own_module(folder: Path, module_class: Any) -> Any:
+def _starter(
+    source: ModelSource, kind: str, corpus: Sequence[str], module_class: Any, build: Callable[..., Any]
+) -> Any:
+    """Return the module that a starter consists of, built where it was not yet; None of any other model."""
+    folder = source.folder
+    if folder is None and source.hub_id is None:
+        folder = starter_folder(source, kind, corpus)
+        if not is_sound(folder):
+            with sealing(folder) as new:
+                build(corpus).save_pretrained(str(new), create_model_card=False)
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
-    name, subfolder = starter_module(folder) or ("", "")
+    name, subfolder = (starter_module(folder) if folder else None) or ("", "")
     return module_class.load(str(folder), subfolder=subfolder) if name == module_class.__qualname__ else None
 
 
-def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Callable[..., Any]) -> Path | None:
-    if source.hub_id:
-        return None
-    folder = starter_folder(source, kind, corpus)
-    if not is_sound(folder):
-        with sealing(folder) as new:
-            build(corpus).save_pretrained(str(new), create_model_card=False)
-    return folder
+def require_fitting_folder(reference: str, folder: Path) -> None:
+    """Raise `ModelError` where the model in a folder is larger than memory, or its weights are not those it describes.
+
+    `too_large`, or `weights_missing`: it claims far more parameters than its files hold.
+    """
+    places = _places_of(folder)
+    held = sum(prod(shape) for _, shape in _weights(places))
+    configuration = _first_read(places, "config.json")
+    claimed = claimed_parameters(configuration)
+    if held and claimed > _MUCH_MORE * held and "quantization_config" not in configuration:
+        message = f"{reference!r} describes {claimed:,} parameters or more, and its files hold {held:,} of them"
+        raise ModelError("weights_missing", message, model=reference, claimed=claimed, held=held)
+    _require_memory(reference, max(held, claimed) * _BYTES)
+
+
+def require_fitting_download(hub_id: str, revision: HubRevision) -> None:
+    """Raise `ModelError` (`too_large`) where the weights of a hub's model alone are larger than memory."""
+    _require_memory(hub_id, revision.size)
+
+
+def claimed_parameters(configuration: dict[str, Any]) -> int:
+    """Return how many parameters a transformer's `config.json` asks for at least, 0 where it does not say.
+
+    With h the width of its layers, w that of their feed-forward part: vocabulary * h, and 2 h^2 + 2 h w a layer.
+    """
+
+    def count(names: tuple[str, ...]) -> int:
+        values = (configuration.get(name) for name in names)
+        return next((min(value, _MOST) for value in values if type(value) is int and value > 0), 0)
+
+    counts = {name: count(spelled) for name, spelled in _NAMES.items()}
+    hidden, wide = counts["hidden"], counts["wide"]
+    return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * wide)
+
+
+def _require_memory(reference: str, needed: int) -> None:
+    available = int(psutil.virtual_memory().available)
+    if needed > available:
+        told = {"needed": f"{needed / 1e9:,.1f} GB", "available": f"{available / 1e9:,.1f} GB"}
+        message = f"the weights of {reference!r} take {told['needed']} and {told['available']} of memory are free"
+        raise ModelError("too_large", message, model=reference, **told)
+
+
+def _places_of(folder: Path) -> set[Path]:
+    """Where a model's transformer may lie: its folder, and that of sentence-transformers' first module."""
+    try:
+        path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {folder}
+    return {folder, folder / path} if isinstance(path, str) and "\0" not in path else {folder}
+
+
+def _first_read(places: set[Path], name: str) -> dict[str, Any]:
+    return next((read for place in places if (read := read_json(place / name))), {})
+
+
+def _weights(places: set[Path]) -> list[tuple[str, list[int]]]:
+    """Names and shapes of the weights in safetensors files, by their headers; who loads what cannot be read says so."""
+    from safetensors import SafetensorError, safe_open
+
+    found: list[tuple[str, list[int]]] = []
+    for path in (path for place in places for path in place.glob("*.safetensors")):
+        with suppress(OSError, SafetensorError), safe_open(path, "numpy") as file:
+            found += [(name, file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
+    return found
+
+
+def require_possible(reference: str, folder: Path) -> None:
+    """Raise `ModelError` where no model can be what the configuration in a folder says (`impossible`).
+
+    Or where its files hold layers that it does not describe (`weights_missing`): a part of a model is another one.
+    """
+    places = _places_of(folder)
+    configuration = _first_read(places, "config.json")
+    for name in sorted(_COUNTS & configuration.keys()):
+        value = configuration[name]
+        if value is not None and (type(value) is not int or value < 1):
+            raise _impossible(reference, name, value)
+    padding, vocabulary = configuration.get("pad_token_id"), configuration.get("vocab_size")
+    if padding is not None and (type(padding) is not int or not -1 <= padding < (vocabulary or padding + 1)):
+        raise _impossible(reference, "pad_token_id", padding)
+    most = _first_read(places, "tokenizer_config.json").get("model_max_length")
+    if most is not None and not _is_a_length(most):
+        raise _impossible(reference, "model_max_length", most)
+    held = [int(found[1]) + 1 for name, _ in _weights(places) if (found := _LAYER.search(name))]
+    described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
+    if described is not None and max(held, default=0) > described:
+        raise _other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
+
+
+def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
+    """Raise `ModelError` where weights of a transformer are none of its files: the library has drawn them.
+
+    `weights_missing` where these are layers, and `no_head` where they are what stands on top of them, unless a head is
+    meant to be new, as it is where it will be trained. What pools for a head is a part of it.
+    """
+    prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
+    # the library's own mark of what it read
+    weights = (name for name, one in network.named_parameters() if not getattr(one, "_is_hf_initialized", False))
+    drawn = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
+    if layers := [name for name in drawn if name.startswith(prefix) and "pooler" not in name]:
+        raise _other_weights(reference, f"its files do not hold {layers[0]}")
+    if drawn and not new_head:
+        message = (
+            f"{reference!r} was not trained for this: its files hold no {drawn[0]}, and drawn at random it would say "
+            "nothing; take a model that was, or train this one first"
+        )
+        raise ModelError("no_head", message, model=reference)
+
+
+def require_readable(reference: str, tokenizer: Any, network: Any, longest: int | None = None) -> None:
+    """Raise `ModelError` (`impossible`) where a tokenizer reads no token, or its own tokens have no vector.
+
+    `longest` is how many tokens are read at once, where that is known besides.
+    """
+    for name, value in (("model_max_length", tokenizer.model_max_length), ("max_seq_length", longest)):
+        if value is not None and not _is_a_length(value):
+            raise _impossible(reference, name, value)
+    padding = network.config.pad_token_id
+    if "roberta" in network.config.model_type and padding != tokenizer.pad_token_id:  # its positions are counted by it
+        raise _impossible(reference, "pad_token_id", padding)
+    vectors = network.get_input_embeddings().num_embeddings
+    if strange := [one for one in tokenizer.all_special_ids if not 0 <= one < vectors]:
+        raise _impossible(reference, "token id", strange[0])
+
+
+@contextmanager
+def loading(reference: str) -> Iterator[None]:
+    """Tell what a library cannot load as `ModelError`: `weights_missing` of other shapes than told, or `unloadable`.
+
+    A full disk and a full memory are no fault of the model's: they are raised as they are.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise _other_weights(reference, "its files hold weights of other shapes") from error
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, SafetensorError) as error:
+        if is_of_the_disk(error):
+            raise
+        reason = next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
+        message = f"the model {reference!r} cannot be loaded: {reason}"
+        raise ModelError("unloadable", message, model=reference, reason=reason) from error
+
+
+def _is_a_length(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
+
+
+def _impossible(reference: str, name: str, value: object) -> ModelError:
+    told = str(value)[:80]
+    message = f"{reference!r} cannot be a model: its files say that {name} is {told}"
+    return ModelError("impossible", message, model=reference, name=name, value=told)
+
+
+def _other_weights(reference: str, why: str) -> ModelError:
+    message = f"{reference!r}: its configuration and its weights do not belong together: {why}"
+    return ModelError("weights_missing", message, model=reference)

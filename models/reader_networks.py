@@ -13,7 +13,6 @@ so that sentence-transformers pools and prompts as before. Plain transformers do
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,11 +24,28 @@ from torch.nn.functional import cross_entropy
 from data.workspace import write_text
 from jobs.machine import give_back_large_blocks
 from models.hub import ModelError
-from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
-from models.soundness import loading, require_readable, require_trained
-from models.sources import ModelSource, is_starter, own_file
+from models.loading import (
+    WEIGHTS,
+    files_of,
+    loading,
+    most_tokens,
+    name_one_segment,
+    require_readable,
+    require_trained,
+    where_of,
+)
+from models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
+IGNORED = -100  # the label where nothing is to be guessed
+GUESSES, FOLLOWS = "guesses", "follows"  # the heads
+# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
+_HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
+_FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
+_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
+_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
+_LIST, _READING = "modules.json", "sentence_bert_config.json"
+_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
 
 
 class TransformerModule(torch.nn.Module):
@@ -122,15 +138,6 @@ def _missed(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
     return torch.logsumexp(kept, dim=-1) - torch.logsumexp(right, dim=-1)
 
 
-_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
-_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
-IGNORED = -100  # the label where nothing is to be guessed
-GUESSES, FOLLOWS = "guesses", "follows"  # the heads
-# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
-_HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
-_FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
-
-
 class MaskedModule(TransformerModule):
     """The transformer of a masked language model with its tokenizer."""
 
@@ -165,7 +172,9 @@ class MaskedNetwork(TrainedNetwork):
     def save_pretrained(self, folder: str, **_: Any) -> None:
         """Save as plain transformers read it and, of a sentence encoder, as sentence-transformers do."""
         super().save_pretrained(folder)
-        write_sentence_modules(Path(folder), self.beside)
+        for name, text in self.beside.items():
+            Path(folder, name).parent.mkdir(exist_ok=True)
+            write_text(Path(folder, name), text)
 
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
@@ -260,8 +269,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
     made.new_heads = tuple(head for head in drawn if drawn[head])
-    own = partial(own_file, source.folder) if source.folder else partial(hub_file, where | {"model_name_or_path": name})
-    made.beside = sentence_modules(own)
+    made.beside = sentence_modules(files_of(source, where | {"model_name_or_path": name}))
     return made
 
 
@@ -291,12 +299,6 @@ def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
     return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
 
 
-_LIST = "modules.json"
-_PROMPTS, _READING = "config_sentence_transformers.json", "sentence_bert_config.json"
-_WITHOUT_WEIGHTS = ("Pooling", "Normalize")
-_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
-
-
 def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     """Return those files by their names, the transformer's own place being the top; empty where it is no encoder.
 
@@ -307,7 +309,7 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     try:
         first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []
         fitting = all(one["type"].startswith("sentence_transformers.") for one in (first, *others))
-        fitting &= all(one["type"].rpartition(".")[2] in _WITHOUT_WEIGHTS for one in others)
+        fitting &= all(one["type"].rpartition(".")[2] in ("Pooling", "Normalize") for one in others)
         fitting &= all(_PLACE.fullmatch(one["path"]) for one in others)
         at = first["path"] if _PLACE.fullmatch(first["path"]) else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -315,16 +317,9 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
     if not fitting:
         return {}
     found = {_LIST: json.dumps([{**first, "path": ""}, *others], indent=2)}
-    for name in (_PROMPTS, *(f"{one['path']}/config.json" for one in others)):
+    for name in ("config_sentence_transformers.json", *(f"{one['path']}/config.json" for one in others)):
         if path := find(name):
             found[name] = path.read_text(encoding="utf-8")
     if path := find(f"{at}/{_READING}" if at else _READING):
         found[_READING] = path.read_text(encoding="utf-8")
     return found
-
-
-def write_sentence_modules(folder: Path, files: Mapping[str, str]) -> None:
-    """Write them into a model's folder."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        write_text(folder / name, text)

@@ -1,4 +1,4 @@
-"""Which model is meant, where it is, and how it is loaded: safely, and only when something must be computed.
+"""Which model is meant, and where it is: found by its reference, known by its content before it is loaded.
 
 A model is `starter` (made of the corpus searched), `packaged:` and a name (shipped by a package), a folder, the id of a
 run in the workspace, or a hub id.
@@ -8,11 +8,12 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from models.packaged import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
 from text.analyzers import VERSION as ANALYZER_VERSION
 
+Outcome = TypeVar("Outcome")
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
@@ -76,7 +78,7 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
             return ModelSource(reference, folder=place.resolve())
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
-    if not _may_be_a_path():
+    if user() and not limits().paths:
         message = f"{reference[:200]!r} is no finished run and no hub id; folders of the server are not open to users"
         raise ModelError("server_path", message, model=reference)
     raise _not_found(reference, f"{reference[:200]!r} is no folder, no finished run and no hub id")
@@ -85,13 +87,9 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
 def _places(reference: str, base: Path | None) -> list[Path]:
     """Folders that a reference may mean: of a user's runs and those on the shelf by their ids alone."""
     runs = [place / "runs" / reference for place in (workspace(), shelf()) if place]
-    if _may_be_a_path():
+    if not user() or limits().paths:
         return [(base or Path()) / reference, *runs]
     return runs if _RUN_ID.fullmatch(reference) else []
-
-
-def _may_be_a_path() -> bool:
-    return not user() or limits().paths
 
 
 def default_model() -> str:
@@ -145,21 +143,20 @@ def own_file(folder: Path, name: str) -> Path | None:
 
 def is_late(find: Callable[[str], Path | None]) -> bool:
     """Whether a model was made for late interaction, by this library or by those it reads; `find` finds its files."""
-    told = [
-        read_json(path) if (path := find(name)) else {} for name in ("config_sentence_transformers.json", "config.json")
-    ]
-    made_by_others = "query_prefix" in told[0] or "HF_ColBERT" in (told[1].get("architectures") or ())
-    return bool(told[0].get("model_type") == "MultiVectorEncoder" or made_by_others)
+    told, configuration = _content(find, "config_sentence_transformers.json"), _content(find, "config.json")
+    made_by_others = "query_prefix" in told or "HF_ColBERT" in (configuration.get("architectures") or ())
+    return bool(told.get("model_type") == "MultiVectorEncoder" or made_by_others)
 
 
 def _can_be_sparse(find: Callable[[str], Path | None]) -> bool:
-    def content(name: str) -> dict[str, Any]:
-        path = find(name)
-        return read_json(path) if path else {}
-
     if find("modules.json"):  # of sentence-transformers, which names what kind it is, but for bi-encoders of old
-        return content("config_sentence_transformers.json").get("model_type") == "SparseEncoder"
-    return any(name.endswith("ForMaskedLM") for name in content("config.json").get("architectures") or ())
+        return _content(find, "config_sentence_transformers.json").get("model_type") == "SparseEncoder"
+    return any(name.endswith("ForMaskedLM") for name in _content(find, "config.json").get("architectures") or ())
+
+
+def _content(find: Callable[[str], Path | None], name: str) -> dict[str, Any]:
+    path = find(name)
+    return read_json(path) if path else {}
 
 
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
@@ -172,9 +169,8 @@ def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Pat
 
 def starter_module(folder: Path) -> tuple[str, str] | None:
     """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
-    listed = folder / "modules.json"
     try:
-        first = json.loads(listed.read_text(encoding="utf-8"))[0]
+        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
         name, path = first["type"], first.get("path", "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None  # of what is damaged, whoever loads it says so
@@ -205,6 +201,14 @@ class SourcedModel:
     def load(self) -> None:
         """Load the model now rather than with the first text, so that loading counts as building an index."""
         _ = self.model
+
+    def _timed(self, work: Callable[[], Outcome]) -> tuple[Outcome, np.ndarray]:
+        """Load the model and have work done; returns what came of it, and the seconds of both, `(2,)` float64."""
+        began = time.perf_counter()
+        self.load()
+        loaded = time.perf_counter()
+        outcome = work()
+        return outcome, np.array([loaded - began, time.perf_counter() - loaded])
 
     def _finite(self, found: np.ndarray) -> np.ndarray:
         """Return what the model computed. Raises `ModelError` (`not_finite`) where that is no number."""

@@ -30,6 +30,7 @@ from text.analyzers import Analyzer, choose
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
 _REMEMBERED_TEXTS = 200_000
+_CENTRES = (0.9, 0.7, 0.5, 0.3, 0.1, -0.1)  # of the soft-match kernels, in cosine
 
 
 class Vocabulary:
@@ -92,9 +93,6 @@ def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarr
     return [tokens.vocabulary[number] for number in kept], np.ascontiguousarray(svd.components_.T), idf
 
 
-VECTOR_DIMENSIONS = 512
-
-
 class AnalyzedEmbedding(StaticEmbedding):
     """A `StaticEmbedding` whose tokens come from an analyzer; each distinct token of a text counts once."""
 
@@ -127,7 +125,7 @@ class AnalyzedEmbedding(StaticEmbedding):
         return cls(plain.tokenizer, config["analyzer"], embedding_weights=plain.embedding.weight.data)
 
 
-def build_bi_encoder(texts: Sequence[str], dimensions: int = VECTOR_DIMENSIONS) -> SentenceTransformer:
+def build_bi_encoder(texts: Sequence[str], dimensions: int = 512) -> SentenceTransformer:
     """Make a bi-encoder of the indexed texts of a corpus.
 
     The vector of a token is its LSA vector times its idf, the vector of a text the mean over its distinct tokens: under
@@ -139,14 +137,6 @@ def build_bi_encoder(texts: Sequence[str], dimensions: int = VECTOR_DIMENSIONS) 
     tokenizer.pre_tokenizer = WhitespaceSplit()
     module = AnalyzedEmbedding(tokenizer, analyzer.value, embedding_weights=vectors * idf[:, None])
     return SentenceTransformer(modules=[module], similarity_fn_name="cosine", device="cpu")
-
-
-KERNEL_DIMENSIONS = 128
-CENTRES = (0.9, 0.7, 0.5, 0.3, 0.1, -0.1)  # of the soft-match kernels, in cosine
-WIDTH = 0.1
-# Before training: the share of the question found word for word decides, the whole texts' likeness helps.
-_FIRST_WEIGHTS = (10.0, *(0.0 for _ in CENTRES), 1.0)
-_FIRST_BIAS = -4.0
 
 
 class KernelPooling(InputModule):
@@ -168,7 +158,7 @@ class KernelPooling(InputModule):
         self.vectors = nn.Embedding(self.padding + 1, dimensions)
         self.vectors.weight.requires_grad_(False)
         self.term_weights = nn.Embedding(self.padding + 1, 1)  # logarithms
-        self.score = nn.Linear(len(CENTRES) + 2, 1)
+        self.score = nn.Linear(len(_CENTRES) + 2, 1)
 
     def preprocess(self, inputs: list[tuple[str, str]], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Padded token numbers of question-passage pairs, `(n_pairs, longest)` each."""
@@ -198,8 +188,8 @@ class KernelPooling(InputModule):
         soft = real_passage[:, None, :] & ~exact
         cosines = question_vectors @ passage_vectors.transpose(1, 2)
         matches = [torch.log2(1 + exact.sum(-1).float())]
-        for centre in CENTRES:
-            kernel = torch.exp(-((cosines - centre) ** 2) / (2 * WIDTH**2)) * soft
+        for centre in _CENTRES:
+            kernel = torch.exp(-((cosines - centre) ** 2) / (2 * 0.1**2)) * soft
             matches.append(0.1 * torch.log1p(kernel.sum(-1)))
         pooled = (torch.stack(matches, -1) * question_weights[..., None]).sum(1)
         likeness = torch.cosine_similarity(
@@ -231,7 +221,7 @@ class KernelPooling(InputModule):
         return module
 
 
-def build_cross_encoder(texts: Sequence[str], dimensions: int = KERNEL_DIMENSIONS) -> CrossEncoder:
+def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEncoder:
     """Make an untrained cross-encoder of the indexed texts of a corpus. It already ranks: by weighted word overlap.
 
     Raises `ValueError` for a corpus without a word.
@@ -246,6 +236,7 @@ def build_cross_encoder(texts: Sequence[str], dimensions: int = KERNEL_DIMENSION
         module.vectors.weight[:-1] = nn.functional.normalize(torch.from_numpy(vectors), dim=1)
         module.term_weights.weight.zero_()
         module.term_weights.weight[:-1, 0] = torch.from_numpy(idf).log()
-        module.score.weight.copy_(torch.tensor([_FIRST_WEIGHTS]))
-        module.score.bias.fill_(_FIRST_BIAS)
+        # the share of the question found word for word decides, the whole texts' likeness helps
+        module.score.weight.copy_(torch.tensor([[10.0, *(0.0 for _ in _CENTRES), 1.0]]))
+        module.score.bias.fill_(-4.0)
     return CrossEncoder(modules=[module], device="cpu")

@@ -1,4 +1,4 @@
-"""Windows of tokens, for texts that are longer than a model reads; and how a tokenizer joins two texts.
+"""How long texts are for a model, windows of tokens for those it does not read whole; how a tokenizer joins two texts.
 
 A passage that is cut into windows is as relevant as its best one: Callan 1994, "Passage-level evidence in document
 retrieval"; Dai & Callan 2019, "Deeper text understanding for IR with contextual neural language modeling", call it
@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.texts import in_blocks
+from data.cache import cached_arrays, key_of
+from data.texts import fingerprint_of, in_blocks
+from models.sources import SourcedModel
 
+_LENGTHS_VERSION = 1  # raise when texts come to have other lengths
 _BLOCK = 1024  # texts tokenized at a time
 _LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
 _REMEMBERED = 100_000  # texts cut beside questions
@@ -147,8 +150,7 @@ class Cutter:
 
     def _length(self, text: str) -> int:
         if text not in self._lengths:
-            ((_, encoding, _),) = self._encoded([text])
-            self._lengths[text] = len(encoding.ids)
+            self._lengths[text] = int(self.lengths([text])[0])
         return self._lengths[text]
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[int, Any, str]]:
@@ -186,6 +188,37 @@ class Cutter:
             end = int(letters[first:last, 1].max()) if last < len(letters) else len(text)
             windows.append(Window(head, start + len(text[start:end]) - len(text[start:end].lstrip()), end))
         return windows
+
+
+class Lengths(NamedTuple):
+    """Tokens of each text, `(n_texts,)` int64, and how many a model reads of a text and of a pair."""
+
+    tokens: np.ndarray
+    room: int
+    pair_room: int
+
+    @property
+    def cut_off(self) -> int:
+        """Of how many of them only the beginning is read."""
+        return int(np.count_nonzero(self.tokens > self.room))
+
+
+def kept_lengths(model: SourcedModel, texts: Sequence[str], cutter: Callable[[], Cutter | None]) -> Lengths:
+    """Return the lengths of texts, which loads the model where they are not known; 0 where its tokenizer is a slow one.
+
+    `cutter` makes what cuts texts for the model, None where it cannot.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        model.load()
+        cuts = cutter()
+        tokens = cuts.lengths(texts) if cuts else np.zeros(len(texts), dtype=np.int64)
+        return {"tokens": tokens, "rooms": np.array([cuts.room, cuts.pair_room] if cuts else [0, 0])}
+
+    key = key_of(_LENGTHS_VERSION, type(model).__name__, model.fingerprint, fingerprint_of(texts))
+    kept = cached_arrays("lengths", key, count, keep=len(texts) > 1)
+    room, pair_room = kept["rooms"].tolist()
+    return Lengths(kept["tokens"], room, pair_room)
 
 
 def best_of(scores: np.ndarray, counts: Sequence[int]) -> np.ndarray:
@@ -229,9 +262,6 @@ def _word_start(words: Sequence[int | None], after: int, place: int) -> int:
     return first if first > after and words[first - 1] != words[place] else place
 
 
-_PROBE = ("a b", "c d e")
-
-
 @dataclass(frozen=True)
 class Joint:
     """What the tokenizer puts around a pair and between its texts; the segments are those of all five pieces."""
@@ -239,7 +269,7 @@ class Joint:
     first: np.ndarray
     between: np.ndarray
     last: np.ndarray
-    segments: tuple[int, int, int, int, int]
+    segments: tuple[int, ...]
 
     @property
     def length(self) -> int:
@@ -250,7 +280,7 @@ def joint_of(tokenizer: Any) -> Joint | None:
     """Find out what a tokenizer joins with, by a pair it joined; None where it does not tell which text is whose."""
     if not getattr(tokenizer, "is_fast", False) or tokenizer.padding_side != "right":
         return None
-    told = tokenizer(*_PROBE)
+    told = tokenizer("a b", "c d e")
     owners, ids = told.sequence_ids(), np.array(told["input_ids"], dtype=np.int32)
     segments = told.get("token_type_ids", [0] * len(ids))
     firsts, seconds = ([place for place, owner in enumerate(owners) if owner == text] for text in (0, 1))
@@ -258,5 +288,5 @@ def joint_of(tokenizer: Any) -> Joint | None:
         return None
     bounds = [0, firsts[0], firsts[-1] + 1, seconds[0], seconds[-1] + 1, len(ids)]
     spans = [ids[start:end] for start, end in pairwise(bounds)]
-    of = [segments[min(start, len(ids) - 1)] for start in bounds[:-1]]
-    return Joint(spans[0], spans[2], spans[4], (of[0], of[1], of[2], of[3], of[4]))
+    of_pieces = tuple(segments[min(start, len(ids) - 1)] for start in bounds[:-1])
+    return Joint(spans[0], spans[2], spans[4], of_pieces)

@@ -13,12 +13,11 @@ import numpy as np
 from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
-from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import Cutter, WindowOptions, Windows
+from models.windows import Cutter, WindowOptions, Windows, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -82,10 +81,7 @@ class BiEncoder(SourcedModel):
         began = time.perf_counter()
 
         def cut() -> dict[str, np.ndarray]:
-            self.load()
-            loaded = time.perf_counter()
-            windows = self.cut(texts, heads, options)
-            seconds = np.array([loaded - began, time.perf_counter() - loaded])
+            windows, seconds = self._timed(lambda: self.cut(texts, heads, options))
             return {"rows": windows.rows, "windows": windows.windows, "seconds": seconds}
 
         told = (self.fingerprint, fingerprint_of(texts), sha256(heads.tobytes()).hexdigest(), astuple(options))
@@ -137,22 +133,19 @@ class BiEncoder(SourcedModel):
         """
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
-        if not self._fast:
-            vectors = encode(list(texts), batch_size=self._batch_size, **settings)
-            return self._finite(np.asarray(vectors, dtype=np.float32))
-        from models.inference import fast_passes
+        if self._fast:
+            from models.inference import fast_passes
 
-        with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
-            vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+            with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
+                vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+        else:
+            vectors = encode(list(texts), batch_size=self._batch_size, **settings)
         return self._finite(np.asarray(vectors, dtype=np.float32))
 
     def ship(self, side: str, texts: Sequence[str]) -> None:
         """Encode these texts now, in float32, and have the sample bring their vectors. Raises `OSError`."""
-        exact, began = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32), time.perf_counter()
-        exact.load()
-        loaded = time.perf_counter()
-        vectors = exact.encode(side, texts)
-        seconds = np.array([loaded - began, time.perf_counter() - loaded])
+        exact = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32)
+        vectors, seconds = exact._timed(lambda: exact.encode(side, texts))
         save_arrays(shipped("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
 
     @cached_property

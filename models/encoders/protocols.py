@@ -46,11 +46,9 @@ class Encoder(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the vectors would."""
-        ...
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions; a text nothing is known of has a vector of zeros."""
-        ...
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -61,11 +59,9 @@ class TermEncoder(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the weights would."""
-        ...
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
         """Term weights of questions; a text nothing is known of has none."""
-        ...
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
 
@@ -76,23 +72,18 @@ class TokenVectorEncoder(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the vectors would."""
-        ...
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         """Vectors of the tokens of questions; a text nothing is known of has none."""
-        ...
 
     def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors:
         """Vectors of the tokens of passages, before any question's; `heads` are the lengths of their titles."""
-        ...
 
     def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
-        ...
 
     def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
         """Changes whenever the vectors of these passages would."""
-        ...
 
 
 @runtime_checkable
@@ -101,11 +92,9 @@ class WindowEncoder(Encoder, Protocol):
 
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that are too long; none of a model that reads texts of any length."""
-        ...
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
         """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64."""
-        ...
 
 
 @runtime_checkable
@@ -116,7 +105,6 @@ class WindowScorer(Protocol):
         self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
     ) -> np.ndarray:
         """Scores `(n_pairs,)` float32; `heads` are the lengths of the passages' titles."""
-        ...
 
 
 @runtime_checkable
@@ -125,7 +113,6 @@ class LimitedEncoder(Protocol):
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many of these passages that is so."""
-        ...
 
 
 @runtime_checkable
@@ -134,7 +121,6 @@ class LimitedScorer(Protocol):
 
     def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
         """Of how many passages that is so; `candidates` `(n_questions, depth)` are rows of `texts`, -1 of none."""
-        ...
 
 
 @runtime_checkable
@@ -143,7 +129,6 @@ class ForeseeingScorer(Protocol):
 
     def foresee(self, questions: Sequence[str]) -> None:
         """Hear what will be asked, of passages of its corpus; scores are the same without."""
-        ...
 
 
 class PairScorer(Protocol):
@@ -152,12 +137,9 @@ class PairScorer(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the scores would."""
-        ...
 
     def load(self) -> None:
         """Make ready to score, which counts as building an index; called again it does nothing."""
-        ...
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Scores `(n_pairs,)` float32."""
-        ...

@@ -11,12 +11,11 @@ from scipy.sparse import csr_array, vstack
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
-from models.encoders.lengths import kept_lengths
 from models.encoders.vector_blocks import BLOCK, Meter
 from models.loading import load_sparse_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, WindowOptions
+from models.windows import Cutter, WindowOptions, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -103,19 +102,17 @@ class SparseTextEncoder(SourcedModel):
 
     def readings(self, terms: Sequence[int]) -> list[str]:
         """Return terms as a person reads them, no two of a vocabulary alike: `##` leads what goes on a word."""
-        names = self.model.tokenizer.convert_ids_to_tokens(list(terms))
-        return [self._reading(term, name) for term, name in zip(terms, names, strict=True)]
+        tokenizer = self.model.tokenizer
+        # pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others
+        marks_beginnings = tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS)
 
-    def _reading(self, term: int, name: str) -> str:
-        text = self.model.tokenizer.decode([term]).strip()
-        if not text or _NO_LETTER in text or term in self.model.tokenizer.all_special_ids:
-            return name
-        return text if name.startswith(_WORD_BEGINS) or not self._marks_beginnings else f"##{text}"
+        def reading(term: int, name: str) -> str:
+            text: str = tokenizer.decode([term]).strip()
+            if not text or _NO_LETTER in text or term in tokenizer.all_special_ids:
+                return name
+            return text if name.startswith(_WORD_BEGINS) or not marks_beginnings else f"##{text}"
 
-    @cached_property
-    def _marks_beginnings(self) -> bool:
-        """Whether pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others."""
-        return bool(self.model.tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS))
+        return [*map(reading, terms, tokenizer.convert_ids_to_tokens(list(terms)))]
 
     @cached_property
     def _sides(self) -> dict[str, "SparseEncoder"]:
@@ -159,13 +156,9 @@ class SparseTextEncoder(SourcedModel):
 
     def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
-            began = time.perf_counter()
-            self.load()
-            loaded = time.perf_counter()
-            found = self.encode(side, texts)
-            seconds = (loaded - began, time.perf_counter() - loaded)
+            found, seconds = self._timed(lambda: self.encode(side, texts))
             of_rows = {"weights": found.data, "terms": found.indices, "offsets": found.indptr}
-            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": np.array(seconds)}
+            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": seconds}
 
         key = key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)

@@ -7,21 +7,21 @@ own projection and masks.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
-from functools import cached_property
+from dataclasses import astuple
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
-from models.encoders.lengths import kept_lengths
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, Window, WindowOptions, Windows
+from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
 from text.analyzers import Span
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class TokenEncoder(SourcedModel):
     `dimensions` are those that are kept, 0 for all: the others are left out by the directions in which the tokens of
     the corpus differ most (singular value decomposition). With `windows` a passage that the model does not read whole
     has the tokens of all its windows; without, those of its beginning. `heads` are the lengths of passages' titles.
+    `projection` `(all, kept)` brings vectors to the dimensions that are kept: None where all are, or before `fit`.
     """
 
     @cached_property
@@ -64,7 +65,7 @@ class TokenEncoder(SourcedModel):
             self.model = at_hand
         self._dimensions, self._windows, self._passages_share = dimensions, windows, passages_share
         self.meter, self._on_progress = Meter(), on_progress
-        self._projection: np.ndarray | None = None
+        self.projection: np.ndarray | None = None
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         return self._vectors("question", texts, None, (self._passages_share, 1.0))
@@ -111,15 +112,10 @@ class TokenEncoder(SourcedModel):
 
     def fit(self, passages: Sequence[str], heads: np.ndarray | None = None) -> None:
         """Make questions and single passages readable, as after `encode_passages` of all: from the first block."""
-        if self._dimensions and self._projection is None:
+        if self._dimensions and self.projection is None:
             first = np.arange(0, len(passages), -(-len(passages) // BLOCK))
-            block = _Block([passages[row] for row in first.tolist()], heads[first] if heads is not None else None)
-            self._projection = self._kept("passage", block, lambda _: None, keep=True)["projection"]
-
-    @property
-    def projection(self) -> np.ndarray | None:
-        """What brings vectors to the dimensions that are kept, `(all, kept)`; None where all are, or before `fit`."""
-        return self._projection
+            block, titles = [passages[row] for row in first.tolist()], heads[first] if heads is not None else None
+            self.projection = self._kept("passage", block, titles, lambda _: None, keep=True)["projection"]
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read; of none where they are read by windows."""
@@ -193,37 +189,33 @@ class TokenEncoder(SourcedModel):
         n_blocks = -(-len(texts) // BLOCK)
         for number in range(n_blocks):
             began, rows = time.perf_counter(), np.arange(number, len(texts), n_blocks)
-            block = _Block([texts[row] for row in rows.tolist()], heads[rows] if heads is not None else None)
-            kept = self._kept(side, block, self._telling(shares, number, n_blocks), keep=len(texts) > 1)
+            block, titles = [texts[row] for row in rows.tolist()], heads[rows] if heads is not None else None
+            tell = partial(self._tell, shares, number, n_blocks)
+            kept = self._kept(side, block, titles, tell, keep=len(texts) > 1)
             if side == "passage" and not number:
-                self._projection = kept["projection"] if kept["projection"].size else None
+                self.projection = kept["projection"] if kept["projection"].size else None
             self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
             yield rows, TokenVectors(kept["vectors"], kept["starts"])
 
-    def _telling(self, shares: tuple[float, float], number: int, of: int) -> Callable[[float], None]:
-        def tell(share: float) -> None:
-            if self._on_progress:
-                self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
+    def _tell(self, shares: tuple[float, float], number: int, of: int, share: float) -> None:
+        if self._on_progress:
+            self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
 
-        return tell
-
-    def _kept(self, side: str, block: "_Block", tell: Callable[[float], None], *, keep: bool) -> dict[str, np.ndarray]:
-        def compute() -> dict[str, np.ndarray]:
-            began = time.perf_counter()
-            self.load()
-            loaded = time.perf_counter()
-            read, counts = self._read(block)
+    def _kept(
+        self, side: str, texts: list[str], heads: np.ndarray | None, tell: Callable[[float], None], *, keep: bool
+    ) -> dict[str, np.ndarray]:
+        def encoded() -> dict[str, np.ndarray]:
+            read, counts = self._read(texts, heads)
             vectors = self.encode(side, read, tell)
             ends = np.cumsum([len(one) for one in vectors])[np.cumsum(counts) - 1]
             joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
-            return {
-                "vectors": joined,
-                "starts": np.concatenate([[0], ends]),
-                "projection": projection,
-                "seconds": np.array([loaded - began, time.perf_counter() - loaded]),
-            }
+            return {"vectors": joined, "starts": np.concatenate([[0], ends]), "projection": projection}
 
-        key, keep = self._key(side, block.texts, block.heads), keep and not self._is_at_hand
+        def compute() -> dict[str, np.ndarray]:
+            found, seconds = self._timed(encoded)
+            return found | {"seconds": seconds}
+
+        key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
         kept = cached_arrays("token-vectors", key, compute, keep=keep)
         tell(1.0)
         return kept
@@ -235,26 +227,26 @@ class TokenEncoder(SourcedModel):
         read_as, told = (windows, heads.tolist()) if heads is not None else (None, None)
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts), read_as, told, *fitted)
 
-    def _read(self, block: "_Block") -> tuple[list[str], list[int]]:
+    def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
-        if block.heads is None or not self._windows:
-            return block.texts, [1] * len(block.texts)
-        windows = self.windows_of(block.texts, block.heads, self._windows)
-        parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(block.texts)]
-        return [text for texts in parts for text in texts], [*map(len, parts)]
+        if heads is None or not self._windows:
+            return texts, [1] * len(texts)
+        windows = self.windows_of(texts, heads, self._windows)
+        parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(texts)]
+        return [*chain.from_iterable(parts)], [*map(len, parts)]
 
     def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return vectors of the dimensions wanted, and the projection to them, empty where all are kept."""
         if not 0 < self._dimensions < vectors.shape[1]:
             return vectors, np.zeros((0, 0), dtype=np.float32)
         wide = vectors.astype(np.float32)
-        if self._projection is None:
+        if self.projection is None:
             if not fit:
                 raise ValueError("the projection is fitted on passages: they are encoded before questions")
-            self._projection = directions(wide, self._dimensions)
-        narrow = wide @ self._projection
+            self.projection = directions(wide, self._dimensions)
+        narrow = wide @ self.projection
         narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
-        return narrow.astype(np.float16), self._projection
+        return narrow.astype(np.float16), self.projection
 
 
 def directions(vectors: np.ndarray, count: int) -> np.ndarray:
@@ -268,11 +260,3 @@ def _in_whole(window: Window, span: Span) -> Span:
     """Return where letters of a window stand in the text that it is cut from."""
     start, end = (place if place <= window.head else window.start + place - window.head for place in span)
     return start, end
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Texts encoded together, and the lengths of their titles where they are passages."""
-
-    texts: list[str]
-    heads: np.ndarray | None

@@ -20,9 +20,18 @@ from models import packaged
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
-from models.packaged import DEFAULT, PackagedBase, write_folder
+from models.packaged import (
+    DEFAULT,
+    LayoutError,
+    Measures,
+    PackagedBase,
+    Pieces,
+    QuantizedModel,
+    make_tokenizer,
+    read,
+    write_folder,
+)
 from models.precision import Precision
-from models.quantized import LayoutError, Measures, Pieces, QuantizedModel, make_tokenizer, read
 from models.sources import find_model, identity, is_starter
 
 pytestmark = pytest.mark.packaged

@@ -13,15 +13,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from models.hub import ModelError
 from models.precision import Precision
-from models.reader import (
-    SpanOptions,
-    SpanReader,
-    SpanTokens,
-    batch,
-    keep_options,
-    options_of,
-    threshold_of,
-)
+from models.reader import SpanOptions, SpanReader, SpanTokens, batch, keep_options, options_of, threshold_of
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
@@ -116,9 +108,7 @@ def test_the_company_of_a_pair_does_not_change_it(reader: SpanReader) -> None:
     assert together.scores[:, 0] == pytest.approx([one.scores[0, 0] for one in alone], abs=1e-4)
 
 
-def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_what_is_saved(
-    tmp_path: Path,
-) -> None:
+def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_what_is_saved(tmp_path: Path) -> None:
     base = find_model(str(build_cross_encoder_base(tmp_path / "base", segment_types=1)))
     first, second = (SpanReader(base, new_head=True) for _ in range(2))
     assert first.read(PAIRS).scores.tolist() == second.read(PAIRS).scores.tolist()

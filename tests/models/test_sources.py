@@ -17,14 +17,7 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.vector_blocks import reading_costs
 from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
-from tests.hub import (
-    BI_ENCODER,
-    CROSS_ENCODER_BASE,
-    SENTENCES,
-    build_bi_encoder,
-    hub_environment,
-    running_server,
-)
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, SENTENCES, build_bi_encoder, hub_environment, running_server
 
 FAILURE = """
 import sys, time

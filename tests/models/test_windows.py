@@ -1,4 +1,4 @@
-"""Windows of tokens: nothing of a text goes unread, and what fits is left as it is."""
+"""Windows of tokens: nothing of a text goes unread, what fits is left as it is, and what is cut off is counted."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
+from models.encoders.token_encoder import TokenEncoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import Cutter, WindowOptions, Windows
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.hub import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.models.worlds import telling
 
 pytestmark = pytest.mark.slow
@@ -32,7 +35,7 @@ def wordpiece() -> Any:
 def unigram() -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    from models.quantized import Pieces, make_tokenizer
+    from models.packaged import Pieces, make_tokenizer
 
     letters = sorted({letter for word in WORDS for letter in word})
     texts = ["<s>", "<pad>", "</s>", "<unk>", "▁", *letters, "▁" + WORDS[0], "<mask>"]
@@ -128,11 +131,6 @@ def test_windows_with_gaps_are_refused(size: int, stride: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("model") / "bi")
-
-
-@pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return telling(with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1)))
 
@@ -143,9 +141,9 @@ HEADS = np.zeros(len(TEXTS), dtype=np.int64)
 
 @pytest.mark.parametrize("options", [WindowOptions(), WindowOptions(40, 30)])
 def test_what_is_read_whole_keeps_its_vector_and_the_long_ones_have_one_a_window(
-    bi_encoder: Path, options: WindowOptions
+    folder: Path, options: WindowOptions
 ) -> None:
-    encoder = BiEncoder(find_model(str(bi_encoder)), [], precision=Precision.FLOAT32)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
     windows = encoder.windows_of(TEXTS, HEADS, options)
     assert set(windows.rows.tolist()) == {2, 4}
     vectors, rows = encoder.encode_windows(TEXTS, windows)
@@ -162,9 +160,9 @@ def test_what_is_read_whole_keeps_its_vector_and_the_long_ones_have_one_a_window
             np.testing.assert_allclose(vectors[rows == row][1:], by_hand[1:], atol=2e-6)
 
 
-def test_where_everything_fits_the_vectors_are_the_same_file(bi_encoder: Path) -> None:
+def test_where_everything_fits_the_vectors_are_the_same_file(folder: Path) -> None:
     short = TEXTS[:2]
-    encoder = BiEncoder(find_model(str(bi_encoder)), [])
+    encoder = BiEncoder(find_model(str(folder)), [])
     windows = encoder.windows_of(short, HEADS[:2], WindowOptions())
     assert not len(windows)
     vectors, rows = encoder.encode_windows(short, windows)
@@ -173,10 +171,10 @@ def test_where_everything_fits_the_vectors_are_the_same_file(bi_encoder: Path) -
     assert vectors.filename == encoder.encode_passages(short).filename
 
 
-def test_windows_are_found_once_on_a_machine(bi_encoder: Path) -> None:
-    first = BiEncoder(find_model(str(bi_encoder)), [])
+def test_windows_are_found_once_on_a_machine(folder: Path) -> None:
+    first = BiEncoder(find_model(str(folder)), [])
     windows = first.windows_of(TEXTS, HEADS, WindowOptions())
-    again = BiEncoder(find_model(str(bi_encoder)), [])
+    again = BiEncoder(find_model(str(folder)), [])
     same = again.windows_of(TEXTS, HEADS, WindowOptions())
     assert "model" not in vars(again)  # nothing was loaded
     np.testing.assert_array_equal(same.windows, windows.windows)
@@ -213,3 +211,64 @@ def test_pairs_that_fit_score_as_they_did(cross_encoder: Path) -> None:
 def test_no_windows() -> None:
     assert Windows.none().texts(TEXTS) == []
     assert Windows.none().standing(3).tolist() == [0, 1, 2]
+
+
+# of how many texts only the beginning is read: around the limit one by one
+AROUND = [long_text(n, n) for n in (0, 1, 50, *range(100, 150, 3), 300)]
+QUESTIONS = [AROUND[1], " ".join(WORDS[:40]), AROUND[-1]]
+
+
+@pytest.mark.parametrize("prompt", ["", "한강은 서울을 "])
+def test_a_bi_encoder_cuts_off_what_is_longer_than_it_reads_prompt_included(folder: Path, prompt: str) -> None:
+    encoder = BiEncoder(find_model(str(folder)), AROUND)
+    encoder.model = load_bi_encoder(find_model(str(folder)), [])
+    encoder.model.prompts["document"] = prompt
+    told = [tokens(encoder.model.tokenizer, prompt + text) > MAX_LENGTH for text in AROUND]
+    assert 1 < sum(told) < len(AROUND)
+    assert encoder.cut_off(AROUND) == sum(told)
+
+
+def test_what_is_cut_off_is_found_out_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND)
+    monkeypatch.setattr(BiEncoder, "load", lambda _: pytest.fail("loaded again"))
+    assert BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND) == expected > 0
+
+
+def test_late_interaction_cuts_off_the_same_and_nothing_with_windows(folder: Path) -> None:
+    source = find_model(str(folder))
+    cut_off = TokenEncoder(source, AROUND).cut_off(AROUND)
+    assert cut_off == BiEncoder(source, AROUND).cut_off(AROUND) > 0
+    assert TokenEncoder(source, AROUND, windows=WindowOptions()).cut_off(AROUND) == 0
+
+
+def test_a_cross_encoder_cuts_off_what_does_not_fit_beside_a_question(tmp_path: Path) -> None:
+    source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "tiny"))))
+    tokenizer = load_cross_encoder(source, []).tokenizer
+    limit, rng = int(tokenizer.model_max_length), np.random.default_rng(0)
+    candidates = np.stack([rng.permutation(len(AROUND))[:6] for _ in QUESTIONS])
+    candidates[0, -1] = -1
+
+    def cut(question: str, text: str) -> bool:
+        """Whether the tokenizer leaves something of the passage out."""
+        read = tokenizer(question, text, truncation="longest_first", max_length=limit)
+        held = sum(of == 1 for of in read.sequence_ids())
+        return held < len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    pairs = [(question, row) for question, rows in zip(QUESTIONS, candidates, strict=True) for row in rows if row >= 0]
+    expected = {row for question, row in pairs if cut(question, AROUND[row])}
+    assert 0 < len(expected) < len({row for _, row in pairs})
+    assert CrossEncoderScorer(source, AROUND).cut_off(QUESTIONS, AROUND, candidates) == len(expected)
+
+
+@pytest.mark.parametrize("inference_free", [False, True])
+def test_a_sparse_encoder_cuts_off_what_is_longer_than_it_reads(tmp_path: Path, inference_free: bool) -> None:
+    source = find_model(str(build_sparse_encoder(tmp_path / "tiny", inference_free=inference_free)))
+    model = load_sparse_encoder(source)
+    told = sum(tokens(model.tokenizer, text) > model.max_seq_length for text in AROUND)
+    assert SparseTextEncoder(source, AROUND).cut_off(AROUND) == told > 0
+
+
+def test_a_starter_cuts_nothing_off() -> None:
+    source = find_model(STARTER)
+    assert BiEncoder(source, AROUND).cut_off(AROUND) == 0
+    assert CrossEncoderScorer(source, AROUND).cut_off(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0

@@ -109,8 +109,8 @@ class _Ablating(Sweep[Ablation]):
             self._ended_before += 1
             return known
         plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
-        run = self._job.part(name)
-        run = self._taken_up(run, partial(create_run, plan, run.folder, attended=True))
+        part = self._job.part(name)
+        run = self._taken_up(part, partial(create_run, plan, part.folder, attended=True))
         ended = execute(run, Watch(self._tell))
         if self._job.asked_to_stop or ended.state is State.STOPPED:
             raise AskedToStop
@@ -119,21 +119,21 @@ class _Ablating(Sweep[Ablation]):
         return run
 
     def _learning(self, number: int) -> Plan:
-        name = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
-        return self._part(name, options=self._experiment.learning(number))
+        return self._part(number, options=self._experiment.learning(number))
 
     def _tuning(self, number: int, model: str) -> Plan:
-        name = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
-        asked = self._questions
+        asked, options = self._questions, self._experiment.tuning(model)
         data = {"data": self._experiment.questions, "data_name": asked.name, "fingerprint": asked.fingerprint}
-        options = self._experiment.tuning(model)
-        if number == UNTRAINED:
-            name = "untrained" if model == self._job.part(str(UNTRAINED)).id else model
-        return self._part(name, kind=BI_ENCODER, options=options, **data)
+        plan = self._part(number, kind=BI_ENCODER, options=options, **data)
+        if number != UNTRAINED:
+            return plan
+        name = "untrained" if model == self._job.part(str(UNTRAINED)).id else model
+        return replace(plan, name=f"{self._plan.name} · {name}")
 
-    def _part(self, name: str, **told: Any) -> Plan:
-        named = f"{self._plan.name} · {name}" if name else self._plan.name
-        return replace(self._plan, name=named, ablation=None, **told)
+    def _part(self, number: int, **told: Any) -> Plan:
+        changed = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
+        name = f"{self._plan.name} · {changed}" if changed else self._plan.name
+        return replace(self._plan, name=name, ablation=None, **told)
 
     @cached_property
     def _questions(self) -> QuestionSet:
@@ -161,7 +161,12 @@ class _Ablating(Sweep[Ablation]):
         if tuned:
             found[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
             table = replace(table, questions=found[NDCG].judges)
-        return replace(table, variants=tuple(_with(one, found) for one in table.variants))
+        told = []
+        for one in table.variants:
+            figures = {name: of.figures[one.number] for name, of in found.items() if one.number in of.figures}
+            apart = {name: of.differences[one.number] for name, of in found.items() if one.number in of.differences}
+            told.append(replace(one, figures={**(one.figures or {}), **figures}, differences=apart))
+        return replace(table, variants=tuple(told))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:
         if self._job.asked_to_stop:
@@ -187,10 +192,3 @@ def _is_the_same(run: Run, plan: Plan) -> bool:
     decides = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
     same = all(getattr(asked, name) == getattr(plan, name) for name in decides)
     return same and not (asked.trial and not asked.trial.whole) and run.status().state is State.DONE
-
-
-def _with(variant: Variant, found: dict[str, Judged]) -> Variant:
-    number = variant.number
-    figures = {name: one.figures[number] for name, one in found.items() if number in one.figures}
-    apart = {name: one.differences[number] for name, one in found.items() if number in one.differences}
-    return replace(variant, figures={**(variant.figures or {}), **figures}, differences=apart)

@@ -1,19 +1,18 @@
-"""Which settings a search tries: those it begins from, then one of them changed at a time.
+"""Which settings a search tries, and how far each goes.
 
-What matters most comes first, so that a short search may leave out the last ones. That two changes together do better
-than each alone is not looked for.
+First those it begins from, then one of them changed at a time. What matters most comes first, so that a short search
+may leave out the last ones. That two changes together do better than each alone is not looked for.
 
-
-Successive halving: all trials go a little way, the better half twice as far, of these the better half as far again.
-
-Jamieson & Talwalkar 2016; the rounds are those of one bracket of Hyperband (Li et al. 2018) with a factor of 2. Two
-things are our own: the settings that a search begins from stay to the end, so that whatever comes far is compared with
-them after the same share of the training questions; and a trial that goes on resumes its checkpoint. Its learning rate
-rises and falls over the length of the longest trial from the beginning, so no trial is ever judged at the end of a
-schedule that another one has not reached.
+All go a little way, the better half twice as far, of these the better half as far again: successive halving (Jamieson &
+Talwalkar 2016), in the rounds of one bracket of Hyperband (Li et al. 2018) with a factor of 2. Two things are our own:
+the settings that a search begins from stay to the end, so that whatever comes far is compared with them after the same
+share of the training questions; and a trial that goes on resumes its checkpoint. Its learning rate rises and falls over
+the length of the longest trial from the beginning, so no trial is ever judged at the end of a schedule that another one
+has not reached.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from typing import Any
@@ -30,31 +29,44 @@ from training.options.rankers import (
     CrossEncoderOptions,
     LateObjective,
     LateOptions,
+    SparseEncoderObjective,
     SparseEncoderOptions,
 )
 from training.runs.rehearsal import Estimate
 from training.runs.sweeps import DEFAULTS
 
 Changes = dict[str, Any]
+SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind
 _FACTOR = 3.0  # between learning rates
 _TEMPERATURES = (0.02, 0.05)  # of most published bi-encoders: E5, GTE and BGE are below 0.03, SimCSE is at 0.05
 _SOFTMAX = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
+_OF_THE_BATCH = (  # hard negatives are only beside the batch's other passages
+    BiEncoderObjective.MULTIPLE_NEGATIVES,
+    LateObjective.MULTIPLE_NEGATIVES,
+    SparseEncoderObjective.SPLADE,
+)
 _SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, *TAUGHT)  # a question's negatives stand in one example
+_FEWEST_STEPS = 4  # of the longest trial: one at least in every round
+_ENOUGH_STEPS = 24  # fewer say so little that fewer trials are better
+_FEWEST_TRIALS = 3
+_SHARE_TO_PLAN = 0.85  # of the time: the rest is for what nobody foresees
+_SHARE_OF_MEMORY = 0.9
 
 
 def changes_of(options: TrainingOptions) -> list[Changes]:
     """Return what each trial changes of the options; the first one changes nothing."""
-    if isinstance(options, BiEncoderOptions):
-        proposed = _bi_encoder(options)
-    elif isinstance(options, CrossEncoderOptions):
-        proposed = _cross_encoder(options)
-    elif isinstance(options, SparseEncoderOptions):
-        proposed = _sparse_encoder(options)
-    elif isinstance(options, LateOptions):
-        proposed = _late(options)
+    if isinstance(options, CrossEncoderOptions):
+        proposed = _of_pairs(options)
+    elif isinstance(options, BiEncoderOptions | SparseEncoderOptions | LateOptions):
+        proposed = _of_vectors(options)
     else:
         proposed = _learning_rates(options)
-    return [{}, *(changes for changes in proposed if _possible(options, changes))]
+    tried: list[Changes] = [{}]
+    for changes in proposed:
+        with suppress(OptionError):  # of what cannot be
+            if asdict(replace(options, **changes)) != asdict(options):
+                tried.append(changes)
+    return tried
 
 
 def passages_a_question(options: TrainingOptions) -> float:
@@ -62,10 +74,10 @@ def passages_a_question(options: TrainingOptions) -> float:
     if not isinstance(options, RankerOptions):
         return 1.0
     if isinstance(options, BiEncoderOptions):
-        in_rows = options.objective not in _SIDE_BY_SIDE and options.negatives
-        return 2.0 * options.negatives if in_rows else 1.0 + options.negatives
-    in_pairs = isinstance(options, CrossEncoderOptions) and options.objective is CrossEncoderObjective.MARGIN_MSE
-    return 2.0 * options.negatives if in_pairs else 1.0 + options.negatives
+        in_twos = options.objective not in _SIDE_BY_SIDE and options.negatives > 0
+    else:
+        in_twos = options.objective is CrossEncoderObjective.MARGIN_MSE
+    return 2.0 * options.negatives if in_twos else 1.0 + options.negatives
 
 
 def examples_a_question(options: TrainingOptions) -> int:
@@ -89,51 +101,28 @@ def _learning_rates(options: TrainingOptions) -> Iterator[Changes]:
     yield {"learning_rate": float(f"{options.learning_rate / _FACTOR:.0e}")}
 
 
-def _bi_encoder(options: BiEncoderOptions) -> Iterator[Changes]:
+def _of_vectors(options: BiEncoderOptions | SparseEncoderOptions | LateOptions) -> Iterator[Changes]:
     faster, slower = _learning_rates(options)
     low, high = _TEMPERATURES
     multiple_negatives = {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES.value}
     yield faster
-    if options.objective in (*_SOFTMAX, *TAUGHT):
+    if isinstance(options, SparseEncoderOptions):
+        yield {"passage_regularizer": float(f"{options.passage_regularizer * _FACTOR:.0e}")}
+    elif isinstance(options, LateOptions) or options.objective in (*_SOFTMAX, *TAUGHT):
         yield {"temperature": high if options.temperature < (low + high) / 2 else low}
     else:
         yield multiple_negatives | {"temperature": high}
     yield slower
     if options.contrasts:
-        yield _other_batches(options)
-    if options.objective is BiEncoderObjective.MULTIPLE_NEGATIVES:
+        lengths = options.batches_of is BatchesOf.LENGTHS
+        yield {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
+    if options.objective in _OF_THE_BATCH:
         yield {"negatives": 0 if options.negatives else 1}
-    elif options.objective not in _SOFTMAX:
+    elif isinstance(options, BiEncoderOptions) and options.objective not in _SOFTMAX:
         yield multiple_negatives | {"temperature": low}
 
 
-def _sparse_encoder(options: SparseEncoderOptions) -> Iterator[Changes]:
-    faster, slower = _learning_rates(options)
-    yield faster
-    yield {"passage_regularizer": float(f"{options.passage_regularizer * _FACTOR:.0e}")}
-    yield slower
-    yield _other_batches(options)
-    yield {"negatives": 0 if options.negatives else 1}
-
-
-def _late(options: LateOptions) -> Iterator[Changes]:
-    faster, slower = _learning_rates(options)
-    low, high = _TEMPERATURES
-    yield faster
-    yield {"temperature": high if options.temperature < (low + high) / 2 else low}
-    yield slower
-    if options.contrasts:
-        yield _other_batches(options)
-    if options.objective is LateObjective.MULTIPLE_NEGATIVES:
-        yield {"negatives": 0 if options.negatives else 1}
-
-
-def _other_batches(options: BiEncoderOptions | SparseEncoderOptions | LateOptions) -> Changes:
-    lengths = options.batches_of is BatchesOf.LENGTHS
-    return {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
-
-
-def _cross_encoder(options: CrossEncoderOptions) -> Iterator[Changes]:
+def _of_pairs(options: CrossEncoderOptions) -> Iterator[Changes]:
     yield from _learning_rates(options)
     negatives = {"negatives": options.negatives * 2 if options.negatives <= 4 else options.negatives // 2}
     pairs = 1 + options.negatives
@@ -146,22 +135,6 @@ def _cross_encoder(options: CrossEncoderOptions) -> Iterator[Changes]:
     yield {"objective": CrossEncoderObjective.LAMBDA.value} | lists
     yield negatives
     yield {"objective": CrossEncoderObjective.LISTNET.value} | lists
-
-
-def _possible(options: TrainingOptions, changes: Changes) -> bool:
-    try:
-        changed = replace(options, **changes)
-    except OptionError:
-        return False
-    return asdict(changed) != asdict(options)
-
-
-SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind
-_FEWEST_STEPS = 4  # of the longest trial: one at least in every round
-_ENOUGH_STEPS = 24  # fewer say so little that fewer trials are better
-_FEWEST_TRIALS = 3
-_SHARE_TO_PLAN = 0.85  # of the time: the rest is for what nobody foresees
-_SHARE_OF_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
@@ -209,18 +182,23 @@ def schedule(options: TrainingOptions, changes: Sequence[Changes], found: Estima
     room = _SHARE_OF_MEMORY * found.memory_available / max(1, found.memory)
     # an epoch's training is measured before, at its end, and after
     cost = Cost(found.steps * found.seconds_a_step, found.seconds_measuring / 3, found.seconds_loading)
-    sizes = [(one, load(options, one), found.steps * _steps(options, one)) for one in changes]
-    fitting = [
-        (one, longer)
-        for one, longer, steps in sizes
-        if longer <= max(1.0, room) and steps * options.epochs >= _FEWEST_STEPS
-    ]
+    fitting = []
+    for one in changes:
+        changed, longer = replace(options, **one), load(options, one)
+        examples = examples_a_question(changed) / examples_a_question(options)
+        steps = found.steps * (examples * options.batch_size / changed.batch_size)
+        if longer <= max(1.0, room) and steps * options.epochs >= _FEWEST_STEPS:
+            fitting.append((one, longer))
     if len(fitting) < 2 or found.steps * options.epochs < _FEWEST_STEPS:
         raise Failure("settings_too_few", "a training of so few steps does not tell settings apart")
     enough = min(float(options.epochs), _ENOUGH_STEPS / found.steps)
     for count in range(len(fitting), min(_FEWEST_TRIALS, len(fitting)) - 1, -1):
         loads = [longer for _, longer in fitting[:count]]
-        epochs = min(_longest(cost, loads, _SHARE_TO_PLAN * seconds), float(options.epochs))
+        # seconds grow with the epochs as a straight line
+        fixed = cost.of(loads, 0.0)
+        an_epoch = cost.of(loads, 1.0) - fixed
+        longest = (_SHARE_TO_PLAN * seconds - fixed) / an_epoch if an_epoch else inf
+        epochs = min(longest, float(options.epochs))
         if epochs >= enough:
             return Schedule([one for one, _ in fitting[:count]], epochs, cost, cost.of(loads, epochs))
     minutes = ceil(cost.of(loads, enough) / _SHARE_TO_PLAN / 60)
@@ -245,7 +223,7 @@ def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> 
 
 
 def survivors(count: int, number: int) -> int:
-    """How many of so many trials take part in a round, counted from 0; from the second on two at least."""
+    """Return how many of so many trials take part in a round, counted from 0; from the second on two at least."""
     return max(min(2, count), -(-count // int(2**number)))
 
 
@@ -253,16 +231,3 @@ def going_on(values: Mapping[int, float], count: int) -> list[int]:
     """Return the `count` trials that go on by their measures, the defaults always, then the best first."""
     others = sorted((number for number in values if number != DEFAULTS), key=lambda number: (-values[number], number))
     return [DEFAULTS, *others[: count - 1]]
-
-
-def _steps(options: TrainingOptions, changes: Changes) -> float:
-    """How many times as many steps an epoch has with the changes."""
-    changed = replace(options, **changes)
-    examples = examples_a_question(changed) / examples_a_question(options)
-    return examples * options.batch_size / changed.batch_size
-
-
-def _longest(cost: Cost, loads: Sequence[float], seconds: float) -> float:
-    """The number of epochs that takes so many seconds: they grow with it as a straight line."""
-    fixed, epoch = cost.of(loads, 0.0), cost.of(loads, 1.0) - cost.of(loads, 0.0)
-    return (seconds - fixed) / epoch if epoch else inf

@@ -35,99 +35,11 @@ from training.sweeps.sweep import ROUNDS, Sweep, TrialWatch
 from training.train import execute, load_material
 
 _LOSSES = 5  # logged last, that are averaged
-
-Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
-
-
-def measured(run: Run) -> Measured:
-    """Return where a trial was measured; empty where it never was."""
-    kept = {float(share): (one["step"], one["scores"]) for share, one in run.read(ROUNDS).items()}
-    return {
-        share: (step, Scores(MEASURED_KS, {name: np.array(values) for name, values in scores.items()}))
-        for share, (step, scores) in kept.items()
-    }
-
-
-def loss_of(run: Run) -> float | None:
-    """Return the mean of the losses logged last, None where none was."""
-    losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
-    return float(np.mean(losses[-_LOSSES:])) if losses else None
-
-
-def findings(
-    measure: str,
-    changes: list[Changes],
-    measured: Mapping[int, Measured],
-    losses: Mapping[int, float | None],
-    groups: np.ndarray,
-    *,
-    epochs: float,
-    untrained: float,
-    failed: tuple[int, ...] = (),
-) -> Findings:
-    """Compare each trial with the defaults, where both had come as far as it came.
-
-    The differences are paired by question and tested together, all trials measured (`paired_tests`). That holds for
-    the best of them, too: it is one of the family. Raises `KeyError` where the defaults were not measured.
-    """
-    defaults = measured[DEFAULTS]
-    last = {number: max(share for share in of if share in defaults) for number, of in measured.items() if of}
-    others = [number for number in last if number != DEFAULTS]
-    pairs = [
-        Pair(str(number), "defaults", measure, *(of[last[number]][1].per_question[measure] for of in (mine, defaults)))
-        for number, mine in ((number, measured[number]) for number in others)
-    ]
-    tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
-    tried = []
-    for number, share in sorted(last.items()):
-        step, scores = measured[number][share]
-        low, high = intervals_of(scores, groups)[measure]
-        test = tests.get(number)
-        tried.append(
-            Tried(
-                number,
-                changes[number - 1],
-                share=share,
-                epochs=epochs * share,
-                steps=step,
-                value=scores.means()[measure],
-                low=low,
-                high=high,
-                difference=test.difference if test else 0.0,
-                difference_low=test.low if test else 0.0,
-                difference_high=test.high if test else 0.0,
-                p_family=test.p_family if test else 1.0,
-                loss=losses.get(number),
-            )
-        )
-    best = _best(tried)
-    sure = best.p_family < 1 - LEVEL and best.difference > 0
-    return Findings(
-        measure=measure,
-        questions=len(groups),
-        untrained=untrained,
-        best=best.number,
-        chosen=best.number if sure else DEFAULTS,
-        tried=tuple(tried),
-        failed=failed,
-        untried=tuple(set(range(1, len(changes) + 1)) - set(last) - set(failed)),
-    )
-
-
-def _best(tried: list[Tried]) -> Tried:
-    """The best of those that came furthest; the defaults among equals. Where they alone came so far, the round before.
-
-    Then the difference at that round decides, since the defaults' own value is of another length.
-    """
-    others = [one for one in tried if one.number != DEFAULTS]
-    furthest = max((one.share for one in others), default=0.0)
-    best = max((one for one in others if one.share == furthest), key=lambda one: one.difference, default=tried[0])
-    return best if best.difference > 0 else tried[0]
-
-
 _SECONDS_BETWEEN_LOOKS = 0.2
 _TOO_LITTLE_TIME = "time was up before anything could be compared: give the search more minutes"
 _ENOUGH_TO_TELL_THE_PACE = 5.0  # seconds
+
+Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
 
 
 def find_settings(search: Search, *, sent_by_worker: bool = False) -> Status:
@@ -168,7 +80,7 @@ class _Searching(Sweep[Search]):
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         found = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
-        loading = _seconds_to_load(self._plan)
+        loading = self._seconds_to_load()
         if self._job.asked_to_stop:
             raise AskedToStop
         try:
@@ -197,6 +109,15 @@ class _Searching(Sweep[Search]):
         if rehearsal.asked_to_stop:  # here, or where the page shows it
             raise AskedToStop
         raise TrainingError(*rehearsal.problem())
+
+    def _seconds_to_load(self) -> float:
+        """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
+        import training.engine.trainers  # noqa: F401
+
+        began = time.monotonic()
+        recipe = recipe_of(self._plan.kind)(self._plan.options, load_material(self._plan))
+        recipe.task(find_model(self._plan.options.base))
+        return time.monotonic() - began
 
     def _halve(self, groups: np.ndarray) -> None:
         """Take the trials through the rounds; ends early when time is up."""
@@ -264,7 +185,7 @@ class _Searching(Sweep[Search]):
             self._plan.options.best_by,
             self._changes,
             known,
-            {number: loss_of(run) for number, run in runs.items()},
+            {number: _loss_of(run) for number, run in runs.items()},
             groups,
             epochs=self._epochs,
             untrained=float(np.mean(before)),
@@ -289,16 +210,96 @@ class _Searching(Sweep[Search]):
         self._report(done / self._all if self._all else 0.0, left)
 
 
-def _seconds_to_load(plan: Plan) -> float:
-    """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
-    import training.engine.trainers  # noqa: F401
-
-    began = time.monotonic()
-    recipe = recipe_of(plan.kind)(plan.options, load_material(plan))
-    recipe.task(find_model(plan.options.base))
-    return time.monotonic() - began
-
-
 def _forget_checkpoints(run: Run) -> None:
     """Free the disk of what a trial would have gone on from."""
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
+
+
+def measured(run: Run) -> Measured:
+    """Return where a trial was measured; empty where it never was."""
+
+    def scores(kept: dict[str, list[float]]) -> Scores:
+        return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+
+    return {float(share): (one["step"], scores(one["scores"])) for share, one in run.read(ROUNDS).items()}
+
+
+def _loss_of(run: Run) -> float | None:
+    """Return the mean of the losses logged last, None where none was."""
+    losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    return float(np.mean(losses[-_LOSSES:])) if losses else None
+
+
+def findings(
+    measure: str,
+    changes: list[Changes],
+    measured: Mapping[int, Measured],
+    losses: Mapping[int, float | None],
+    groups: np.ndarray,
+    *,
+    epochs: float,
+    untrained: float,
+    failed: tuple[int, ...] = (),
+) -> Findings:
+    """Compare each trial with the defaults, where both had come as far as it came.
+
+    The differences are paired by question and tested together, all trials measured (`paired_tests`). That holds for
+    the best of them, too: it is one of the family. Raises `KeyError` where the defaults were not measured.
+    """
+    defaults = measured[DEFAULTS]
+    last = {number: max(share for share in of if share in defaults) for number, of in measured.items() if of}
+    others = [number for number in last if number != DEFAULTS]
+
+    def at_its_last(of: Measured, number: int) -> np.ndarray:
+        return of[last[number]][1].per_question[measure]
+
+    pairs = [
+        Pair(str(one), "defaults", measure, at_its_last(measured[one], one), at_its_last(defaults, one))
+        for one in others
+    ]
+    tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
+    tried = []
+    for number, share in sorted(last.items()):
+        step, scores = measured[number][share]
+        low, high = intervals_of(scores, groups)[measure]
+        test = tests.get(number)
+        tried.append(
+            Tried(
+                number,
+                changes[number - 1],
+                share=share,
+                epochs=epochs * share,
+                steps=step,
+                value=scores.means()[measure],
+                low=low,
+                high=high,
+                difference=test.difference if test else 0.0,
+                difference_low=test.low if test else 0.0,
+                difference_high=test.high if test else 0.0,
+                p_family=test.p_family if test else 1.0,
+                loss=losses.get(number),
+            )
+        )
+    best = _best(tried)
+    sure = best.p_family < 1 - LEVEL and best.difference > 0
+    return Findings(
+        measure=measure,
+        questions=len(groups),
+        untrained=untrained,
+        best=best.number,
+        chosen=best.number if sure else DEFAULTS,
+        tried=tuple(tried),
+        failed=failed,
+        untried=tuple(set(range(1, len(changes) + 1)) - set(last) - set(failed)),
+    )
+
+
+def _best(tried: list[Tried]) -> Tried:
+    """The best of those that came furthest; the defaults among equals. Where they alone came so far, the round before.
+
+    Then the difference at that round decides, since the defaults' own value is of another length.
+    """
+    others = [one for one in tried if one.number != DEFAULTS]
+    furthest = max((one.share for one in others), default=0.0)
+    best = max((one for one in others if one.share == furthest), key=lambda one: one.difference, default=tried[0])
+    return best if best.difference > 0 else tried[0]

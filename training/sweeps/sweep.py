@@ -15,14 +15,13 @@ from typing import Any, Generic, TypeVar, cast
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from jobs.folder import Status, carry_out
-from retrieval.evaluation.measures import Scores
 from training.engine.task import Task
 from training.rankers.material import Reached
 from training.runs.runs import Run, find_run
 from training.runs.sweeps import CompositeRun
 from training.train import in_turn, problem_of
 
-ROUNDS = "rounds.json"  # of a trial: its scores by share of the steps
+ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question
 _SECONDS_BETWEEN_WRITES = 0.5
 J = TypeVar("J", bound=CompositeRun)
 
@@ -70,12 +69,6 @@ class Sweep(ABC, Generic[J]):
         self._job.write_status(self._status)
 
 
-def keep_scores(run: Run, share: float, step: int, scores: Scores) -> None:
-    """Write the measures of each validation question down."""
-    values = {name: of.tolist() for name, of in scores.per_question.items()}
-    run.write(ROUNDS, run.read(ROUNDS) | {str(share): {"step": step, "scores": values}})
-
-
 class Watch(TrainerCallback):
     """Hears after every step how far a training is, as a share of its steps."""
 
@@ -102,7 +95,9 @@ class TrialWatch(Watch):
         def measure(model: Any) -> Reached:
             reached = cast(Reached, task.measure(model))
             if self._due:
-                keep_scores(self._run, self._share, self._due, reached.validation)
+                values = {name: of.tolist() for name, of in reached.validation.per_question.items()}
+                kept = {str(self._share): {"step": self._due, "scores": values}}
+                self._run.write(ROUNDS, self._run.read(ROUNDS) | kept)
             return reached
 
         return replace(task, measure=measure), [self]

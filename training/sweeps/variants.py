@@ -22,9 +22,11 @@ from training.options.rankers import BiEncoderOptions
 from training.runs.runs import Run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Difference, Interval
 
+NDCG = "ndcg@10"
+SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from
+MOST_VARIANTS = 40
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
-MOST_VARIANTS = 40
 
 
 class AblationExperiment(BaseModel):
@@ -104,10 +106,6 @@ def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], p
         raise ExperimentError(f"{place}: {error}") from error
 
 
-NDCG = "ndcg@10"
-SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from
-
-
 class Judged(NamedTuple):
     """Figures and differences to the reference by the number of the variant, and how many questions or pairs judge."""
 
@@ -133,24 +131,21 @@ def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, mod
     Rankings are kept as those of any comparison, which opens at once. A model that cannot search has no figure.
     Raises `ValueError` where no test question has a relevant passage.
     """
-    names = {number: str(number) for number in models}
     experiment = Experiment(
         data=data,
         split=Part.TEST,
         validation_share=shares.validation,
         test_share=shares.test,
         seed=shares.seed,
-        retriever=tuple(DenseSpec(name=names[number], model=model, windows=True) for number, model in models.items()),
+        retriever=tuple(DenseSpec(name=str(number), model=model, windows=True) for number, model in models.items()),
     )
     found = compare(experiment, question_set)
-    scores = {number: found.scores[name] for number, name in names.items() if name in found.scores}
+    scores = {number: found.scores[str(number)] for number in models if str(number) in found.scores}
     groups = question_groups(found.question_set)
     figures = {number: Interval(one.means()[NDCG], *intervals_of(one, groups)[NDCG]) for number, one in scores.items()}
-    others = [number for number in scores if number != REFERENCE and REFERENCE in scores]
-    pairs = [
-        Pair(names[one], names[REFERENCE], NDCG, scores[one].per_question[NDCG], scores[REFERENCE].per_question[NDCG])
-        for one in others
-    ]
+    asked = {number: one.per_question[NDCG] for number, one in scores.items()}
+    others = [number for number in asked if number != REFERENCE and REFERENCE in asked]
+    pairs = [Pair(str(one), str(REFERENCE), NDCG, asked[one], asked[REFERENCE]) for one in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
     apart = {number: Difference(test.difference, test.low, test.high, test.p_family) for number, test in tests}
     return Judged(figures, apart, len(found.question_set.questions))
@@ -162,11 +157,8 @@ def of_pairs(pairs: PairSet, models: Mapping[int, str]) -> Judged:
     The pairs are those of the part that `part_to_measure` says. Raises `EmbeddingError`.
     """
     found = evaluate(pairs, list(dict.fromkeys(models.values())))
-    figures = {
-        number: Interval(*found.measured[model].figures[SPEARMAN])
-        for number, model in models.items()
-        if model in found.measured
-    }
+    known = {number: model for number, model in models.items() if model in found.measured}
+    figures = {number: Interval(*found.measured[model].figures[SPEARMAN]) for number, model in known.items()}
     apart: dict[int, Difference] = {}
     for test in found.differences.get(SPEARMAN, []):
         for number, model in models.items():

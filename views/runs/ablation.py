@@ -1,5 +1,4 @@
-"""An ablation: at work, and what came of it in words, as a picture and as a table, with its trainings folded under
-it."""
+"""An ablation, at work or ended: what came of it in words, as a picture and as a table, its trainings under it."""
 
 from typing import Any
 
@@ -18,24 +17,20 @@ from views.choices import BM25_NAME, choices_for, model_place
 from views.names import experiment_of, is_varied, kind_name, run_name
 from views.navigation import open_page
 from views.resources.sets import use_set
-from views.runs.head import draw_parts
-from views.runs.search import setting_words
+from views.runs.head import draw_parts, setting_words
 from views.ui import tables
 from views.ui.charts import draw_chart, tips, with_interval
 from views.ui.problems import tell_training_failure
 from views.ui.words import language, plain, signed, word
 
 _COLOUR = PALETTE[0]
-_ROW, _AXIS = 36, 80  # pixels
 _PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
 _OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
 _DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
 _OTHERS = "°"  # marks figures of other hidden tokens
-_MISSING = "–"  # a variant has no such figure
 
 
 def draw_ablation(ablation: Ablation) -> None:
-    """Draw what came of an ablation that ended, or what was known when it did, and its trainings."""
     if ablation.done and (table := ablation.table):
         for told in _conclusions(table, varied=is_varied(ablation.plan())):
             st.markdown(told)
@@ -48,7 +43,6 @@ def draw_ablation_so_far(ablation: Ablation) -> None:
 
 
 def draw_ablation_buttons(ablation: Ablation) -> None:
-    """Draw the ways from an ablation that is done, to Compare and as files, and the file that asks for it again."""
     table, experiment = ablation.table, experiment_of(ablation.plan())
     if ablation.done and table:
         tuned = [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]
@@ -60,12 +54,10 @@ def draw_ablation_buttons(ablation: Ablation) -> None:
 
 
 def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: str) -> None:
-    """Draw the button that downloads what an ablation was asked, or is to be."""
     tables.draw_file("ablation.file", write_experiment(experiment), file_name, "application/toml", key)
 
 
 def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
-    """Draw the button that compares all of its fine-tuned models on the test questions."""
     fingerprint = tuned[0].plan().fingerprint
     data = next((kept for kept in stored() if kept.fingerprint == fingerprint), None)
     pressed = st.button(
@@ -129,7 +121,6 @@ def _figure_words(name: str, value: float) -> str:
 
 
 def _is_comparable(variant: Variant, measure: str) -> bool:
-    """Whether a figure may be held against the reference's."""
     return variant.alike or measure not in _OF_HIDDEN_TOKENS
 
 
@@ -164,11 +155,7 @@ def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, mea
 
 
 def _points(difference: Difference) -> dict[str, str]:
-    return {
-        "points": signed(difference.value),
-        "low": signed(difference.low),
-        "high": signed(difference.high),
-    }
+    return {"points": signed(difference.value), "low": signed(difference.low), "high": signed(difference.high)}
 
 
 def _draw_known(ablation: Ablation) -> None:
@@ -195,7 +182,6 @@ def _part_name(run: Run) -> str:
 
 
 def _draw_table(table: Table, key: str, *, varied: bool) -> None:
-    """Draw the choice of a measure, its picture, the table of all of them, and what must be known to read it."""
     measures = table.measures
     chosen = st.pills(
         word("ablation.measure"),
@@ -237,10 +223,9 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     line = alt.Chart(table[table["reference"]]).mark_rule(color=READABLE, strokeDash=[5, 4], strokeWidth=1.5)
     intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
-        x=whole,
-        fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white")),
+        x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
     )
-    return (line.encode(x=whole) + intervals + marks).properties(height=_AXIS + _ROW * len(table))
+    return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table))  # pixels
 
 
 def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
@@ -270,7 +255,7 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     if any(_difference(one, measure) for one in table.variants):
         columns["difference"] = tables.number("ablation.difference", width=125)
         columns["p"] = tables.number("ablation.p", "%.4f", width=60)
-    tables.draw(style, columns | measured, placeholder=_MISSING)
+    tables.draw(style, columns | measured, placeholder="–")
 
 
 def _cell(one: Variant, name: str) -> str:

@@ -1,5 +1,5 @@
-"""The charts of one training, or of several beside each other, each with its table; and the dialog of everything that
-is known of one: its curves, what was asked, what it was made of, and its log."""
+"""The charts of one training, or of several beside each other, each with its table; and the dialog of what is known of
+one: its curves, what was asked, what it was made of, and its log."""
 
 import json
 from collections.abc import Sequence
@@ -28,18 +28,13 @@ _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the spa
 _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
 _BM25 = PALETTE[0]
 _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
-_HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
-_LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
 # how a figure is written in a chart (d3) and in a table
 _FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
 _FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
 _SHARE = (".2%", "percent")
-_LOG_LINES = 200
-_MOST_BESIDE = 5
 
 
 def measure_names(kind: str) -> dict[str, str]:
-    """Return what a training of this kind is measured by, and what each is called."""
     return {name: measure_name(name) for name in recipe_of(kind).family.curves}
 
 
@@ -94,7 +89,8 @@ def draw_figure(
     `name` is as in `training.runs.curves`; the table goes on to `last_step`, or to where the longest line ends. `kept`
     is the point of the step whose model was kept.
     """
-    st.markdown(f"**{_heading(name)}**", help=_help(name))
+    heading, help_text = _heading(name)
+    st.markdown(f"**{heading}**", help=help_text)
     rows = [(label, step, value) for label, points in lines.items() for step, value in points]
     if not rows:
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
@@ -105,18 +101,14 @@ def draw_figure(
     _numbers(name, table, list(lines), bm25)
 
 
-def _heading(name: str) -> str:
+def _heading(name: str) -> tuple[str, str]:
+    """What stands over a figure, and what explains it."""
     if name not in MEASURES:
-        return word(f"train.{name}")
-    return word("train.measured_pairs" if name in PAIRS.curves else "train.measured", measure=measure_name(name))
-
-
-def _help(name: str) -> str:
-    if name in MEASURES:
-        how = {"measured_pairs_help": PAIRS.curves, "measured_passages_help": READERS.curves}
-        told = next((key for key, curves in how.items() if name in curves), "measured_help")
-        return f"{word('help.' + name.partition('@')[0])} {word(f'train.{told}')}"
-    return word(f"train.{name}_help")
+        return word(f"train.{name}"), word(f"train.{name}_help")
+    of_pairs, of_passages = name in PAIRS.curves, name in READERS.curves
+    heading = word("train.measured_pairs" if of_pairs else "train.measured", measure=measure_name(name))
+    how = "measured_pairs_help" if of_pairs else "measured_passages_help" if of_passages else "measured_help"
+    return heading, f"{word('help.' + name.partition('@')[0])} {word(f'train.{how}')}"
 
 
 def _chart(
@@ -131,7 +123,7 @@ def _chart(
 ) -> alt.LayerChart:
     chart = _lines(name, table, runs, colours, last_step)
     if kept is not None:
-        point = pd.DataFrame({"step": [kept[0]], "value": [kept[1]], "text": [word("train.kept_mark")]})
+        point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
         ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colours[0])
         chart += ring + base.mark_text(dy=-18, fontWeight="bold", color=colours[0]).encode(text="text:N")
@@ -147,21 +139,17 @@ def _chart(
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
     number, _ = _FORMATS.get(name, _SHARE)
     axis = {"learning_rate": ".2e"}.get(name, ".3~f" if name in _FORMATS else ".1%")
-    several = len(runs) > 1
+    several, step = len(runs) > 1, word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
-    height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
+    # pixels; a legend takes its room from the lines
+    height = (170 if name in ("learning_rate", "grad_norm") else 240) + (30 * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
-        x=alt.X(
-            "step:Q",
-            title=word("train.step"),
-            scale=alt.Scale(domain=[0, last_step]),
-            axis=alt.Axis(tickMinStep=1, format="d"),
-        ),
+        x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
         color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
         tooltip=[
             *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
-            *tips(("step:Q", word("train.step")), ("value:Q", _short(name), number)),
+            *tips(("step:Q", step), ("value:Q", _short(name), number)),
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
@@ -205,11 +193,10 @@ def draw_details(run: Run) -> None:
     with provenance:
         _draw_provenance(run)
     with log:
-        draw_log(run, _LOG_LINES)
+        draw_log(run, 200)
 
 
 def _draw_provenance(run: Run) -> None:
-    """Draw one table of the single facts, then one for each group of them; all of it can be had as JSON."""
     made = run.provenance()
     if not made:
         st.caption(word("train.no_provenance"))
@@ -251,7 +238,6 @@ def _table(rows: list[tuple[str, Any]], heading: str) -> None:
 
 
 def _draw_curves(run: Run, plan: Plan) -> None:
-    """Draw the curves of the run, and of those of its kind that are chosen to stand beside it."""
     labels = _labels(plan.kind)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
@@ -287,7 +273,7 @@ def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
         word("train.beside"),
         list(others),
         format_func=lambda run_id: labels[others[run_id]],
-        max_selections=_MOST_BESIDE,
+        max_selections=5,
         placeholder=word("train.beside_placeholder") if others else word("train.beside_none"),
         help=word("train.beside_help"),
         disabled=not others,

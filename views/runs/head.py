@@ -1,26 +1,29 @@
-"""What every ended training is shown by: its head, the dialog about it, and the trainings it is made of, folded under
-it."""
+"""What ended trainings share: a head, a dialog about them, the parts of a whole; and what a search has found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from jobs.folder import DAMAGED, RESUMABLE, State, Status
+from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan, Run
-from training.runs.sweeps import CompositeRun, find_job
+from training.runs.sweeps import DEFAULTS, CompositeRun, Findings, Search, find_job
 from views.names import base_name, kind_name, run_name, set_name
+from views.ui import tables
 from views.ui.job import draw_log
 from views.ui.problems import tell_training_failure
-from views.ui.words import duration, moment, plain, word
+from views.ui.words import duration, moment, plain, signed, word, word_or
 
-_OPEN = "run_dialog"  # in the session: its name and the run's id
+Use = Callable[[Plan, Findings], None]  # fills what a search has found into the form; called as a callback
+_OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
 _BADGES = {
     State.DONE: ("green", ":material/check_circle:"),
     State.STOPPED: ("gray", ":material/stop_circle:"),
     State.FAILED: ("red", ":material/error:"),
     State.INTERRUPTED: ("orange", ":material/power_off:"),
 }
-_LOG_LINES = 50
 
 
 def open_dialog(name: str, run: Run) -> None:
@@ -57,7 +60,7 @@ def draw_head(plan: Plan, status: Status) -> None:
         said.append(word("train.about_seconds", duration=duration(status.spent)))
     if plan.is_training and status.state in RESUMABLE:
         steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
-        said.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
+        said.append(word("train.came_to" if status.total_steps else "train.came_nowhere", **steps))
     st.caption(" · ".join(said))
 
 
@@ -91,4 +94,114 @@ def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Ca
                     open_dialog("details", run)
                     st.rerun()
         if whole.log():
-            draw_log(whole, _LOG_LINES)
+            draw_log(whole, 50)
+
+
+def draw_search(search: Search, use: Use) -> None:
+    found, plan = search.found, search.plan()
+    if found and search.done:
+        st.markdown(_sentence(found))
+    if found:
+        _draw_findings(plan, found)
+    if found and search.done:
+        st.button(
+            word("settings.use"),
+            on_click=use,
+            args=(plan, found),
+            icon=":material/check:",
+            help=word("settings.use_help"),
+            key=f"use_settings_{search.id}",
+        )
+    _draw_trials(search)
+
+
+def draw_search_so_far(search: Search) -> None:
+    plan = search.plan()
+    st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
+    if found := search.found:
+        _draw_findings(plan, found)
+    _draw_trials(search)
+
+
+def _draw_trials(search: Search) -> None:
+    trials = search.parts()
+    draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
+
+
+def setting_words(changes: Mapping[str, Any]) -> str:
+    said = {name: value_words(name, value) for name, value in changes.items()}
+    labels = {name: "" if name == "objective" else word_or(f"option.{name}", name) + ": " for name in said}
+    named = (labels[name] + told for name, told in said.items())  # an objective says by itself what it is
+    return ", ".join(named) or word("settings.defaults")
+
+
+def value_words(name: str, value: Any) -> str:
+    if name == "objective":
+        return word_or(f"objective.{value}", str(value))
+    number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return word_or(f"choice.{name}_{value}", number)
+
+
+def _sentence(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    if found.best == DEFAULTS:
+        return word("settings.defaults_best", measure=measure)
+    best = next(one for one in found.tried if one.number == found.best)
+    return word(
+        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
+        setting=plain(setting_words(best.changed)),
+        measure=measure,
+        points=signed(best.difference),
+        low=signed(best.difference_low),
+        high=signed(best.difference_high),
+    )
+
+
+def _draw_findings(plan: Plan, found: Findings) -> None:
+    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
+    measure = Measure.parse(found.measure).long
+    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
+    rows = [
+        {
+            "chosen": "✓" if one.number == found.chosen else "",
+            "setting": setting_words(one.changed),
+            "value": one.value,
+            "difference": one.difference,
+            "p": one.p_family,
+            "epochs": one.epochs,
+            "steps": one.steps,
+            "loss": one.loss,
+        }
+        for one in tried
+    ]
+    style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
+    for place, one in enumerate(tried):
+        apart = f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]"
+        told = {"value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]", "difference": apart}
+        if one.number == DEFAULTS:  # they differ from themselves in nothing
+            told |= {"difference": "", "p": ""}
+        for column, text in told.items():
+            style = tables.write(style, place, column, text)
+        if one.number == found.chosen:
+            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
+    tables.draw(
+        style,
+        {
+            "chosen": tables.text("settings.chosen", width=45),
+            "setting": tables.text("settings.setting", width=250),
+            "value": tables.measure(found.measure, measure, width=130),
+            "difference": tables.number("settings.difference", width=130),
+            "p": tables.number("settings.p", "%.4f"),
+            "epochs": tables.number("settings.epochs", width=55),
+            "steps": tables.number("settings.steps", width=50),
+            "loss": tables.number("settings.loss", width=65),
+        },
+    )
+    values = {"questions": f"{found.questions:,}", "measure": measure}
+    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
+    for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):
+        if numbers:
+            notes.append(word(key, numbers=", ".join(map(str, numbers))))
+    if plan.options.reranked:
+        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    st.caption(" ".join(notes))

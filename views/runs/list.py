@@ -1,11 +1,14 @@
-"""The trainings that have ended: what each gained, and what can be done with it and with its model: compared with its
-base, as a file, or sent to a model hub."""
+"""The trainings of the Train page, at work, in line and ended, with what can be done with each and with its model:
+compared with its base, as a file, or sent to a model hub."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import streamlit as st
 
 from data.store import StoredSet, stored
+from data.workspace import user
 from jobs.folder import State, Status
 from models.sources import ModelSource, is_starter
 from retrieval.comparison.experiment import add
@@ -16,23 +19,133 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
 from training.recipe import recipe_of
+from training.runs.curves import MEASURES, Curves, curves
 from training.runs.push import PushError, push, zipped_model
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.sweeps import QUEUE, Ablation, CompositeRun, Search
 from views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
-from views.names import base_name, run_name
+from views.names import base_name, kind_name, phase_words, run_name, set_name
 from views.navigation import open_page, page_called
 from views.resources.sets import use_set
-from views.runs.ablation import draw_ablation, draw_ablation_buttons
-from views.runs.charts import draw_details
-from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, open_dialog, tell_failure
+from views.runs.ablation import draw_ablation, draw_ablation_buttons, draw_ablation_so_far
+from views.runs.charts import best_by, draw_details, draw_run_figure, measure_name, pick_measure
+from views.runs.head import (
+    Use,
+    close_dialog,
+    draw_dialog,
+    draw_head,
+    draw_search,
+    draw_search_so_far,
+    has_ended,
+    made_of,
+    open_dialog,
+    tell_failure,
+)
 from views.runs.scores import draw_scores
-from views.runs.search import Use, draw_search
+from views.ui.job import draw_log, follow
 from views.ui.problems import attempt, draw_damaged
-from views.ui.words import known, language, plain, word
+from views.ui.words import duration, known, language, moment, plain, word
 
+_POLL_SECONDS = 1.5  # for the one at work
+_POLL_QUEUE = timedelta(seconds=2)
 _SHOWN_FIRST = 5
 _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
+
+
+def draw_at_work(run: Run) -> None:
+    plan = run.plan()
+    with st.container(border=True):
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
+        follow(run, partial(phase_words, run), partial(_draw_progress, run, plan), every=_POLL_SECONDS)
+
+
+def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
+    if isinstance(run, Search):
+        draw_search_so_far(run)
+        return
+    if isinstance(run, Ablation):
+        draw_ablation_so_far(run)
+        return
+    found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
+    usual = best_by(run, plan)
+    _draw_figures(plan, status, found, usual)
+    measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
+    for names in (("loss", measure), ("learning_rate", "grad_norm")):
+        for column, name in zip(st.columns(2), names, strict=True):
+            with column:
+                draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+    with st.expander(word("train.tab_log"), icon=":material/terminal:"):
+        draw_log(run, 15)
+
+
+def _draw_figures(plan: Plan, status: Status, found: Curves, measure: str) -> None:
+    def last(name: str, form: str) -> str:
+        points = found.points[name]
+        return format(points[-1][1], form) if points else "–"
+
+    step, total, epochs = status.step, status.total_steps, plan.options.epochs
+    figures = {
+        "step": f"{step:,} / {total:,}" if total else "–",
+        "epoch": f"{step / total * epochs:.1f} / {epochs:g}" if total else "–",
+        "left": duration(status.left) if status.left else "–",
+        "examples_per_second": last("examples_per_second", ",.0f"),
+        "loss": last("loss", ".4f"),
+        "learning_rate": last("learning_rate", ".2e"),
+        "grad_norm": last("grad_norm", ".3f"),
+    }
+    *columns, last_column = [*st.columns(4), *st.columns(4)]
+    for column, (name, value) in zip(columns, figures.items(), strict=True):
+        column.metric(word(f"train.{name}"), value, help=word(f"train.{name}_help"))
+    last_column.metric(measure_name(measure), last(measure, ".2%"), help=word("train.best_by_help"))
+
+
+def draw_queue() -> None:
+    """Draw the queue, if anything waits; draws the page anew once another training is at work or in line.
+
+    It looks even while nothing waits: another person, or a command, may start a training.
+    """
+    _follow_queue((QUEUE.at_work(), QUEUE.queued()))
+
+
+@st.fragment(run_every=_POLL_QUEUE)
+def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
+    at_work, waiting = QUEUE.at_work(), QUEUE.queued()
+    if (at_work, waiting) != seen:
+        st.rerun()
+    if not waiting:
+        return
+    st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
+    if not at_work and (holder := QUEUE.holder()):
+        since = datetime.fromtimestamp(holder.since, UTC).isoformat()
+        told = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
+        # what others train, and since when, is theirs
+        st.info(word("train.machine_in_use") if user() else told, icon=":material/hourglass:")
+    is_long = len(waiting) > 4  # then the list scrolls
+    with st.container(height=330 if is_long else "content", border=is_long):
+        for place, run in enumerate(waiting, start=1):
+            _draw_waiting(place, run)
+
+
+def _draw_waiting(place: int, run: Run) -> None:
+    plan, status = run.plan(), run.status()
+    since = datetime.fromtimestamp(status.queued, UTC).isoformat()
+    about = [*made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        with st.container(width="stretch", gap=None):
+            badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
+            st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
+            st.caption(" · ".join(about))
+        if st.button(
+            word("train.take_out"),
+            key=f"take_out_{run.id}",
+            icon=":material/playlist_remove:",
+            help=word("train.take_out_help"),
+        ):
+            run.stop()
+            st.rerun()
+        if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
+            open_dialog("delete", run)
+            st.rerun()
 
 
 def draw_runs(
@@ -197,7 +310,6 @@ def _of_a_starter(run: Run) -> bool:
 
 
 def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
-    """Draw the button that opens the download, with the lines that load what is downloaded."""
     recipe = recipe_of(plan.kind)
     with st.popover(word("train.download"), icon=":material/download:"):
         st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
@@ -217,9 +329,9 @@ def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
 
 
 def _draw_push(run: Run) -> None:
-    """Draw the form that sends the model to the hub, and what came of it."""
     number = st.session_state.setdefault("push_attempt", 0)
     token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
+    outcome_key = f"pushed_{run.id}"
     with st.form(f"push_form_{run.id}", border=False):
         repository = st.text_input(
             word("train.push_repository"),
@@ -244,20 +356,15 @@ def _draw_push(run: Run) -> None:
         del st.session_state[token_key]
         st.session_state["push_attempt"] = number + 1
         with st.spinner(word("train.pushing")):
-            st.session_state[f"pushed_{run.id}"] = _outcome(run, repository, token, private=private)
+            try:
+                st.session_state[outcome_key] = "", push(run, repository, token, private=private)
+            except PushError as error:
+                st.session_state[outcome_key] = error.code, str(error)
         st.rerun()
-    code, text = st.session_state.get(f"pushed_{run.id}", ("", ""))
+    code, text = st.session_state.get(outcome_key, ("", ""))  # of a problem with its message, or the model's address
     if code:
         key = f"push.{code}" if known(f"push.{code}") else "push.refused"
         st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")
     elif text:
         st.success(word("train.pushed"), icon=":material/check_circle:")
         st.code(text, language=None, wrap_lines=True)
-
-
-def _outcome(run: Run, repository: str, token: str, *, private: bool) -> tuple[str, str]:
-    """The code of the problem, empty where there was none, and its message or the model's address."""
-    try:
-        return "", push(run, repository, token, private=private)
-    except PushError as error:
-        return error.code, str(error)

@@ -28,21 +28,22 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.caption(word("train.no_scores"))
         return
     names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
-    if _of_pairs(scores):  # the figures of their space are no shares
+    judge = _judge(scores)
+    asks_questions = judge in ("questions", "passages")
+    if judge == "pairs":  # the figures of their space are no shares
         names = {of: name for of, name in names.items() if of in _TIMES_100}
     measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _draw_sentences((measure, names[measure]), rows, scores)
-        if _asks_questions(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
+        if asks_questions and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     if "perplexity" in rows["after"]:
         known = ("unigram", "before", "after")
         told = {name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in known}
         st.markdown(word("train.perplexities", **told))
     if names:
-        is_ranking = _asks_questions(scores) and not _of_passages(scores)
-        _draw_table(rows, scores, names, "train.row" if is_ranking else "train.row_model")
-    by_question = scores.get("intervals") and _asks_questions(scores)
+        _draw_table(rows, scores, names, "train.row" if judge == "questions" else "train.row_model")
+    by_question = scores.get("intervals") and asks_questions
     st.caption(_measured_on(plan, scores), help=word("train.intervals_help") if by_question else None)
     if kept := scores.get("kept_step"):
         steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
@@ -51,20 +52,10 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
 
-def _of_pairs(scores: dict[str, Any]) -> bool:
-    return "pairs" in scores
-
-
-def _of_text(scores: dict[str, Any]) -> bool:
-    return "hidden" in scores
-
-
-def _of_passages(scores: dict[str, Any]) -> bool:
-    return "rules" in scores
-
-
-def _asks_questions(scores: dict[str, Any]) -> bool:
-    return not (_of_pairs(scores) or _of_text(scores))
+def _judge(scores: dict[str, Any]) -> str:
+    """What judged a training, by what its scores count; of a reader, questions about passages that it reads."""
+    counted = {"pairs": "pairs", "hidden": "text", "rules": "passages"}
+    return next((judge for name, judge in counted.items() if name in scores), "questions")
 
 
 def _of_test(scores: dict[str, Any]) -> dict[str, Any]:
@@ -87,9 +78,10 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
         st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))
     else:
         text = _change("went", names, rows["before"], rows["after"], gain=scores.get("gain"))
-        if (asked := scores.get("questions")) and _asks_questions(scores):
+        asks_questions = _judge(scores) in ("questions", "passages")
+        if (asked := scores.get("questions")) and asks_questions:
             text = word("train.on_validation", questions=f"{asked:,}") + " " + text
-        if (sample := scores.get("training_sample")) and _asks_questions(scores):
+        if (sample := scores.get("training_sample")) and asks_questions:
             text += " " + _change("learned", names, sample["before"], sample["after"], questions=sample["questions"])
         st.markdown(text)
     if test := _of_test(scores):
@@ -167,12 +159,12 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 
 
 def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
-    intervals, test = scores.get("intervals") or {}, _of_test(scores)
-    if _of_pairs(scores):
+    intervals, test, judge = scores.get("intervals") or {}, _of_test(scores), _judge(scores)
+    if judge == "pairs":
         told = [word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")]
-    elif _of_text(scores):
+    elif judge == "text":
         told = [word("train.measured_on_text", hidden=f"{scores['hidden']:,}", rows=f"{scores['rows']:,}")]
-    elif _of_passages(scores):
+    elif judge == "passages":
         rules = word_or(f"choice.rules_{scores['rules']}", str(scores["rules"]))
         asked = f"{scores.get('questions', 0):,}"
         told = [word("train.measured_on_passages", questions=asked, rules=plain(rules))]
@@ -183,9 +175,9 @@ def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
     if made := sum(scores.get("made_questions", {}).values()):
         told.append(word("train.measured_on_made", made=f"{made:,}"))
     if intervals:
-        told.append(word("train.intervals_of_text" if _of_text(scores) else "train.intervals"))
+        told.append(word("train.intervals_of_text" if judge == "text" else "train.intervals"))
         drawn = [*(scores.get(name, {}) for name in intervals), *(test.get(name, {}) for name in _TESTED)]
-        if not _of_text(scores) and {value for row in drawn for value in row.values()} & {0, 1}:
+        if judge != "text" and {value for row in drawn for value in row.values()} & {0, 1}:
             told.append(word("train.intervals_at_the_end"))
     if test:
         told.append(word("train.measured_on_test", questions=f"{test['questions']:,}"))
@@ -197,11 +189,11 @@ def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
 
 
 def _kept_words(steps: dict[str, str], scores: dict[str, Any], run: Run, plan: Plan) -> str:
-    names = measure_names(plan.kind)
-    measure = plan.options.best_by.value if _of_text(scores) else best_by(run, plan)
+    names, judge = measure_names(plan.kind), _judge(scores)
+    measure = plan.options.best_by.value if judge == "text" else best_by(run, plan)
     if scores.get("judged_by") == "loss":
         return word("train.kept_step_loss", **steps)
-    if _of_text(scores) and measure not in names:
+    if judge == "text" and measure not in names:
         return word("train.kept_step_perplexity", **steps)
-    of = "_text" if _of_text(scores) else "_pairs" if _of_pairs(scores) else ""
+    of = f"_{judge}" if judge in ("text", "pairs") else ""
     return word(f"train.kept_step{of}", **steps, measure=names[measure])

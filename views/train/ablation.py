@@ -1,5 +1,4 @@
-"""The ways to an ablation: around what the form says, told by a file, or around a finished language model; and what
-judges it."""
+"""The ways to an ablation: around the form, by a file, or around a finished language model; and what judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,8 +29,7 @@ from training.sweeps.variants import AblationExperiment
 from views.names import pair_set_name, set_name
 from views.resources.sets import chosen_set, stored_pairs, stored_sets
 from views.runs.ablation import draw_experiment_file
-from views.runs.head import close_dialog
-from views.runs.search import setting_words, value_words
+from views.runs.head import close_dialog, setting_words, value_words
 from views.train.fields import entered_value
 from views.train.start import begin, pressed_once
 from views.ui.problems import failure_text
@@ -41,8 +39,6 @@ from views.uploads import translate_field
 
 _NONE = ""
 _EPOCHS = BiEncoderOptions(base="any").epochs
-_MOST_EPOCHS = 100.0
-_COLUMNS = 4
 _OFFERED: dict[str, Sequence[Any]] = {
     "objective": [one.value for one in LanguageObjective],
     "pairs_weight": [0.5, 1.0, 3.0, 10.0],
@@ -52,10 +48,7 @@ _OFFERED: dict[str, Sequence[Any]] = {
     "tokenizer_kind": [one.value for one in TokenizerKind],
     "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
 }
-_OF_A_NEW_TOKENIZER = ("tokenizer_kind", "vocabulary")
 _EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
-_LENGTHS = (0.25, 0.5, 2.0, 4.0)  # of the reference's epochs
-_SEEDS = 3  # other ones
 _LARGEST_FILE = 1  # MB
 
 
@@ -80,13 +73,13 @@ def offered(options: LanguageOptions) -> dict[str, list[Any]]:
     Not those that the base decides, or a tokenizer that is there.
     """
     decided = set() if options.pairs else {"pairs_weight"}
+    if options.base != STARTER or options.tokenizer.strip():
+        decided |= {"tokenizer_kind", "vocabulary"}
     if options.base != STARTER:
-        decided |= {"size", *_OF_A_NEW_TOKENIZER}
-    elif options.tokenizer.strip():
-        decided |= {*_OF_A_NEW_TOKENIZER}
+        decided.add("size")
     values = {name: list(known) for name, known in _OFFERED.items() if name not in decided}
-    values["epochs"] = [round(options.epochs * length, 4) for length in _LENGTHS]
-    values["seed"] = [options.seed + more for more in range(1, _SEEDS + 1)]
+    values["epochs"] = [round(options.epochs * length, 4) for length in (0.25, 0.5, 2.0, 4.0)]
+    values["seed"] = [options.seed + more for more in (1, 2, 3)]
     return {name: [one for one in known if one != getattr(options, name)] for name, known in values.items()}
 
 
@@ -96,7 +89,7 @@ def _draw_chosen(plan: Plan) -> None:
     vary: dict[str, list[Any]] = {}
     columns: list[DeltaGenerator] = []
     for name, values in offered(plan.options).items():
-        columns = columns or st.columns(_COLUMNS)
+        columns = columns or [*st.columns(4)]
         with columns.pop(0):
             if chosen := _pick(name, values, getattr(plan.options, name)):
                 vary[name] = [one for one in values if one in chosen]
@@ -156,7 +149,6 @@ def _draw_file() -> None:
 
 
 def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
-    """Draw how many trainings an experiment makes, its start, and its file."""
     models = len(experiment.changes) - experiment.untrained
     tuned = len(experiment.changes) if experiment.questions else 0
     enough = len(experiment.changes) > 1
@@ -209,16 +201,16 @@ def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
     questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
     pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
     usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
-    columns = st.columns(3, vertical_alignment="bottom")
-    with columns[0]:
+    left, middle, right = st.columns(3, vertical_alignment="bottom")
+    with left:
         label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
         asked = _choice(f"{name}_questions", label, help_text, questions, usual)
-    with columns[1]:
+    with middle:
         offer(f"{name}_epochs", _EPOCHS)
         epochs = st.number_input(
             word("ablation.epochs"),
             min_value=0.01,
-            max_value=_MOST_EPOCHS,
+            max_value=100.0,
             step=1.0,
             format="%g",
             value=None,
@@ -228,7 +220,7 @@ def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
             disabled=not asked,
             persist_state="session",
         )
-    with columns[2]:
+    with right:
         label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
         scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
     return _Judges(asked, scored, float(epochs or _EPOCHS))

@@ -1,31 +1,31 @@
-"""The base model of a training and the models that guide it, teach it, or find its hard negatives: which, whether it
-can be had, and what it costs to get."""
+"""What a training starts from: its base model, whether that can be had and what it costs to get; and its objective."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.pairs.store import StoredPairs
 from data.workspace import for_this_user
 from models.hub import HubRevision, ModelError, hub_revision
 from models.packaged import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_base
+from training.options.rankers import CROSS_ENCODER
+from training.options.sentences import SentenceObjective
+from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
-from views.names import OTHER, is_a_starter, model_label
+from views.names import is_a_starter, model_label
+from views.texts import Learned
+from views.train.options import objectives
 from views.ui.problems import failure_text
-from views.ui.state import choose, offer, relabel, remember
-from views.ui.words import known, plain, word
+from views.ui.state import choose, offer, relabel, remember, remembered
+from views.ui.words import known, plain, word, word_or
 
-ITSELF = ""  # a guide that is not named is the base
-KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
 _POLL_SECONDS = 0.5
 
 
@@ -41,59 +41,6 @@ def hub_answer(hub_id: str) -> Future[HubRevision]:
     All users share it: the hub is asked in nobody's name where people sign in.
     """
     return _askers().submit(for_this_user(hub_revision), hub_id)
-
-
-def model_field(words: dict[str, Any], choices: list[str], *, optional: bool) -> str:
-    """Draw the choice of a model, offered by `hold_model`; returns its reference, empty where none is chosen.
-
-    `words` are the widget's; what is `optional` may be left open.
-    """
-    key = words["key"]
-    relabel(key)
-    chosen = st.selectbox(
-        **words,
-        options=choices,
-        index=None if optional else 0,
-        format_func=lambda choice: word("train.guide_itself") if choice == ITSELF else model_label(choice),
-        placeholder=word("train.pick_model"),
-    )
-    if chosen != OTHER:  # which is in no list: a hub id or a folder
-        return chosen or ""
-    return st.text_input(
-        word("train.other"),
-        key=_other(key),
-        max_chars=1000,
-        placeholder=word("train.other_example"),
-        help=word("train.other_help"),
-        persist_state="session",
-    ).strip()
-
-
-def hold_model(name: str, key: str, start: str, choices: list[str]) -> str:
-    """Offer the model that a field starts with, and return the reference of the one entered."""
-    known = start in choices or (name == "teacher" and not start)
-    offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
-    if st.session_state[key] not in choices:  # such as a run that was deleted
-        st.session_state[key] = choices[0] if name != "teacher" else None
-    offer(_other(key), "" if known else start)
-    chosen = st.session_state[key]
-    return str((st.session_state[_other(key)] if chosen == OTHER else chosen) or "").strip()
-
-
-def model_choices(name: str, kind: str) -> list[str]:
-    """Return what a field named so offers, of models of a kind."""
-    kinds = kinds_alike(kind)
-    runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
-    packaged = [base.reference] if (base := base_at_hand()) else []
-    if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
-        return [ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
-    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
-        return [STARTER, *runs, OTHER]
-    return [*packaged, STARTER, recipe_of(kind).base, *runs, OTHER]
-
-
-def _other(key: str) -> str:
-    return f"{key}_other"
 
 
 @dataclass(frozen=True)
@@ -223,3 +170,33 @@ def _hub_words(found: HubRevision) -> str:
     size = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
     told = word("train.hub_download", size=size) if megabytes else word("train.hub_download_unknown")
     return f":material/cloud_download: {told}"
+
+
+def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
+    pairs = data.kind if isinstance(data, StoredPairs) else None
+    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
+    if not choices:
+        st.info(word("train.no_objective"), icon=":material/info:")
+        st.stop()
+    options = base.run.plan().options if base.run else suited_to(kind, base)
+    fitting = (
+        options.objective.value,
+        SentenceObjective.SIMCSE_SUPERVISED.value,
+    )  # what suits the base, or else the data
+    usual = next((one for one in fitting if one in choices), choices[0])
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = remembered("objective", usual, choices)
+    offer(key, usual)
+    relabel(key)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    chosen = left.selectbox(
+        word("train.objective"),
+        choices,
+        format_func=lambda choice: word_or(f"objective.{choice}", choice),
+        key=key,
+        help=word("train.objective_help"),
+        persist_state="session",
+    )
+    remember("objective", chosen)
+    right.caption(word_or(f"objective_does.{chosen}", ""))
+    return chosen

@@ -1,5 +1,5 @@
-"""The fields of a training's form: the widget that suits an option, its words and range, which fields are drawn, what
-was entered, and where a problem is told."""
+"""The fields of a training's form: the widget that suits an option, its words and range, models it may name; which
+fields are drawn, what was entered, and where a problem is told."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,15 +14,18 @@ from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from data.pairs.records import PairKind
 from data.split import SplitOptions
+from models.packaged import base_at_hand
+from models.sources import STARTER
 from retrieval.evaluation.measures import Measure
 from training.options.common import Report
 from training.options.questions import BestBy
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.sentences import SENTENCES
-from training.recipe import recipe_of
-from views.names import pair_set_name
+from training.recipe import kinds_alike, recipe_of
+from views.choices import finished_runs
+from views.names import OTHER, is_a_starter, model_label, pair_set_name
 from views.resources.sets import stored_pairs
-from views.train.base import KINDS, Base, hold_model, model_choices, model_field, suited_to
+from views.train.base import Base, suited_to
 from views.train.options import (
     DECIDING,
     FIRST,
@@ -38,7 +41,8 @@ from views.train.options import (
 from views.ui.state import is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
 
-_JUDGING = (PairKind.SCORED, PairKind.LABELLED)
+_MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
+_ITSELF = ""  # a guide that is not named is the base
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 _COLUMNS = 4
@@ -63,8 +67,8 @@ def draw_field(field: Field) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
     hold_field(field)
     words, start = _words(field), field.start
-    if field.name in KINDS:
-        return model_field(words, _model_choices(field), optional=field.name == "teacher")
+    if field.name in _MODELS:
+        return _draw_model(field, words)
     if field.name == "judged_on":
         sets = _judging_sets()
         return str(st.selectbox(**words, options=list(sets), format_func=sets.__getitem__))
@@ -91,8 +95,8 @@ def draw_field(field: Field) -> Any:
 
 def hold_field(field: Field) -> Any:
     """Offer what an option starts with, and return what is entered, of a field that may be folded away."""
-    if field.name in KINDS:
-        return hold_model(field.name, field.key, field.start, _model_choices(field))
+    if field.name in _MODELS:
+        return _hold_model(field)
     if field.name == "judged_on":
         offer(field.key, field.start if field.start in _judging_sets() else "")
     elif isinstance(field.start, StrEnum):
@@ -118,14 +122,56 @@ def _shown(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _model_choices(field: Field) -> list[str]:
-    return model_choices(field.name, field.model or KINDS[field.name])
+def _draw_model(field: Field, words: dict[str, Any]) -> str:
+    """Draw the choice of a model; returns its reference, empty where none is chosen: a teacher may be left open."""
+    relabel(field.key)
+    chosen = st.selectbox(
+        **words,
+        options=_models(field),
+        index=None if field.name == "teacher" else 0,
+        format_func=lambda choice: word("train.guide_itself") if choice == _ITSELF else model_label(choice),
+        placeholder=word("train.pick_model"),
+    )
+    if chosen != OTHER:  # which is in no list: a hub id or a folder
+        return chosen or ""
+    return st.text_input(
+        word("train.other"),
+        key=f"{field.key}_other",
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+        persist_state="session",
+    ).strip()
+
+
+def _hold_model(field: Field) -> str:
+    name, key, start, choices = field.name, field.key, field.start, _models(field)
+    known = start in choices or (name == "teacher" and not start)
+    offer(key, (start or (_ITSELF if name == "guide" else None)) if known else OTHER)
+    if st.session_state[key] not in choices:  # such as a run that was deleted
+        st.session_state[key] = choices[0] if name != "teacher" else None
+    offer(f"{key}_other", "" if known else start)
+    chosen = st.session_state[key]
+    return str((st.session_state[f"{key}_other"] if chosen == OTHER else chosen) or "").strip()
+
+
+def _models(field: Field) -> list[str]:
+    """What a field that names a model offers."""
+    kind = field.model or _MODELS[field.name]
+    kinds = kinds_alike(kind)
+    runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
+    packaged = [base.reference] if (base := base_at_hand()) else []
+    if field.name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+        return [_ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
+        return [STARTER, *runs, OTHER]
+    return [*packaged, STARTER, recipe_of(kind).base, *runs, OTHER]
 
 
 def _judging_sets() -> dict[str, str]:
     """The names, by key, of the sets whose scores or labels can judge a training on others."""
-    sets = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
-    return {"": word("train.judged_by_itself"), **sets}
+    judging = (kept for kept in stored_pairs() if kept.kind in (PairKind.SCORED, PairKind.LABELLED))
+    return {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
 
 
 def _choices(field: Field) -> list[str]:
@@ -212,7 +258,7 @@ class OptionFields:
         return float(validation), float(test), int(seed)
 
     def models(self) -> dict[str, str]:
-        return {name: self._entered[name] for name in KINDS if self._entered.get(name)}
+        return {name: self._entered[name] for name in _MODELS if self._entered.get(name)}
 
     def tell(self, name: str, problem: str) -> None:
         if name in self._places:

@@ -1,6 +1,6 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain
@@ -23,7 +23,6 @@ from training.options.rankers import (
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
 from training.recipe import ranking_kinds, recipe_of
 
-_OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
@@ -102,11 +101,6 @@ def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> li
     return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
 
 
-def usual_objective(suited: str, choices: Sequence[str]) -> str:
-    """Return the objective that is chosen before anybody does: what suits the base, or else the data."""
-    return next((one for one in (suited, SentenceObjective.SIMCSE_SUPERVISED.value) if one in choices), choices[0])
-
-
 def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:
     """Return what the fields of a training begin with: options that suit a base, fitted to an objective.
 
@@ -115,7 +109,7 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
     settings = {} if as_trained else options.settings_for(objective)
     values = asdict(options) | settings | {"objective": objective}
     if objective in TAUGHT:
-        values["negatives"] = values["negatives"] or _OF_A_LIST
+        values["negatives"] = values["negatives"] or 4  # for the teacher to order
     for name, (low, high) in fitted(kind, objective).items():
         values[name] = min(max(values[name], low), high)
     return values

@@ -1,62 +1,57 @@
 """Train: fine-tune a model of any kind, watch it, and keep what came of it.
 
-What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here, and
-a language model from its passages or from a text."""
+What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here, and a
+language model from its passages or from a text. What is entered into the form is checked at once, and nothing of it is
+lost; searches for settings and earlier trainings fill it in.
+"""
+
+from collections.abc import Set
+from dataclasses import replace
+from itertools import count
 
 import streamlit as st
 
+from data.pairs.records import split_pairs
 from data.pairs.store import StoredPairs
-from data.split import Part
+from data.split import Part, SplitOptions
 from data.store import StoredSet
+from language.texts import PassageCorpus, StoredText, opened
+from models.hub import ModelError
+from models.sources import find_model
 from retrieval.comparison.multistage import FEWEST, LearnedSpec
 from retrieval.comparison.store import kept_comparisons, origin_of
+from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.recipe import RECIPES, recipe_of
-from training.runs.sweeps import QUEUE, CompositeRun, all_jobs
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from training.recipe import RECIPES, ranking_kinds, recipe_of
+from training.runs.rehearsal import RehearsalTask
+from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
+from training.runs.sweeps import QUEUE, CompositeRun, Findings, all_jobs
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
-from views.resources.sets import chosen_set, parts_of, stored_pairs
-from views.runs.at_work import draw_at_work, draw_queue
-from views.runs.list import draw_runs
-from views.texts import Learned, learned_name, pick_text
-from views.train.ablation import draw_does_it_help
-from views.train.base import Base, pick_base, suited_to
-from views.train.form import draw_form, fill_in_another_round, use_settings
-from views.train.options import objectives, usual_objective
-from views.ui.state import choose, offer, relabel, remember, remembered, show_top
+from views.resources.sets import chosen_set, pair_set, parts_of, question_set, split_of, stored_pairs
+from views.runs.list import draw_at_work, draw_queue, draw_runs
+from views.texts import Learned, learned_name, pick_text, reference_of
+from views.train.ablation import draw_ablation, draw_does_it_help
+from views.train.base import Base, pick_base, pick_objective
+from views.train.fields import OptionFields, entered_value, field_key
+from views.train.options import NEEDED
+from views.train.start import (
+    asked_of,
+    draw_ask_button,
+    draw_estimate,
+    draw_known_time,
+    draw_negatives,
+    draw_several,
+    draw_start_button,
+    trainings_started,
+)
+from views.ui.state import choose, offer, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 _MEASURE, _LEARNED = "ndcg@10", LearnedSpec.model_fields["kind"].default
-
-
-def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
-    """Draw the choice of what training makes smaller, with what that does and needs."""
-    pairs = data.kind if isinstance(data, StoredPairs) else None
-    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
-    if not choices:
-        st.info(word("train.no_objective"), icon=":material/info:")
-        st.stop()
-    options = base.run.plan().options if base.run else suited_to(kind, base)
-    usual = usual_objective(options.objective.value, choices)
-    if st.session_state.get(key) not in choices:
-        st.session_state[key] = remembered("objective", usual, choices)
-    offer(key, usual)
-    relabel(key)
-    left, right = st.columns(2, vertical_alignment="bottom")
-    chosen = left.selectbox(
-        word("train.objective"),
-        choices,
-        format_func=lambda choice: word_or(f"objective.{choice}", choice),
-        key=key,
-        help=word("train.objective_help"),
-        persist_state="session",
-    )
-    remember("objective", chosen)
-    right.caption(word_or(f"objective_does.{chosen}", ""))
-    return chosen
 
 
 def draw() -> None:
@@ -121,18 +116,6 @@ def _without_training(fingerprint: str) -> dict[str, str]:
     return {}
 
 
-def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
-    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
-    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
-        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
-    base = pick_base(kind)
-    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
-    with st.container(key="settings_objective"):
-        objective = pick_objective(kind, base, data)
-    draw_form(kind, base, objective, data)
-
-
 def _pick_kind() -> str:
     """Draw the kinds that most come for, and the others behind a button; one of these stands beside once chosen."""
     chosen = remembered("train", BI_ENCODER, list(RECIPES))
@@ -183,3 +166,144 @@ def pick_pairs() -> StoredPairs:
     counts = {part.value: f"{len(rows):,}" for part, rows in parts_of(key).items()}
     right.caption(word("train.pairs_about", kind=word(f"pair_kind.{sets[key].kind.value}"), **counts))
     return sets[key]
+
+
+def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
+    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
+    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
+        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
+    base = pick_base(kind)
+    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
+    with st.container(key="settings_objective"):
+        objective = pick_objective(kind, base, data)
+    draw_form(kind, base, objective, data)
+
+
+@st.fragment
+def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs) -> None:
+    """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
+    form = OptionFields(kind, base, objective)
+    with st.container(border=True):
+        with st.container(key="settings_first"):  # a narrow screen shows what is needed to start, and these when asked
+            name_column, *columns = st.columns(4)
+            with name_column:
+                # a new name is offered after every start; until then what was typed stays
+                key, usual_name = f"train_{kind}_name_{trainings_started()}", _free_name(kind)
+                offer(key, usual_name)
+                name = st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
+            form.draw_first(columns)
+        form.draw_needed()
+        with st.container(key="settings_more"):
+            form.draw_more()
+            found = form.draw_negatives()
+        buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
+        told = st.container()  # below the buttons: they must not move while they are pressed
+        with told:
+            entered = _planned(form, data, kind, name.strip() or usual_name)
+        plan = entered if base.usable else None
+        estimate = asked_of(plan, RehearsalTask.ESTIMATE)
+        with buttons:
+            _draw_way_back(form)
+            if not base.usable:
+                st.caption(word("train.base_first"), width="content")
+            draw_known_time(plan)
+            draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
+            draw_start_button(plan, told)
+        with told:
+            draw_estimate(estimate, form)
+    if found is not None:
+        with found:
+            draw_negatives(asked_of(plan, RehearsalTask.NEGATIVES))
+    if kind == LANGUAGE_MODEL:
+        draw_ablation(plan)
+    elif kind in ranking_kinds():
+        draw_several(kind, plan, base)
+
+
+def _draw_way_back(form: OptionFields) -> None:
+    """Say how many settings differ from their defaults, which may be folded away, and offer to take them back."""
+    if changed := form.changed:
+        st.button(
+            word("train.take_back", count=len(changed)),
+            on_click=form.take_back,
+            icon=":material/undo:",
+            type="tertiary",
+            help=", ".join(word_or(f"option.{name}", name) for name in changed),
+            key="train_take_back",
+        )
+
+
+def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: str) -> Plan | None:
+    """Return the plan of what was entered, or tell beside its field what does not fit."""
+    try:
+        split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
+        learned = _checked(kind, data, split, options)
+        for field, model in form.models().items():
+            try:
+                find_model(model)
+            except ModelError as error:
+                raise OptionError(field, error.code, str(error)) from error
+    except OptionError as error:
+        _tell(form, error.option, word_or(f"option_problem.{error.code}", str(error)))
+        return None
+    except ValueError:  # all that is left are the shares of the split
+        _tell(form, "validation", word("option_problem.validation"))
+        return None
+    return new_plan(kind, name, learned, split, options)
+
+
+def _checked(
+    kind: str, data: Learned | StoredPairs, split: SplitOptions, options: TrainingOptions
+) -> tuple[str, str, str]:
+    """Reference, name and fingerprint of what a training learns from. Raises `OptionError` where it cannot."""
+    family = recipe_of(kind).family
+    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
+        corpus = opened(data) if isinstance(data, StoredText) else PassageCorpus(question_set(data.key))
+        family.check(corpus, options)
+        return reference_of(data), data.name, corpus.fingerprint
+    if isinstance(data, StoredSet):
+        family.check(question_set(data.key), options)
+        rows = split_of(data.key, split.validation, split.test, split.seed).rows
+    else:
+        pairs = pair_set(data.key)
+        family.check(pairs, options)
+        rows = split_pairs(pairs, split)
+    judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
+    if len(rows[Part.TRAIN]) < 2 or not judged:
+        raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
+    return data.key, data.name, data.fingerprint
+
+
+def _tell(form: OptionFields, name: str, text: str) -> None:
+    """Tell a problem beside its field, and by the button where the field may be folded away."""
+    form.tell(name, text)
+    if name not in NEEDED:
+        st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
+
+
+def _free_name(kind: str) -> str:
+    """The kind and the first number that is free: short, so that tables can show what searches with it."""
+    taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
+    return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
+
+
+def use_settings(plan: Plan, found: Findings) -> None:
+    """Fill what was found into the form, with kind, base and objective; only as a callback."""
+    names = {name for one in found.tried for name in one.changed}
+    _fill_in(plan.kind, plan.options.base, replace(plan.options, **found.changes), names)
+
+
+def fill_in_another_round(run: Run) -> None:
+    """Fill in the form; only while no field is drawn, as in a callback."""
+    plan = run.plan()
+    if isinstance(plan.options, BiEncoderOptions):
+        options = replace(mined_by(run.id, plan.options), rounds=1)
+        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
+
+
+def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
+    for name, chosen in {"train": kind, "base": base, "objective": options.objective.value}.items():
+        remember(name, chosen)
+    for name in {"objective", *names}:
+        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))

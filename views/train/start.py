@@ -1,5 +1,5 @@
-"""What can be known before a training starts, its time and memory and its hard negatives, and the buttons that start
-it."""
+"""What can be known before a training starts, its time and memory and its hard negatives; the buttons that start it,
+and the ways to several: a search for settings, and all poolings."""
 
 import time
 from collections.abc import Callable
@@ -12,13 +12,15 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
-from training.options.rankers import BiEncoderOptions, Pooling
+from training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, create_rounds, rounds_of
-from training.runs.sweeps import QUEUE
+from training.runs.sweeps import QUEUE, create_search
+from training.sweeps.halving import changes_of
 from views.choices import finished_runs
 from views.names import base_name
 from views.resources.sets import split_of
+from views.runs.head import setting_words
 from views.train.base import Base
 from views.train.fields import OptionFields
 from views.ui import tables
@@ -32,7 +34,6 @@ _FREE = {
     *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
     *("logging_steps", "save_limit", "save_minutes", "save_steps", "kept_models", "report_to"),
 }
-_GIGABYTE = 1e9
 _ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200
@@ -118,15 +119,15 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         return
     found = asked.rehearsal.estimate()
     held = {"memory": found.memory, "available": found.memory_available}
-    sizes = {name: f"{number_of_bytes / _GIGABYTE:.1f}" for name, number_of_bytes in held.items()}
+    sizes = {name: f"{number_of_bytes / 1e9:.1f}" for name, number_of_bytes in held.items()}
     if not found.fits:
         _tell_too_large(found, form)
     st.info(
         word("train.estimate", time=duration(found.seconds), steps=f"{found.steps:,}", **sizes),
         icon=_ICONS[RehearsalTask.ESTIMATE],
     )
-    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
-    parts["loading"] = duration(found.seconds_loading)
+    measuring, loading = duration(found.seconds_measuring), duration(found.seconds_loading)
+    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": measuring, "loading": loading}
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
     if (rounds := rounds_of(asked.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
@@ -160,7 +161,6 @@ def _told(name: str, value: object) -> str:
 
 
 def draw_negatives(asked: Asked | None) -> None:
-    """Draw the button that looks for them and, once they are found, the table."""
     draw_ask_button(RehearsalTask.NEGATIVES, asked, st.container())
     if asked is None or not _is_answered(asked):
         return
@@ -244,7 +244,43 @@ def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
         _start([plan], told)
 
 
-def draw_poolings(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
+def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
+    key, icon = "train_several_open", ":material/experiment:"
+    title = word("settings.find" if base.starter or kind != BI_ENCODER else "train.several")
+    with st.expander(title, icon=icon, key=key, on_change="rerun") as fold:
+        if not fold.open:
+            return
+        told = st.container()
+        _draw_find(plan, told)
+        _draw_poolings(plan, base, told)
+
+
+def _draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
+    """Draw the way to a search: what it tries, how long it may take, and its start; `plan` is None where none fits."""
+    st.markdown(f"**{word('settings.find')}**")
+    st.markdown(word("settings.about"))
+    if plan is None:
+        return
+    tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
+    st.caption(word("settings.tried") + "\n\n" + tried)
+    key = "train_settings_minutes"
+    st.session_state.setdefault(key, 10)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        minutes = st.number_input(
+            word("settings.minutes"),
+            min_value=1,
+            max_value=600,
+            key=key,
+            help=word("settings.minutes_help"),
+            width=220,
+            persist_state="session",
+        )
+        pressed = pressed_once(word("settings.start", minutes=minutes), "train_find")
+    if pressed and minutes:
+        begin(lambda: create_search(plan, float(minutes)), told)
+
+
+def _draw_poolings(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
     """Draw the way to train a pretrained bi-encoder with each of the poolings, all else the same."""
     if base.starter or plan is None or not isinstance(plan.options, BiEncoderOptions):
         return

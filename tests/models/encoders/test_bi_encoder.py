@@ -15,17 +15,12 @@ from models.inference import TOKENS_A_PASS, Told, fast_passes, takes_rows
 from models.loading import load_bi_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.hub import SENTENCES
 from tests.models.worlds import damaged
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 41)) for n in range(150)]  # of 0 to 40 words
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarray:

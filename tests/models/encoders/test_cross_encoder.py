@@ -8,9 +8,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer, PairTokens, longest_first
 from models.hub import ModelError
-from models.inference import PairTokens, longest_first
 from models.loading import load_cross_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model

@@ -14,11 +14,7 @@ from models.hub import ModelError
 from models.loading import load_sparse_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
-from tests.hub import (
-    SENTENCES,
-    build_bi_encoder,
-    build_sparse_encoder,
-)
+from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.models.worlds import damaged
 
 pytestmark = pytest.mark.slow

@@ -15,16 +15,11 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import WindowOptions
 from retrieval.late import max_sim
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.hub import SENTENCES
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, 1 + n % 41)) for n in range(BLOCK + 40)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def encoder_of(folder: Path, dimensions: int = 0, windows: WindowOptions | None = None) -> TokenEncoder:
@@ -99,11 +94,11 @@ def test_questions_are_projected_as_the_passages_they_are_compared_with(folder: 
         encoder.model.max_seq_length = 16
         encoder.encode_passages(texts, heads)
         questions = encoder.encode_questions(TEXTS[20:23])
-        assert encoder._projection is not None
+        assert encoder.projection is not None
         all_dimensions = encoder_of(folder)
         all_dimensions.model.max_seq_length = 16
         whole = all_dimensions.encode("question", TEXTS[20:23])
-        expected = np.concatenate(whole).astype(np.float32) @ encoder._projection
+        expected = np.concatenate(whole).astype(np.float32) @ encoder.projection
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         np.testing.assert_allclose(questions.vectors, expected, atol=2e-3)
         found.append(questions.vectors)

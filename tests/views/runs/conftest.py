@@ -3,10 +3,10 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.views.train.conftest import no_worker
+from tests.views.train.conftest import no_worker, opened
 from tests.views.train.worlds import page, unopened
 
-__all__ = ["no_worker"]
+__all__ = ["no_worker", "opened"]
 
 
 @pytest.fixture

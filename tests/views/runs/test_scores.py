@@ -1,17 +1,18 @@
-"""What trainings on pairs, of readers and of language models gained: figures, curves, and the ways on from them."""
+"""What trainings gained: figures, how sure they are, curves, and the ways on from them."""
 
 import json
 from typing import Any
 
 import pytest
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from jobs.folder import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, click, kept_set, made_run, texts, with_model
+from tests.views.train.worlds import EN, SCORES, click, done_run, kept_set, made_run, texts, with_model
 from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy
 from training.options.questions import READER
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.sentences import SENTENCES
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run
@@ -66,6 +67,132 @@ OF_TEXT: dict[str, Any] = {
 }
 
 
+TESTED: dict[str, Any] = {
+    **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
+    "intervals": {"after": {"recall@1": [0.5, 0.6]}},
+    "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]},
+    "questions": 96,
+}
+
+
+# of search models and rerankers
+
+
+def test_a_finished_training_shows_what_it_gained_and_who_asks_test_questions(app: AppTest) -> None:
+    made = done_run(name="*mine*")
+    run(app)
+    table = app.dataframe[0].value
+    assert table["row"].tolist() == ["Before training", "After training", "BM25"]
+    assert table["recall@10"].round(1).tolist() == [70.0, 80.0, 75.0]
+    assert "Recall@10 **rose by 10.0 points**, from 70.0% to 80.0%" in texts(app)
+    assert "\\*mine\\*" in texts(app)
+    assert "took 9 s" in texts(app)
+    assert EN["train.not_tested"].format(use=EN["train.use"]) in texts(app)
+    assert app.button(key=f"use_{made.id}").help == EN["train.use_help"]
+
+
+def chance(interval: list[float], outcome: str) -> str:
+    """What is said of how sure a gain is."""
+    low, high = (f"{value * 100:+.1f}" if value else "0.0" for value in interval)
+    return EN[f"train.{outcome}"].format(low=low, high=high)
+
+
+def test_a_gain_says_whether_it_is_sure(app: AppTest) -> None:
+    intervals = {
+        (0.01, 0.2): "gain_sure",
+        (-0.2, -0.01): "gain_sure",
+        (-0.01, 0.2): "gain_unsure",
+        (0, 0.2): "gain_unsure",
+    }
+    for interval in intervals:
+        done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})
+    shown = texts(run(app))
+    for interval, outcome in intervals.items():
+        assert f"nDCG@10 **rose by 10.0 points**, from 60.0% to 70.0%. {chance([*interval], outcome)}" in shown
+
+
+def test_intervals_stand_beside_the_figures_and_say_of_which_kind_they_are(app: AppTest) -> None:
+    done_run(intervals={"before": {"recall@1": [0.41, 0.59]}, "after": {"recall@1": [0.5, 1.0]}})
+    written = convert_arrow_bytes_to_pandas_df(run(app).dataframe[0].proto.arrow_data.styler.display_values)
+    assert written["recall@1"].tolist() == ["50.00 [41.0–59.0]", "60.00 [50.0–100.0]", "70.00"]
+    (told,) = [caption for caption in app.caption if EN["train.intervals"] in caption.value]
+    assert told.proto.help == EN["train.intervals_help"]
+
+
+@pytest.mark.parametrize(
+    ("after", "measure", "interval", "stayed"),
+    [
+        ({}, "recall@10", [0.0, 0.0], "Recall@10 **stayed at 70.0%**."),
+        ({"ndcg@10": 0.6001}, "ndcg@10", [0.00001, 0.0002], "nDCG@10 **stayed at 60.0%**."),
+    ],
+)
+def test_a_difference_too_small_to_be_shown_is_none_to_be_sure_of(
+    app: AppTest, after: dict[str, float], measure: str, interval: list[float], stayed: str
+) -> None:
+    gain = {"measure": measure, "difference": sum(interval) / 2, "interval": interval}
+    done_run(after=SCORES["before"] | after, gain=gain)
+    shown = texts(run(app))
+    assert stayed in shown
+    assert "95% interval" not in shown
+
+
+def test_training_questions_the_kept_step_and_advice_are_told(app: AppTest) -> None:
+    gain = {"measure": "ndcg@10", "difference": 0.0, "interval": [-0.1, 0.1]}
+    learned = {"measure": "ndcg@10", "difference": 0.2, "interval": [0.1, 0.3]}
+    sample = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.9}, "gain": learned, "questions": 48}
+    done_run(gain=gain, training_sample=sample, kept_step=7)
+    shown = texts(run(app))
+    assert "On questions it learned from (a sample of 48) it rose from 50.0% to 90.0%." in shown
+    assert EN["advice.starter_not_carried_over"] in shown
+    assert "The model of step 7 of" in shown
+
+
+@pytest.mark.parametrize(("interval", "outcome"), [([0.01, 0.2], "gain_sure"), ([-0.01, 0.2], "gain_unsure")])
+def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
+    app: AppTest, interval: list[float], outcome: str
+) -> None:
+    mixed = {measure: value + 0.02 for measure, value in SCORES["bm25"].items()}
+    alone = {measure: value - 0.3 for measure, value in SCORES["after"].items()}
+    gain = {"measure": "ndcg@10", "difference": 0.02, "interval": interval}
+    done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
+    shown = texts(run(app))
+    assert app.dataframe[0].value["row"].tolist() == [
+        *("Mixed with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
+    ]
+    lead = "Mixed with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
+    below = "The model alone, not mixed, has nDCG@10 40.0%, **below BM25's 65.0%**; it was 60.0% before training."
+    assert -1 < shown.index(lead) < shown.index(chance(interval, outcome)) < shown.index(below)
+
+
+def test_what_test_questions_say_stands_under_what_validation_questions_say(app: AppTest) -> None:
+    done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": [0.01, 0.2]}, test=TESTED)
+    shown = texts(run(app))
+    validation = "On 48 validation questions, nDCG@10 **rose by 10.0 points**, from 60.0% to 70.0%."
+    test = "On **96 test questions**, nDCG@10 **rose by 10.0 points**, from 55.0% to 65.0%."
+    assert -1 < shown.index(validation) < shown.index(test)
+    assert EN["train.gain_sure"].format(low="+2.0", high="+18.0") in shown
+    assert EN["train.tested_bm25"].format(bm25="60.0") in shown
+    assert EN["train.measured_on_test"].format(questions="96") in shown
+    assert EN["train.not_tested"].format(use=EN["train.use"]) not in shown
+    table = app.dataframe[0]
+    rows = ["Before training", "After training", "BM25"]
+    assert table.value["row"].tolist() == [*rows, *(f"{row} · test questions" for row in rows)]
+    assert table.value["ndcg@10"].round(1).tolist() == [60, 70, 65, 55, 65, 60]
+    written = convert_arrow_bytes_to_pandas_df(table.proto.arrow_data.styler.display_values)
+    assert written["recall@1"].tolist()[3:] == ["45.00", "55.00 [50.0–60.0]", "65.00"]
+
+
+def test_figures_at_the_end_of_their_scale_say_how_their_interval_came_about(app: AppTest) -> None:
+    intervals = {"after": {"recall@10": [0.79, 1.0]}}
+    done_run(intervals=intervals)
+    assert EN["train.intervals_at_the_end"] not in texts(run(app))
+    done_run(intervals=intervals, after=SCORES["after"] | {"recall@10": 1.0})
+    assert EN["train.intervals_at_the_end"] in texts(run(app))
+
+
+# of sentence pairs
+
+
 def similar(**changed: Any) -> Run:
     made = with_model(made_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20), OF_PAIRS | changed)
     made.write("provenance.json", {"settled": {"best_by": OF_PAIRS["judged_by"]}})
@@ -109,6 +236,9 @@ def test_its_model_is_a_base_of_search_models_and_the_page_offers_no_form_of_its
     assert not run(app).exception
 
 
+# of a reader
+
+
 def reads(**changed: Any) -> Run:
     made = with_model(made_run(State.DONE, READER, "reads", seconds=9.2, total_steps=20), OF_ANSWERS | changed)
     made.add_measures("before", ANSWERS_BEFORE)
@@ -118,7 +248,7 @@ def reads(**changed: Any) -> Run:
 
 
 def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch
+    app: AppTest, opened: list[dict[str, str]]
 ) -> None:
     made = reads()
     shown = texts(run(app))
@@ -132,8 +262,6 @@ def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
     assert table[["em", "f1"]].to_numpy().ravel() == pytest.approx([1, 12, 55.25, 70])
     assert "BM25" not in table["row"].tolist()
     assert made.plan() not in choices_for(kept_set()).trained.values()  # it is no way to search
-    opened: list[dict[str, str]] = []
-    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
     assert f"use_{made.id}" not in {button.key for button in app.button}
     click(app, f"use_reader_{made.id}")
     assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
@@ -160,6 +288,9 @@ def test_curves_are_those_of_its_measures(app: AppTest) -> None:
     tables = [table.value for table in run(app).dataframe if "Exact match (EM)" in table.value]
     assert tables[-1].to_dict("list") == {"Step": [0, 10, 20], "Exact match (EM)": pytest.approx([0.01, 0.3, 0.6])}
     assert catalog("ko")["measure.em"] == "정확 일치 (EM)"
+
+
+# of a language model
 
 
 def guesses() -> Run:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from data.store import StoredSet, keep
 from models.hub import HubRevision
+from tests.doubles import small_set
 from tests.hub import build_bi_encoder
 from training.runs.runs import Plan, Run, create_rounds
 from views.train import base
@@ -39,3 +41,16 @@ def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformer on disk."""
     return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Addresses of the pages gone to."""
+    pages: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
+    return pages

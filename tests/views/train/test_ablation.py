@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.pairs.store import PAIR_CATALOG, read_pair_entry
 from data.pairs.store import keep as keep_pairs
-from data.store import StoredSet, keep
+from data.store import StoredSet
 from jobs.folder import State
 from language.texts import PassageCorpus
 from models.sources import STARTER
@@ -33,11 +33,6 @@ size = "tiny"
 [vary]
 mask_share = [0.3, 0.4]
 """
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.views.driving import run
 from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
 from tests.views.train.worlds import (
     EN,
+    base_box,
     button,
     drawn,
     enter,
@@ -32,6 +33,7 @@ from tests.views.train.worlds import (
     trained_run,
     unopened,
     with_base,
+    with_module,
 )
 from training.options.common import LoraAlso, Report
 from training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
@@ -67,10 +69,6 @@ MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObject
 @pytest.fixture
 def app() -> AppTest:
     return unopened(form_page)
-
-
-def base_box(app: AppTest) -> Selectbox:
-    return next(box for box in app.selectbox if str(box.key).startswith("base_"))
 
 
 def names_of(box: Selectbox) -> list[str]:
@@ -234,11 +232,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
 
 
 def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
-    base = trained_run()
-    (base.model_folder / "modules.json").write_text(
-        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]',
-        encoding="utf-8",
-    )
+    base = with_module(trained_run(), "models.starter.AnalyzedEmbedding")
     with_base(app, base.id)
     assert not drawn(app) & NEVER_OF_A_STARTER
     assert EN["objective.gist"] not in field(app, "objective").options

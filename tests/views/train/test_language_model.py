@@ -6,21 +6,15 @@ from io import BytesIO
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.store import StoredSet, keep
+from data.store import StoredSet
 from language.perplexity import Size
 from language.texts import keep as keep_text
 from models.sources import STARTER
-from tests.doubles import small_set
 from tests.views.driving import opened, run
 from tests.views.train.worlds import EN, enter, form_page, page, press, texts, unopened, widgets
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.recipe import recipe_of
 from training.runs.runs import Run
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ FIRST, SECOND = ([f"{word} {row}" for row in range(ROWS)] for word in ("sentence
 def page() -> None:
     import streamlit as st
 
-    from views.train.base import pick_base
-    from views.train.form import draw_form
-    from views.train.page import pick_objective, pick_pairs
+    from views.train.base import pick_base, pick_objective
+    from views.train.page import draw_form, pick_pairs
 
     kind, data = st.query_params["train"], pick_pairs()
     base = pick_base(kind)

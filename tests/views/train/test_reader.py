@@ -1,6 +1,5 @@
 """The form of a reader's training: from which bases, on which questions, with which fields, and what is started."""
 
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from reading.rules import Rules
 from tests.views.driving import run
 from tests.views.train.worlds import (
     EN,
+    base_box,
     button,
     drawn,
     enter,
@@ -24,6 +24,7 @@ from tests.views.train.worlds import (
     texts,
     trained_run,
     unopened,
+    with_module,
 )
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
@@ -93,13 +94,11 @@ def test_a_set_without_answers_teaches_no_reader(app: AppTest) -> None:
 def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
     app.query_params["base"] = STARTER
     run(app)
-    assert next(box for box in app.selectbox if str(box.key).startswith("base_")).value == usual_base(READER)
+    assert base_box(app).value == usual_base(READER)
 
 
 def test_it_begins_at_what_is_a_transformer() -> None:
-    started = trained_run(BI_ENCODER, "of a starter")
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]
-    (started.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    started = with_module(trained_run(BI_ENCODER, "of a starter"), "models.starter.AnalyzedEmbedding")
     fitting = [trained_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
     trained_run(CROSS_ENCODER, "reranks")
     assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
@@ -118,7 +117,7 @@ def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(
     reader = trained_run(READER, "a reader", epochs=2.0, max_length=256)
     app.query_params["base"] = encoder.id
     assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (3.0, 384)
-    next(box for box in app.selectbox if str(box.key).startswith("base_")).set_value(reader.id)
+    base_box(app).set_value(reader.id)
     assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (2.0, 256)
 
 

@@ -75,9 +75,7 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(
-    app: AppTest,
-) -> None:
+def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(app: AppTest) -> None:
     search = made(ALIKE)
     run(app)
     assert "The settings you began with are as good as anything tried" in texts(app)

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
 
 from data.records import QuestionSet
 from data.split import SplitOptions
@@ -41,9 +42,8 @@ def form_page() -> None:
     import streamlit as st
 
     from views.resources.sets import chosen_set
-    from views.train.base import pick_base
-    from views.train.form import draw_form
-    from views.train.page import pick_objective
+    from views.train.base import pick_base, pick_objective
+    from views.train.page import draw_form
 
     kind = st.query_params.get("train", "bi-encoder")
     base, data = pick_base(kind), chosen_set()
@@ -89,6 +89,13 @@ def with_model(made: Run, scores: Mapping[str, Any] | None = None) -> Run:
     return made
 
 
+def with_module(made: Run, module: str) -> Run:
+    """A training whose model begins with a module of this type."""
+    modules = [{"idx": 0, "name": "0", "path": "", "type": module}]
+    (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    return made
+
+
 def trained_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
     """A finished training by these options and a split of its own, of which no figures are known."""
     return with_model(made_run(State.DONE, kind, name, split=SplitOptions(0.15, 0.25, 3), options=options))
@@ -105,6 +112,10 @@ def widgets(app: AppTest) -> list[Any]:
 def field(app: AppTest, name: str, kind: str = BI_ENCODER) -> Any:
     """The widget of an option, whatever it is."""
     return next(widget for widget in widgets(app) if widget.key == f"train_{kind}_{name}")
+
+
+def base_box(app: AppTest) -> Selectbox:
+    return next(box for box in app.selectbox if str(box.key).startswith("base_"))
 
 
 def drawn(app: AppTest, kind: str = BI_ENCODER) -> set[str]:

@@ -12,16 +12,18 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from language.network import load_encoder
-from models import soundness
+from models import loading
 from models.hub import HubRevision, ModelError
-from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
-from models.reader import load_reader
-from models.soundness import (
+from models.loading import (
     claimed_parameters,
+    load_bi_encoder,
+    load_cross_encoder,
+    load_sparse_encoder,
     require_fitting_download,
     require_fitting_folder,
     require_possible,
 )
+from models.reader import load_reader
 from models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
@@ -186,7 +188,7 @@ BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, 
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
-    monkeypatch.setattr(soundness.psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
+    monkeypatch.setattr(loading.psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
 
 
 def folder_of(place: Path, config: Any, shape: tuple[int, ...] = (10, 10)) -> Path:
