@@ -29,9 +29,8 @@ from training.commands import (
     stopping_on_signals,
 )
 from training.recipe import RECIPES
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import QUEUE, Ablation, Estimate, Rehearsal, RehearsalTask, Search, all_jobs, job_at
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
-from training.runs.sweeps import QUEUE, Ablation, Search, all_jobs, job_at
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 
@@ -193,7 +192,7 @@ def push(
     """Send a finished model to the hub; the token comes from HF_TOKEN or is asked for."""
     from getpass import getpass
 
-    from training.runs.push import PushError, push
+    from training.runs.model import PushError, push
 
     token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
     try:

@@ -24,10 +24,9 @@ from data.workspace import limits, user
 from jobs.folder import State, Status
 from retrieval.comparison.experiment import ExperimentError, read_as
 from retrieval.evaluation.measures import Measure
-from training.options.language_model import LANGUAGE_MODEL
+from training.options.texts import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of, usual_base
-from training.runs.runs import Plan, Run, create_rounds, new_plan, run_in
-from training.runs.sweeps import (
+from training.runs.jobs import (
     DEFAULTS,
     QUEUE,
     UNTRAINED,
@@ -42,6 +41,7 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
+from training.runs.runs import Plan, Run, create_rounds, new_plan, run_in
 from training.sweeps.variants import AblationExperiment
 
 
@@ -124,7 +124,7 @@ def followed(run: Run) -> int:
     return 0
 
 
-def run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+def _run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
     """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
     if queue:
         QUEUE.start_worker()
@@ -192,7 +192,7 @@ def _command_of(kind: str) -> Callable[..., int]:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
         plan = planned(kind, words, chosen)
         search = create_search(plan, minutes, attended=not queue)
-        status = run_or_queue(search, "search", partial(find_settings, search), queue=queue)
+        status = _run_or_queue(search, "search", partial(find_settings, search), queue=queue)
         if status is not None:
             return status
         if (found := search.found) is None:
@@ -258,7 +258,7 @@ def ablate(
     from training.sweeps.ablation import ablate as execute
 
     ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
-    status = run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
+    status = _run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
     if status is not None:
         return status
     if (table := ablation.table) is None:
@@ -274,32 +274,25 @@ def planned_ablation(experiment: AblationExperiment, name: str, *, attended: boo
     Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
     """
     experiment.check()
-    for place in ("text", "questions", "sentences"):
-        _require_open(place, getattr(experiment, place))
-    plan = _plan(experiment, name)
-    if experiment.questions:
-        find_questions(experiment.questions)
-    if experiment.sentences:
-        find_pairs(experiment.sentences)
-    where = {name: placed(getattr(experiment, name)) for name in ("text", "questions", "sentences")}
-    told = experiment.model_copy(update=where).model_dump(mode="json")
-    return create_ablation(plan, told, attended=attended)
-
-
-def _require_open(place: str, reference: str) -> None:
-    """Raise `ExperimentError` where a user, who may name sets alone, names a file of the server."""
-    is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
-    if is_a_path and user() and not limits().paths:
-        raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
-
-
-def _plan(experiment: AblationExperiment, name: str) -> Plan:
+    places = ("text", "questions", "sentences")
+    for place in places:
+        reference = getattr(experiment, place)
+        is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
+        if is_a_path and user() and not limits().paths:
+            raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
     family = recipe_of(LANGUAGE_MODEL).family
     text = family.find(experiment.text)
     for number in experiment.changes:
         family.check(text, experiment.learning(number))
     data = (placed(experiment.text), text.name, text.fingerprint)
-    return new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+    plan = new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+    if experiment.questions:
+        find_questions(experiment.questions)
+    if experiment.sentences:
+        find_pairs(experiment.sentences)
+    where = {place: placed(getattr(experiment, place)) for place in places}
+    told = experiment.model_copy(update=where).model_dump(mode="json")
+    return create_ablation(plan, told, attended=attended)
 
 
 def _as_text(table: Table) -> str:

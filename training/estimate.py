@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,16 @@ import psutil
 from data.workspace import replacing
 from jobs.folder import State, Status, carry_out
 from models.sources import find_model
-from training.engine.task import Task
-from training.options.common import (
-    AttentionDropout,
-    EmbeddingTable,
-    Report,
-    TrainingOptions,
-)
+from training.base import Task
+from training.options.common import AttentionDropout, EmbeddingTable, Report, TrainingOptions
 from training.recipe import recipe_of
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run
 from training.train import load_material, mined, problem_of
 
 SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
 _BYTES = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
-LORA_RANK = 16
+_LORA_RANK = 16
 _SHORTEST = 64  # tokens, below which hardly a passage says what it is about
 
 # in the order of harmlessness: what each change saves, told where one is made
@@ -84,7 +80,7 @@ def instead(options: TrainingOptions, need: Need, available: int, *, forgets: bo
         changes["recompute"] = True
         read = min(read, need.a_pass)
     if need.memory(read, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
-        changes["lora_rank"] = LORA_RANK
+        changes["lora_rank"] = _LORA_RANK
         changes.pop("embedding_table", None)  # adapters leave it as it is
         saved = _BYTES * float(max(0, need.trained - need.adapters))
     length = need.length
@@ -128,16 +124,16 @@ def characters_read(task: Task) -> tuple[np.ndarray, float]:
     columns = [values for values in task.columns.values() if isinstance(values[0], str | list)]
     columns = [values for values in columns if not isinstance(values[0], list) or isinstance(values[0][0], str)]
     a_token, most = _characters_a_token(task.model, columns[-1])
+
+    def reads(texts: str | list[str], before: int = 0) -> float:
+        return sum(min(before + len(text), most) for text in ([texts] if isinstance(texts, str) else texts))
+
     if isinstance(task.model, CrossEncoder):
         asked, *shown = columns
-        read = [[_sum(len(one), more, most) for one, more in zip(asked, values, strict=True)] for values in shown]
+        read = [[reads(more, len(one)) for one, more in zip(asked, values, strict=True)] for values in shown]
     else:
-        read = [[_sum(0, more, most) for more in values] for values in columns]
+        read = [[reads(more) for more in values] for values in columns]
     return np.sum(read, axis=0, dtype=float), a_token
-
-
-def _sum(before: int, texts: str | list[str], most: float) -> float:
-    return sum(min(before + len(text), most) for text in ([texts] if isinstance(texts, str) else texts))
 
 
 def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]:
@@ -190,11 +186,11 @@ def take(task: Task, options: TrainingOptions, batches: list[Batch], read: np.nd
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
-        with short_passes(task.model, twice=options.recompute), MostMemory() as most:
+        with short_passes(task.model, twice=options.recompute), _most_memory() as most:
             trainer.train()
     sums = [float(read[batch].sum()) for batch in batches]
     timed = slice(1, None) if len(batches) > 1 else slice(None)
-    return Tried(max(sums), float(np.mean(sums[timed])), float(np.mean(seconds[timed])), most.held)
+    return Tried(max(sums), float(np.mean(sums[timed])), float(np.mean(seconds[timed])), most[0])
 
 
 def memory_available() -> int:
@@ -206,36 +202,31 @@ def memory_available() -> int:
     return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
 
 
-class MostMemory:
-    """Watches how much memory this process holds; on a GPU torch itself keeps count."""
+@contextmanager
+def _most_memory() -> Iterator[list[int]]:
+    """Watch how many bytes this process holds at most, which is told after the block; on a GPU torch keeps count."""
+    import torch
 
-    def __init__(self) -> None:
-        self.held = 0
-        self._over = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
+    held, over, gpu = [0], threading.Event(), torch.cuda.is_available()
 
-    def __enter__(self) -> "MostMemory":
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
-        self._watcher.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        import torch
-
-        self._over.set()
-        self._watcher.join()
-        if torch.cuda.is_available():
-            self.held = int(torch.cuda.max_memory_allocated())
-
-    def _watch(self) -> None:
+    def watch() -> None:
         process = psutil.Process()
         while True:
-            self.held = max(self.held, process.memory_info().rss)
-            if self._over.wait(0.005):
+            held[0] = max(held[0], process.memory_info().rss)
+            if over.wait(0.005):
                 return
+
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield held
+    finally:
+        over.set()
+        watcher.join()
+    if gpu:
+        held[0] = int(torch.cuda.max_memory_allocated())
 
 
 # a step, up to which three whole batches are tried, and two: the first one makes what is made once
@@ -336,6 +327,8 @@ def _through(tried: list[Tried], x: Callable[[Tried], float], y: Callable[[Tried
 
 
 def _need(task: Task, tried: list[Tried], largest: float, a_token: float) -> Need:
+    from torch.nn import Linear
+
     from models.inference import TOKENS_A_PASS
 
     slope, fixed = _through(tried, lambda one: one.largest, lambda one: one.memory)
@@ -345,19 +338,10 @@ def _need(task: Task, tried: list[Tried], largest: float, a_token: float) -> Nee
         return Need(fixed, slope, largest, a_pass, table=0, trained=0, adapters=0, length=0)
     table = sum(weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad)
     trained = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
-    length = int(task.model.max_seq_length or 0)
-    return Need(fixed, slope, largest, a_pass, table, trained, _adapters(network), length)
-
-
-def _adapters(network: Any) -> int:
-    """Weights that adapters of every linear layer would have."""
-    from torch.nn import Linear
-
     linear = [module for module in network.modules() if isinstance(module, Linear)]
-    return sum(LORA_RANK * (module.in_features + module.out_features) for module in linear)
-
-
-_READING = 0.9  # share of an estimate that reading takes, where it takes long
+    adapters = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
+    length = int(task.model.max_seq_length or 0)
+    return Need(fixed, slope, largest, a_pass, table, trained, adapters, length)
 
 
 def rehearse(task: RehearsalTask, folder: Path) -> int:
@@ -366,7 +350,7 @@ def rehearse(task: RehearsalTask, folder: Path) -> int:
 
     def work(began: Status) -> None:
         def tell(share: float) -> None:
-            job.write_status(replace(began, share=_READING * share))
+            job.write_status(replace(began, share=0.9 * share))  # the rest is the steps
 
         if task is RehearsalTask.ESTIMATE:
             job.write("estimate.json", asdict(estimate(Run(folder).plan(), tell)))

@@ -4,14 +4,12 @@ from typing import Any
 
 from training.base import Recipe
 from training.language.recipe import LanguageRecipe
-from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BI_ENCODER, LATE_INTERACTION
-from training.options.sentences import SENTENCES
-from training.rankers.late import LateRecipe
+from training.options.texts import LANGUAGE_MODEL, SENTENCES
 from training.rankers.material import RANKERS
-from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, SparseEncoderRecipe
-from training.readers.recipe import ReaderRecipe
+from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
+from training.readers import ReaderRecipe
 from training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
 
 # in the order in which they are offered

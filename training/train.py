@@ -16,46 +16,34 @@ from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, State, Status, carry_out
 from models.sources import ModelSource, find_model
-from training.base import Recipe
+from training.base import Measurement, Recipe, Task, processes
 from training.engine.adaptation import settle
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.engine.task import Measurement, Task, processes
 from training.options.common import OptionError, Report, TrainingError
 from training.options.questions import RankerOptions
 from training.rankers.losses import negatives_of_processes
 from training.recipe import recipe_of
-from training.runs.card import in_precision_begun, provenance, write_card
+from training.runs.jobs import QUEUE
+from training.runs.model import in_precision_begun, provenance, write_card
 from training.runs.runs import Phase, Plan, Run, find_run
-from training.runs.sweeps import QUEUE
 
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_WRITES = 0.5  # of how far a phase is
-_DISK_WORDS = (
-    "no space left on device",
-    "i/o error",
-    "disk quota exceeded",
-    "file too large",
-)  # what those that raise their own say
+# what those that raise their own say, and what torch says of a GPU, and of a CPU
+_DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded", "file too large")
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 R = TypeVar("R", bound=Run)
 Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
 
 
 class _Helper(Run):
     """The run as seen by the other processes of `torchrun`: the first one alone tells how it goes."""
 
-    def write_status(self, status: Status) -> None:
-        """Leave it to the first process."""
-
-    def add_progress(self, entry: dict[str, Any]) -> None:
-        """Leave it to the first process."""
-
-    def write(self, name: str, content: object) -> None:
-        """Leave it to the first process."""
-
-    def forget_progress_after(self, step: int) -> None:
-        """Leave it to the first process."""
+    def write_status(self, status: Status) -> None: ...
+    def add_progress(self, entry: dict[str, Any]) -> None: ...
+    def write(self, name: str, content: object) -> None: ...
+    def forget_progress_after(self, step: int) -> None: ...
 
 
 def train(run: Run, *, sent_by_worker: bool = False) -> Status:
@@ -133,8 +121,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
 
     tell = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
-    _require_reporter(plan.options.report_to)
-    _require_round_before(plan)
+    _check(plan)
     material = load_material(plan, tell)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
@@ -169,7 +156,6 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
     """Return what tells the run how much of a phase is done, and hears that it should stop."""
-
     told = -_SECONDS_BETWEEN_WRITES
 
     def tell(share: float) -> None:
@@ -183,14 +169,12 @@ def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
     return tell
 
 
-def _require_reporter(report: Report) -> None:
+def _check(plan: Plan) -> None:
+    """Raise `TrainingError` where a reporter is not installed, or the round before has no model."""
+    report, reference = plan.options.report_to, plan.options.base
     if report is not Report.NONE and find_spec(report.value) is None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
         raise TrainingError("no_reporter", message)
-
-
-def _require_round_before(plan: Plan) -> None:
-    reference = plan.options.base
     if plan.round > 1 and not (find_run(reference) or Run(Path(reference))).model_folder.is_dir():
         raise TrainingError("round_before", f"the round before, {reference}, has no model: resume it, then this one")
 

@@ -9,14 +9,13 @@ from models.sources import ModelSource
 from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
-AS_THE_BASE = "base"  # how a model pools that is left as it is
 
 
 def pool(model: Any, pooling: str) -> None:
     """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    if pooling == AS_THE_BASE:
+    if pooling == "base":  # as it does
         return
     if len(model) < 2 or not isinstance(model[1], Pooling):
         raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
@@ -34,7 +33,11 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
     if wanted and reader is None:
         raise OptionError(wanted[0], "starter", f"{wanted[0]} must be 0 for {options.base}: it has no such part")
     if options.max_length:
-        model.max_seq_length = min(options.max_length, _positions(reader.auto_model))
+        config = reader.auto_model.config
+        # RoBERTa counts its positions from the padding token's number on
+        offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+        positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
+        model.max_seq_length = min(options.max_length, positions)
     if options.frozen_layers:
         _freeze(reader.auto_model, options.frozen_layers)
     if reader is None:
@@ -67,13 +70,6 @@ def _reader(model: Any) -> Any:
     """The module with the transformer, which may stand in a route of its own; None of a starter."""
     inside = (module for module in model.modules() if module is not model)
     return next((module for module in inside if hasattr(module, "auto_model")), None)
-
-
-def _positions(network: Any) -> int:
-    # RoBERTa counts its positions from the padding token's number on
-    config = network.config
-    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
-    return int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
 
 
 def drop_no_attention(network: Any) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
-from training.engine.task import Examples
+from training.base import Examples
 
 _WINDOW = 8  # batches, at least, among which neighbours are dealt: more mix better, and keep like lengths less together
 
 
-def deal(groups: np.ndarray, count: int) -> np.ndarray:
+def _deal(groups: np.ndarray, count: int) -> np.ndarray:
     """The batch of each position, `(n,)` in 0 to `count` - 1; `groups`, `(n,)`, holds equal numbers side by side.
 
     Positions are cut into windows of some batches each, and dealt in turn to these: no two of a group to the same
@@ -88,7 +88,8 @@ def pack(
     """Put each example of `order`, `(n,)`, into the batch it wishes, `(n,)`, or the next one that can take it.
 
     A batch takes as many as all would hold if they were equal, and then up to `size`. Where none can, one is added to
-    the first of `counts` up to the second. Returns the batches and the examples that are in none.
+    the first of `counts` up to the second. In the end one of a single example gets another from a batch of three or
+    more. Returns the batches and the examples that are in none.
     """
     batches, stuck = [_Batch(rules) for _ in range(counts[0])], []
     even = -(-len(order) // counts[0])
@@ -100,7 +101,13 @@ def pack(
             batch.add(example)
         else:
             stuck.append(example)
-    _leave_none_alone(batches)
+    for lone in [batch for batch in batches if len(batch.examples) == 1]:  # alone, a question has no negatives
+        crowded = [batch for batch in batches if len(batch.examples) > 2]
+        offers = ((batch, example) for batch in crowded for example in batch.examples if lone.takes(example))
+        if offer := next(offers, None):
+            giver, example = offer
+            giver.examples.remove(example)
+            lone.add(example)
     return [np.array(batch.examples, dtype=np.int64) for batch in batches], stuck
 
 
@@ -111,19 +118,7 @@ def _find(batches: list[_Batch], wish: int, size: int, example: int) -> _Batch |
     return None
 
 
-def _leave_none_alone(batches: list[_Batch]) -> None:
-    """Give a batch of one an example of a batch of three or more: alone, a question has no negatives."""
-    for lone in [batch for batch in batches if len(batch.examples) == 1]:
-        crowded = [batch for batch in batches if len(batch.examples) > 2]
-        offers = ((batch, example) for batch in crowded for example in batch.examples if lone.takes(example))
-        if offer := next(offers, None):
-            giver, example = offer
-            giver.examples.remove(example)
-            lone.add(example)
-
-
 _JITTER = 0.1  # share by which a length may seem longer or shorter, so that every epoch has another order
-_ATTEMPTS = 5  # at finding a place for every example of an epoch
 
 
 def batch_sampler(
@@ -133,21 +128,16 @@ def batch_sampler(
 
     Called by the trainer, it raises `ValueError` where the data set is not that of the examples, or too small.
     """
-    return _Plan(examples, batch_size, processes, seed)
+    return partial(_sampler, examples, batch_size, processes, seed)  # it can be pickled: trainers keep their arguments
 
 
-@dataclass(frozen=True)
-class _Plan:
-    examples: Examples
-    batch_size: int
-    processes: int
-    seed: int
-
-    def __call__(self, dataset: Sized, *, drop_last: bool = False, **_: Any) -> DefaultBatchSampler:
-        n_examples = len(self.examples.question)
-        if len(dataset) != n_examples:
-            raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
-        return _Sampler(dataset, self, drop_last)
+def _sampler(
+    examples: Examples, size: int, processes: int, seed: int, dataset: Sized, /, *, drop_last: bool = False, **_: Any
+) -> DefaultBatchSampler:
+    n_examples = len(examples.question)
+    if len(dataset) != n_examples:
+        raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
+    return _Sampler(dataset, examples, processes, batch_size=size, drop_last=drop_last, seed=seed)
 
 
 class _Sampler(DefaultBatchSampler):
@@ -159,13 +149,12 @@ class _Sampler(DefaultBatchSampler):
     parts.
     """
 
-    def __init__(self, dataset: Sized, plan: _Plan, drop_last: bool) -> None:
-        super().__init__(dataset, batch_size=plan.batch_size, drop_last=drop_last, seed=plan.seed)
-        if plan.processes > 1:
+    def __init__(self, dataset: Sized, examples: Examples, processes: int, *, batch_size: int, **settings: Any) -> None:
+        super().__init__(dataset, batch_size=batch_size, **settings)
+        if processes > 1:
             self.batch_size = None  # accelerate passes over batches that are not of this size
-        self._examples = examples = plan.examples
-        self._processes = plan.processes
-        self._size = self._whole(plan.batch_size)
+        self._examples, self._processes = examples, processes
+        self._size = self._whole(batch_size)
         self._rows = rows = examples.sound()
         self._shown, self._forbidden = examples.shown()[rows], examples.forbidden()[rows]
         times_shown = np.bincount(self._shown.indices, minlength=self._shown.shape[1])
@@ -179,7 +168,7 @@ class _Sampler(DefaultBatchSampler):
             self._article[self._group] = np.unique(examples.article[rows], return_inverse=True)[1]
         self._first = self._settled() if self._size and self._whole(len(rows)) else []
         if not self._first:
-            raise ValueError(f"{len(rows)} examples make no batch of {plan.batch_size} for {plan.processes} processes")
+            raise ValueError(f"{len(rows)} examples make no batch of {batch_size} for {processes} processes")
         self.left_out = self._missing(self._first)
 
     def __len__(self) -> int:
@@ -215,7 +204,7 @@ class _Sampler(DefaultBatchSampler):
     def _batches(self) -> list[np.ndarray]:
         count = len(self._first)
         order, wishes = self._dealt(self.epoch, count)
-        for _ in range(_ATTEMPTS):
+        for _ in range(5):  # attempts at finding a place for every example
             batches, stuck = self._packed(order, wishes, count, count)
             as_many = self._missing(batches) <= self._missing(self._first)
             if as_many and min(map(len, batches)) >= self._processes:
@@ -240,7 +229,7 @@ class _Sampler(DefaultBatchSampler):
             seeming = rng.permutation(int(self._article.max()) + 1)[self._article]
         group = self._group[chosen]
         by_length = np.lexsort((rng.random(drawn), group, seeming[group]))
-        order, wishes = chosen[by_length], deal(group[by_length], count)
+        order, wishes = chosen[by_length], _deal(group[by_length], count)
         hardest_first = np.argsort(-self._hardness[order], kind="stable")
         return order[hardest_first], wishes[hardest_first]
 

@@ -87,9 +87,14 @@ class SafeCheckpoints:
         weights |= {name: buffer for name, buffer in self.model.named_buffers() if name in known}
         contents = {name: tensor.detach().contiguous() for name, tensor in weights.items()}
         save_file(contents, str(folder / "weights.safetensors"))
-        if own := self._of_the_loss():
-            learned = {name: weight.detach().contiguous() for name, weight in own.items()}
-            save_file(learned, str(folder / "loss.safetensors"))
+        if self.loss is None or self.optimizer is None:
+            return
+        # weights that the loss has and the model has not, those that have been moved so far
+        of_the_model = {id(weight) for weight in self.model.parameters()}
+        own = [(name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in of_the_model]
+        moved = {name: weight.detach().contiguous() for name, weight in own if weight in self.optimizer.state}
+        if moved:
+            save_file(moved, str(folder / "loss.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
@@ -101,14 +106,6 @@ class SafeCheckpoints:
         learned = Path(resume_from_checkpoint) / "loss.safetensors"
         if learned.is_file():
             self.loss.load_state_dict(load_file(learned), strict=False)
-
-    def _of_the_loss(self) -> dict[str, Any]:
-        """Weights that the loss has and the model has not, those that have been moved so far."""
-        if self.loss is None or self.optimizer is None:
-            return {}
-        of_the_model = {id(weight) for weight in self.model.parameters()}
-        own = [(name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in of_the_model]
-        return {name: weight for name, weight in own if weight in self.optimizer.state}
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)
@@ -205,20 +202,13 @@ def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
     if parts < 1:
         return
     with replacing(run / _FOLDER / f"step-{step}") as new:
-        _save(model, new)
+        network = model[0].auto_model
+        if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
+            network = deepcopy(network).merge_and_unload()
+        network.save_pretrained(new)
+        model.tokenizer.save_pretrained(new)
     for other, folder in kept_models(run).items():
-        if other < step and _part(other, total, parts) == _part(step, total, parts):
+        # counted from 1; 0 is the beginning
+        in_part, of_this = (ceil(min(one, total) * parts / max(1, total)) for one in (other, step))
+        if other < step and in_part == of_this:
             shutil.rmtree(folder)
-
-
-def _part(step: int, total: int, parts: int) -> int:
-    """Counted from 1; 0 is the beginning."""
-    return ceil(min(step, total) * parts / max(1, total))
-
-
-def _save(model: Any, folder: Path) -> None:
-    network = model[0].auto_model
-    if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
-        network = deepcopy(network).merge_and_unload()
-    network.save_pretrained(folder)
-    model.tokenizer.save_pretrained(folder)

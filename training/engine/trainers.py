@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -35,9 +35,7 @@ from transformers import (
 
 from data.terminal import is_verbose
 from models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
-from training.engine.batches import batch_sampler
-from training.engine.checkpoints import SafeCheckpoints
-from training.engine.task import (
+from training.base import (
     VALIDATION,
     Examples,
     FeaturesOf,
@@ -47,10 +45,12 @@ from training.engine.task import (
     processes,
     trainer_arguments,
 )
+from training.engine.batches import batch_sampler
+from training.engine.checkpoints import SafeCheckpoints
 from training.options.common import TrainingOptions
 
 
-class RightEpoch(TrainerCallback):
+class _RightEpoch(TrainerCallback):
     """Tells the batches their epoch: resuming within one, several processes wrap them so that they do not hear it."""
 
     def __init__(self, batches: DefaultBatchSampler) -> None:
@@ -60,7 +60,7 @@ class RightEpoch(TrainerCallback):
         self._batches.set_epoch(int(state.epoch or 0))
 
 
-class OwnBatches:
+class _OwnBatches:
     """Mixin that keeps hold of the batches, of what is learned and of what is held out."""
 
     args: Any
@@ -75,7 +75,7 @@ class OwnBatches:
 
     def get_train_dataloader(self) -> Any:
         loader = super().get_train_dataloader()  # type: ignore[misc]
-        self.add_callback(RightEpoch(self._batches))  # type: ignore[attr-defined]
+        self.add_callback(_RightEpoch(self._batches))  # type: ignore[attr-defined]
         return loader
 
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
@@ -91,7 +91,7 @@ class OwnBatches:
             self.args.batch_sampler = of_training
 
 
-class FinerBest:
+class _FinerBest:
     """Mixin: of two measurements that are equal, the one of the smaller validation loss is the better."""
 
     args: Any
@@ -173,55 +173,21 @@ class _OfRows(Trainer):
         return self.accelerator.prepare(made)
 
 
-class FeatureTrainer(SafeCheckpoints, OwnBatches, FinerBest, _OfRows):
-    """Trains a model of features."""
-
-
-def feature_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> FeatureTrainer:
-    """Return the trainer of a task that makes features; `arguments` are those of all trainers."""
-    sampler = arguments.pop("batch_sampler")
-    told = TrainingArguments(**arguments, remove_unused_columns=False)
-    told.batch_sampler, told._n_gpu = sampler, min(told.n_gpu, 1)
-    held_out = task.held_out
-    trainer = FeatureTrainer(
-        model=task.model,
-        args=told,
-        train_dataset=_rows(len(task.examples.question)),
-        eval_dataset=_rows(len(held_out.examples.question)) if held_out else _rows(1),
-        callbacks=callbacks,
-    )
-    trainer.task, trainer.evaluator = task, evaluator
-    return trainer
-
-
-def _rows(count: int) -> Dataset:
-    return Dataset.from_dict({"row": list(range(count))})
-
-
-class _BiEncoderTrainer(SafeCheckpoints, OwnBatches, FinerBest, SentenceTransformerTrainer):
-    """Trains a bi-encoder."""
-
-
-class _CrossEncoderTrainer(SafeCheckpoints, OwnBatches, FinerBest, CrossEncoderTrainer):
-    """Trains a cross-encoder."""
-
-
-class _SparseEncoderTrainer(SafeCheckpoints, OwnBatches, FinerBest, SparseEncoderTrainer):
-    """Trains a sparse encoder; the weights of its regularizers rise over the first third of the steps."""
-
-
-class _LateTrainer(SafeCheckpoints, OwnBatches, FinerBest, MultiVectorEncoderTrainer):
-    """Trains an encoder of late interaction."""
+def _own(trainer: type) -> Any:
+    """A trainer with safe checkpoints, our own batches and the finer choice of the best."""
+    return type(f"_{trainer.__name__}", (SafeCheckpoints, _OwnBatches, _FinerBest, trainer), {})
 
 
 _TRAINERS: dict[type, tuple[Any, Any]] = {
-    CrossEncoder: (_CrossEncoderTrainer, CrossEncoderTrainingArguments),
-    SparseEncoder: (_SparseEncoderTrainer, SparseEncoderTrainingArguments),
-    MultiVectorEncoder: (_LateTrainer, MultiVectorEncoderTrainingArguments),
+    SentenceTransformer: (_own(SentenceTransformerTrainer), SentenceTransformerTrainingArguments),
+    CrossEncoder: (_own(CrossEncoderTrainer), CrossEncoderTrainingArguments),
+    SparseEncoder: (_own(SparseEncoderTrainer), SparseEncoderTrainingArguments),
+    MultiVectorEncoder: (_own(MultiVectorEncoderTrainer), MultiVectorEncoderTrainingArguments),
 }
+_FeatureTrainer = _own(_OfRows)
 
 
-class ValidationEvaluator(BaseEvaluator):
+class _ValidationEvaluator(BaseEvaluator):
     """Measures the model as it is, with the very code that measures it before and after."""
 
     def __init__(self, measure: Callable[[Any], Measurement], best_by: str) -> None:
@@ -243,9 +209,9 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
     told = trainer_arguments(checkpoints, options, sampler, best_by)
-    evaluator = ValidationEvaluator(task.measure, best_by)
+    evaluator = _ValidationEvaluator(task.measure, best_by)
     every = [*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
-    made = feature_trainer(task, told, evaluator, every) if task.features else _of_texts(task, told, evaluator, every)
+    made = _of_features(task, told, evaluator, every) if task.features else _of_texts(task, told, evaluator, every)
     made.held_out = task.held_out and task.held_out.examples
     if not is_verbose():
         made.remove_callback(PrinterCallback)
@@ -254,8 +220,7 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
 
 def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
     """The trainer of sentence-transformers for the model's class."""
-    bi_encoder = (_BiEncoderTrainer, SentenceTransformerTrainingArguments)
-    trainer, arguments = _TRAINERS.get(type(task.model), bi_encoder)
+    trainer, arguments = _TRAINERS.get(type(task.model), _TRAINERS[SentenceTransformer])
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     about = {"prompts": task.prompts or None, "router_mapping": task.routes}
     made_of = arguments(**told, **about)
@@ -269,6 +234,27 @@ def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[
         evaluator=evaluator,
         callbacks=callbacks,
     )
+
+
+def _of_features(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
+    """The trainer of a task that makes features."""
+    sampler = told.pop("batch_sampler")
+    made_of = TrainingArguments(**told, remove_unused_columns=False)
+    made_of.batch_sampler, made_of._n_gpu = sampler, min(made_of.n_gpu, 1)
+    held_out = task.held_out
+    trainer = _FeatureTrainer(
+        model=task.model,
+        args=made_of,
+        train_dataset=_rows(len(task.examples.question)),
+        eval_dataset=_rows(len(held_out.examples.question)) if held_out else _rows(1),
+        callbacks=callbacks,
+    )
+    trainer.task, trainer.evaluator = task, evaluator
+    return trainer
+
+
+def _rows(count: int) -> Dataset:
+    return Dataset.from_dict({"row": list(range(count))})
 
 
 _REMEMBERED = 500_000  # texts; past that, memory is worth more
@@ -332,17 +318,11 @@ def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
     if not takes_rows(model):
         yield
         return
-    outputs = _trained_by(model)
+    scored = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
+    outputs = OF_TOKENS if isinstance(model, MultiVectorEncoder) else (getattr(model, "trained_by", scored),)
     again = replaced(model, "forward", _recomputed(model.forward, outputs)) if twice else nullcontext()
     with again, passes_of_like_length(model, outputs):
         yield
-
-
-def _trained_by(model: Any) -> tuple[str, ...]:
-    """What a training step wants of a pass."""
-    if isinstance(model, MultiVectorEncoder):
-        return OF_TOKENS
-    return (getattr(model, "trained_by", "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"),)
 
 
 def _recomputed(forward: Callable[..., Features], outputs: tuple[str, ...]) -> Callable[..., Features]:

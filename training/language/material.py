@@ -29,9 +29,9 @@ from language.train import (
     train_on,
 )
 from models.sources import STARTER, find_model
-from training.engine.task import Columns
+from training.base import Columns
 from training.options.common import TrainingError
-from training.options.language_model import LanguageOptions
+from training.options.texts import LanguageOptions
 
 _TOLD = 256  # rows that are told as texts
 
@@ -112,6 +112,8 @@ class MeasuredRows:
 
 
 _VERSION = 1  # raise when files of tokens of the same documents would come out different
+_TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
+_GATHERING = 0.1  # share of the work of training a tokenizer
 _SAMPLE = 100  # rows that are learned from, measured beside those held out
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
@@ -135,8 +137,8 @@ class LanguageMaterial:
         Raises `TrainingError` `too_few_documents` where there is nothing to learn from or to measure on, and
         `LanguageError` and `ModelError` where there is no tokenizer.
         """
-        first = _share_of_tokenizer(corpus) if trains_one(options) else 0.0
-        tokenizer = tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
+        first = _share_of_tokenizer(corpus) if _trains_one(options) else 0.0
+        tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
         told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
         key = key_of(_VERSION, corpus.fingerprint, *told)
@@ -144,7 +146,15 @@ class LanguageMaterial:
         rest = within(on_progress, first, 1)
 
         def cut(new: Path) -> None:
-            _write(new, corpus, shares, tokenizer, words=words, on_progress=rest)
+            """Go through the text once for each part, which takes as long as there is of it."""
+            counted = Counter({part.value: 0 for part in _PARTS})
+            learned = 1 - shares.validation / (1 - shares.test)
+            for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
+                counted[Part.TEST.value] = 0  # met again
+                every = gone_through(corpus.documents(), corpus.characters, within(rest, low, high))
+                documents = _documents(every, shares, part, counted)
+                write_tokens(new / part, documents, tokenizer, _specials_of(tokenizer), words)
+            write_json(new / "documents.json", dict(counted))
 
         made_once(folder, cut, rest)
         documents = read_json(folder / "documents.json")
@@ -191,11 +201,11 @@ class LanguageMaterial:
         special[tokenizer.all_special_ids] = True
         masker = Masker(options.masking, tokenizer.mask_token_id, special)
         kind = SegmentPairs if options.pairs else PackedBlocks
-        blocks: Blocks = kind(self.files[part], options.max_length, specials_of(tokenizer))
+        blocks: Blocks = kind(self.files[part], options.max_length, _specials_of(tokenizer))
         return HiddenTokens(blocks, masker, options.whole_words is not WholeWords.OFF, options.seed)
 
 
-def specials_of(tokenizer: Any) -> Specials:
+def _specials_of(tokenizer: Any) -> Specials:
     """What a tokenizer puts around texts, of BERT's kind or of RoBERTa's."""
     return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
@@ -204,26 +214,6 @@ def _share_of_tokenizer(corpus: Corpus) -> float:
     """Which share of the loading its training takes: about twice as long as cutting what it learns from."""
     learned = 2 * min(corpus.characters, MOST_CHARACTERS)
     return learned / (learned + corpus.characters)
-
-
-def _write(
-    folder: Path,
-    corpus: Corpus,
-    shares: SplitOptions,
-    tokenizer: Any,
-    *,
-    words: WholeWords,
-    on_progress: OnProgress | None,
-) -> None:
-    """Go through the text once for each part, which takes as long as there is of it."""
-    counted = Counter({part.value: 0 for part in _PARTS})
-    learned = 1 - shares.validation / (1 - shares.test)
-    for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
-        counted[Part.TEST.value] = 0  # met again
-        every = gone_through(corpus.documents(), corpus.characters, within(on_progress, low, high))
-        documents = _documents(every, shares, part, counted)
-        write_tokens(folder / part, documents, tokenizer, specials_of(tokenizer), words)
-    write_json(folder / "documents.json", dict(counted))
 
 
 def _documents(every: Iterable[str], shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:
@@ -240,9 +230,6 @@ def part_of(document: str, shares: SplitOptions) -> Part:
     if not held_out(document, shares.test + shares.validation, shares.seed):
         return Part.TRAIN
     return Part.TEST if held_out(document, shares.test, shares.seed) else Part.VALIDATION
-
-
-_SECONDS_OF_WAITING = 0.5  # before a wish to stop is heard
 
 
 def made_once(folder: Path, make: Callable[[Path], None], on_progress: OnProgress | None) -> None:
@@ -267,7 +254,7 @@ def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
     lock = FileLock(folder.with_suffix(".lock"))
     while not lock.is_locked:
         try:
-            lock.acquire(timeout=_SECONDS_OF_WAITING)
+            lock.acquire(timeout=0.5)  # seconds, before a wish to stop is heard
         except Timeout:
             if on_progress:
                 on_progress(0.0)
@@ -277,18 +264,12 @@ def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
         lock.release()
 
 
-_TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
-_LEAST_READ = 512  # tokens that a new model reads
-_GATHERING = 0.1  # share of the work of training a tokenizer
-_SECONDS_BETWEEN_WORDS = 0.5
-
-
-def trains_one(options: LanguageOptions) -> bool:
+def _trains_one(options: LanguageOptions) -> bool:
     """Whether a tokenizer is trained first."""
     return options.base == STARTER and not options.tokenizer.strip()
 
 
-def tokenizer_of(
+def _tokenizer_of(
     corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
 ) -> Any:
     """Return a fast tokenizer of transformers that has a mask token.
@@ -299,8 +280,8 @@ def tokenizer_of(
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
-        trained = _trained(corpus, shares, options, on_progress) if trains_one(options) else Path(options.tokenizer)
-        found = AutoTokenizer.from_pretrained(trained, model_max_length=max(_LEAST_READ, options.max_length))
+        trained = _trained(corpus, shares, options, on_progress) if _trains_one(options) else Path(options.tokenizer)
+        found = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
         from models.reader_networks import masked_tokenizer
 
@@ -340,7 +321,7 @@ def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgre
             future.set_exception(error)
 
     Thread(target=carried_out, daemon=True).start()
-    while not wait([future], timeout=_SECONDS_BETWEEN_WORDS).done:
+    while not wait([future], timeout=0.5).done:
         if on_progress:
             on_progress(shares[-1])
     return future.result()

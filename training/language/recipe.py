@@ -1,6 +1,6 @@
 """The recipe of a masked language model: text, a tokenizer, and a network that is new or goes on."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -21,18 +21,17 @@ from language.perplexity import (
 )
 from language.texts import Corpus, find_corpus
 from models.sources import STARTER, ModelSource
-from retrieval.report.drawing import PALETTE
-from training.base import Family, Recipe, finished
+from retrieval.report.colours import PALETTE
+from training.base import Examples, Family, HeldOut, Marks, OnProgress, Recipe, Task, finished, seconds_for
 from training.engine.adaptation import adapt
-from training.engine.task import Examples, HeldOut, Task, seconds_for
 from training.language.material import LanguageMaterial, MeasuredRows
 from training.options.common import EmbeddingTable, OptionError
-from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
+from training.options.texts import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """Of both; `judge` is the key of the rows held out."""
+    """What a model guesses of rows held out and of some that it learns from; `judge` is the key of the former."""
 
     validation: Guesses
     training: Guesses
@@ -57,11 +56,10 @@ def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
 
 
 UNIGRAM = "unigram"
-_TEXTS = 1000  # documents that are looked at, to tell their language
 
 
 class Languages(Family):
-    """Trainings of language models; see `training.base.Family`."""
+    """Trainings of language models."""
 
     measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
     curves = (GUESSED, FOLLOWED)
@@ -83,9 +81,9 @@ class Languages(Family):
             raise OptionError("tokenizer", "no_tokenizer", "tokenizer must name a folder with a tokenizer.json in it")
 
     def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
-        """The first documents: there may be more than memory holds."""
+        """The first documents, enough to tell their language: there may be more than memory holds."""
         del options
-        return list(islice(data.documents(), _TEXTS))
+        return list(islice(data.documents(), 1000))
 
     def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
         material = self.material(data, shares, options)
@@ -94,16 +92,11 @@ class Languages(Family):
         return told | {"rows": len(material.learned), "vocabulary": len(material.tokenizer)}
 
     def material(
-        self,
-        data: Corpus,
-        shares: SplitOptions,
-        options: LanguageOptions,
-        marked: tuple[tuple[str, str], ...] = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, data: Corpus, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> LanguageMaterial:
         del marked
         self.check(data, options)
-        return LanguageMaterial.of(data, shares, options, on_progress)
+        return LanguageMaterial.of(data, shares, options, tell)
 
     def baselines(self, material: LanguageMaterial) -> dict[str, Guessed]:
         """What the frequencies of tokens alone guess: a model that learned anything of their neighbours is better."""
@@ -162,7 +155,7 @@ LANGUAGES: Family = Languages()
 
 
 class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
-    """How a masked language model is trained; see `training.base.Recipe`."""
+    """How a masked language model is trained."""
 
     kind = LANGUAGE_MODEL
     family = LANGUAGES

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged import PREFIX, base_at_hand
+from models.packaged import PREFIX
 from models.reader import SpanOptions
-from models.sources import DEFAULT_READER, STARTER
+from models.sources import DEFAULT_READER, STARTER, default_model
 from models.windows import WindowOptions
 from reading.rules import Rules
 from training.options.common import Problem, TrainingOptions, option
@@ -127,8 +127,7 @@ class ReaderOptions(RankerOptions):
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        packaged = base_at_hand()
-        return tuple(dict.fromkeys([*([packaged.reference] if packaged else []), DEFAULT_READER]))
+        return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_READER) if base != STARTER))
 
     @property
     def mines(self) -> bool:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged import PREFIX, base_at_hand
+from models.packaged import PREFIX
 from models.sources import (
     DEFAULT_BI_ENCODER,
     DEFAULT_MASKED_LANGUAGE_MODEL,
     STARTER,
     ModelSource,
+    default_model,
     require_sparse,
     require_tokens,
 )
@@ -280,8 +281,7 @@ class LateOptions(WindowedOptions):
     @classmethod
     def offered(cls) -> tuple[str, ...]:
         """Those with tokens: a starter knows words alone."""
-        packaged = base_at_hand()
-        return tuple(dict.fromkeys([*([packaged.reference] if packaged else []), DEFAULT_BI_ENCODER]))
+        return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_BI_ENCODER) if base != STARTER))
 
     @classmethod
     def check_base(cls, source: ModelSource) -> None:

@@ -16,7 +16,7 @@ from retrieval.dense import Dense
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
-from training.engine.task import Columns, Examples
+from training.base import Columns, Examples
 from training.options.common import TrainingError
 from training.options.questions import NegativesFrom, RankerOptions
 from training.options.rankers import (
@@ -92,11 +92,7 @@ def led_by(marked: dict[int, list[int]], drawn: HardNegatives, rankings: Ranking
 
 
 def draw(
-    rankings: Rankings,
-    question_set: QuestionSet,
-    relevance: csr_array,
-    options: RankerOptions,
-    allowed: np.ndarray,
+    rankings: Rankings, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, allowed: np.ndarray
 ) -> HardNegatives:
     """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
     indices, found = rankings.indices, rankings.indices != NOT_FOUND
@@ -112,7 +108,8 @@ def draw(
         limit = positive_scores - options.negatives_margin * np.abs(positive_scores)
         usable &= ~(rankings.scores > limit[:, None])
     if not options.negatives_with_answer:
-        usable &= ~_hold_the_answer(question_set, indices, usable)
+        for question, place in zip(*np.nonzero(usable), strict=True):
+            usable[question, place] = not _holds_the_answer(question_set, question, indices[question, place])
     lottery = np.where(usable, np.random.default_rng(options.seed).random(usable.shape), np.inf)
     places = np.argsort(lottery, axis=1, kind="stable")[:, : options.negatives]
     drawn = np.take_along_axis(usable, places, 1)
@@ -132,11 +129,7 @@ def draw(
 
 
 def filled(
-    rows: np.ndarray,
-    question_set: QuestionSet,
-    relevance: csr_array,
-    options: RankerOptions,
-    allowed: np.ndarray,
+    rows: np.ndarray, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, allowed: np.ndarray
 ) -> np.ndarray:
     """Put random passages where fewer negatives were found than wanted: such as `draw` may draw, whatever their rank.
 
@@ -195,13 +188,6 @@ def _retriever(options: RankerOptions, material: Material) -> Retriever:
     return Hybrid("hybrid", [material.first_stage, dense], n_passages=len(passages), depth=depth, fusion=Fusion.RRF)
 
 
-def _hold_the_answer(question_set: QuestionSet, indices: np.ndarray, usable: np.ndarray) -> np.ndarray:
-    held = np.zeros_like(usable)
-    for question, place in zip(*np.nonzero(usable), strict=True):
-        held[question, place] = _holds_the_answer(question_set, question, indices[question, place])
-    return held
-
-
 def _holds_the_answer(question_set: QuestionSet, question: int, passage: int) -> bool:
     answers = question_set.questions[question].answers
     if not answers:
@@ -257,7 +243,14 @@ def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> 
     questions, places = np.nonzero(negatives != NOT_FOUND)
     drawn = negatives[questions, places]
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
-        return _triplets(material, questions, drawn)
+        relevance = material.train.relevance
+        positives = relevance.indices[relevance.indptr[questions]]
+        triplets: Columns = {
+            "question": _question_texts(material, questions),
+            "positive": _passage_texts(material, positives),
+            "negative": _passage_texts(material, drawn),
+        }
+        return triplets, _alone(material, questions, np.stack([positives, drawn], axis=1))
     asked, positives = material.positive_pairs()
     questions, rows = np.concatenate([asked, questions]), np.concatenate([positives, drawn])
     columns: Columns = {
@@ -284,17 +277,6 @@ def _lists(material: Material, negatives: np.ndarray) -> tuple[Columns, Examples
     longest = max(len(documents[row]) for row in kept)
     rows = np.array([documents[row] + [NOT_FOUND] * (longest - len(documents[row])) for row in kept], dtype=np.int32)
     return columns, _alone(material, np.array(kept), rows)
-
-
-def _triplets(material: Material, questions: np.ndarray, negatives: np.ndarray) -> tuple[Columns, Examples]:
-    relevance = material.train.relevance
-    positives = relevance.indices[relevance.indptr[questions]]
-    columns: Columns = {
-        "question": _question_texts(material, questions),
-        "positive": _passage_texts(material, positives),
-        "negative": _passage_texts(material, negatives),
-    }
-    return columns, _alone(material, questions, np.stack([positives, negatives], axis=1))
 
 
 def _no_negatives() -> TrainingError:

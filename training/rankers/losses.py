@@ -1,12 +1,11 @@
-"""What each objective of rankers and of sentences makes smaller, and a sparse encoder's side without inference."""
+"""What each objective of rankers makes smaller, and what a base is turned into before: other vectors, another side."""
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from data.pairs.records import Label
+from models.encoders.token_encoder import directions
 from models.loading import load_bi_encoder
 from models.sources import find_model
 from training.options.common import OptionError, TrainingOptions
@@ -20,10 +19,34 @@ from training.options.rankers import (
     LateOptions,
     SparseEncoderOptions,
 )
-from training.options.sentences import CrossSentenceObjective, SentenceObjective, SentenceOptions
+from training.options.texts import SentenceOptions
 from training.rankers.material import Material
 
 _AT_A_TIME = 1024  # texts
+_FITTED_ON = 128  # passages, whose tokens a projection begins with
+
+
+def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
+    """Let a loaded `MultiVectorEncoder` end in vectors of so many dimensions, by a linear layer that is trained.
+
+    It begins with the directions in which the tokens of some of the texts lie furthest, which lose least. Raises
+    `OptionError` where the vectors have no more dimensions than wanted, or a projection already.
+    """
+    import torch
+    from sentence_transformers.base.modules import Dense
+
+    wide = int(model.get_embedding_dimension() or model[0].get_embedding_dimension())
+    if wide == dimensions:
+        return
+    if wide < dimensions or any(isinstance(module, Dense) for module in model):
+        message = f"dimensions must be 0 or {wide}: so many the base has"
+        raise OptionError("dimensions", "range", message)
+    some = [texts[row] for row in np.linspace(0, len(texts) - 1, min(_FITTED_ON, len(texts))).astype(int).tolist()]
+    vectors = np.concatenate(model.encode_document(some, convert_to_numpy=True, show_progress_bar=False))
+    told = {"activation_function": torch.nn.Identity(), "module_input_name": "token_embeddings"}
+    layer = Dense(wide, dimensions, bias=False, **told)
+    layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions(vectors.astype(np.float32), dimensions).T))
+    model.insert(1, layer.to(model.device))
 
 
 def has_routes(model: Any) -> bool:
@@ -63,9 +86,6 @@ def idf_of(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
     return np.log1p((len(texts) - held + 0.5) / (held + 0.5)).astype(np.float32)
 
 
-_GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
-
-
 def negatives_of_processes(options: TrainingOptions) -> str:
     """Say what several processes make of an objective: `gathered`, `own` or `none`.
 
@@ -81,7 +101,8 @@ def negatives_of_processes(options: TrainingOptions) -> str:
         return "gathered" if options.objective is LateObjective.MULTIPLE_NEGATIVES else "own"
     if not isinstance(options, BiEncoderOptions) or not options.contrasts:
         return "none"
-    return "gathered" if options.objective in _GATHERED else "own"
+    gathered = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
+    return "gathered" if options.objective in gathered else "own"
 
 
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:
@@ -186,66 +207,3 @@ def cross_encoder_loss(model: Any, options: CrossEncoderOptions) -> Any:
             return losses.RankNetLoss(model, mini_batch_size=-1)
         case CrossEncoderObjective.LISTNET:
             return losses.ListNetLoss(model, mini_batch_size=-1)
-
-
-def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
-    """Return the loss module of an objective.
-
-    TSDAE's ties the weights of the encoder to those of its decoder, so that it is to be made before any are frozen.
-    Raises `OptionError` where no decoder can be made of the base.
-    """
-    from sentence_transformers.sentence_transformer import losses
-
-    match options.objective:
-        case SentenceObjective.NLI_SOFTMAX:
-            both, difference, product = options.concatenation.parts
-            loss: Any = losses.SoftmaxLoss(
-                model,
-                model.get_embedding_dimension(),
-                len(Label),
-                concatenation_sent_rep=both,
-                concatenation_sent_difference=difference,
-                concatenation_sent_multiplication=product,
-            )
-        case SentenceObjective.COSINE:
-            loss = losses.CosineSimilarityLoss(model)
-        case SentenceObjective.COSENT:
-            loss = losses.CoSENTLoss(model, scale=options.scale)
-        case SentenceObjective.TRIPLET:
-            metric = losses.TripletDistanceMetric.COSINE
-            loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
-        case SentenceObjective.SIMCSE_UNSUPERVISED | SentenceObjective.SIMCSE_SUPERVISED:
-            loss = losses.MultipleNegativesRankingLoss(
-                model, scale=1 / options.temperature, gather_across_devices=processes > 1
-            )
-        case SentenceObjective.DISTILLATION:
-            loss = losses.MSELoss(model)
-        case SentenceObjective.TSDAE:
-            _require_decoder(model, options.base)
-            loss = losses.DenoisingAutoEncoderLoss(model).float()
-    return loss
-
-
-def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
-    """Return the loss module of a cross-encoder's objective; gold scores are learned behind a sigmoid."""
-    from sentence_transformers.cross_encoder import losses
-    from torch.nn import Sigmoid
-
-    match objective:
-        case CrossSentenceObjective.BINARY_CROSS_ENTROPY:
-            return losses.BinaryCrossEntropyLoss(model)
-        case CrossSentenceObjective.MSE:
-            return losses.MSELoss(model, Sigmoid())
-        case CrossSentenceObjective.CROSS_ENTROPY:
-            return losses.CrossEntropyLoss(model)
-
-
-def _require_decoder(model: Any, base: str) -> None:
-    """Raise `OptionError` where the library has no decoder of the base's architecture that reads a vector."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    decoder = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    if decoder is None or "encoder_hidden_states" not in signature(decoder.forward).parameters:
-        message = f"objective tsdae needs a base that can be a decoder, such as BERT or RoBERTa, and {base} is none"
-        raise OptionError("objective", "no_decoder", message)

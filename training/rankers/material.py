@@ -1,6 +1,6 @@
 """What rankers learn from and are measured on: question sets, and what a search finds in them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -15,12 +15,15 @@ from retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
 from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
-from training.base import Family
+from training.base import Family, Marks, OnProgress
 from training.options.common import TrainingError
 from training.options.questions import BestBy, QuestionOptions
 
 MEASURED_KS = (1, 5, 10)
-_MIXED = ("bm25", "interpolated")  # what a reranker is used as, against what it reranks
+_MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
+_PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
+_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
+_TESTED = 2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,9 @@ class Reached:
         return {"validation": self.validation.means(), "training": self.training.means()}
 
     def kept(self) -> dict[str, Any]:
-        every = {"validation": self.validation, "training": self.training, "test": self.test}
-        return {
-            name: {of: values.tolist() for of, values in one.per_question.items()}
-            for name, one in every.items()
-            if one is not None
-        }
+        every = {"validation": self.validation, "training": self.training}
+        every |= {} if self.test is None else {"test": self.test}
+        return {of: {name: one.tolist() for name, one in scores.per_question.items()} for of, scores in every.items()}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
@@ -70,10 +70,11 @@ def summary(
     judging = {name: reached.validation for name, reached in measured.items()}
     learned = {name: reached.training for name, reached in measured.items()}
     tested = {name: reached.test for name, reached in measured.items() if reached.test is not None}
-    mixed = _gain(judging, best_by, question_groups(validation), *_MIXED) if judging.keys() >= {*_MIXED} else None
+    mixed = ("bm25", "interpolated")  # what a reranker is used as, against what it reranks
+    over_bm25 = _gain(judging, best_by, question_groups(validation), *mixed) if judging.keys() >= {*mixed} else None
     return {
         **_figures(judging, best_by, validation),
-        **({"mixed_gain": mixed} if mixed else {}),
+        **({"mixed_gain": over_bm25} if over_bm25 else {}),
         "training_sample": {
             **{name: scores.means() for name, scores in learned.items()},
             "gain": _gain(learned, best_by, question_groups(sample)),
@@ -104,12 +105,6 @@ def _gain(
     return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}
 
 
-_MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
-_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
-_TESTED = 2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
-Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
-
-
 @dataclass(frozen=True)
 class Material:
     """The questions to learn from and to measure on, over one corpus."""
@@ -132,8 +127,7 @@ class Material:
         """
         parts = split(question_set, shares)  # by the titles as they are
         question_set = as_trained(question_set)
-        parted = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
-        train, validation, test = parted
+        train, validation, test = (parts.questions(question_set, part) for part in _PARTS)
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
         if len(train.questions) < 2 or not validation.questions:
@@ -197,17 +191,17 @@ class Material:
 
         With `tested` on the test questions, too.
         """
-        reached = self.evaluated(_asked(retriever, self.measured))
+        reached = self.evaluated(_found(retriever, self.measured, CUT))
         if not tested or self.test is None:
             return reached
-        return replace(reached, test=_scores(_asked(retriever, self.test), self.test))
+        return replace(reached, test=_scores(_found(retriever, self.test, CUT), self.test))
 
     def evaluated(self, rankings: Rankings) -> Reached:
         """The same of rankings of the questions of `measured`."""
         scores, end = _scores(rankings, self.measured), len(self.validation.questions)
-        validation = Scores(scores.ks, {name: values[:end] for name, values in scores.per_question.items()})
-        training = Scores(scores.ks, {name: values[end:] for name, values in scores.per_question.items()})
-        return Reached(validation, training)
+        both = (slice(end), slice(end, None))
+        read = ({name: values[of] for name, values in scores.per_question.items()} for of in both)
+        return Reached(*(Scores(scores.ks, one) for one in read))
 
     @cached_property
     def first_stage_scores(self) -> Reached:
@@ -215,7 +209,7 @@ class Material:
         return self.measure(self.first_stage, tested=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
-        return self.first_stage.search([question.text for question in question_set.questions], depth)
+        return _found(self.first_stage, question_set, depth)
 
 
 def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
@@ -226,22 +220,26 @@ def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
     return question_set.with_questions(np.sort(chosen))
 
 
-def _asked(retriever: Retriever, question_set: QuestionSet) -> Rankings:
-    return retriever.search([question.text for question in question_set.questions], CUT)
+def _found(retriever: Retriever, question_set: QuestionSet, depth: int) -> Rankings:
+    return retriever.search([question.text for question in question_set.questions], depth)
 
 
 def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
     """The measures of a training, of every question."""
     scores = evaluate(rankings, question_set, MEASURED_KS)
-    known = {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question}
+    known = {name: scores.per_question[name] for name in _MEASURES if name in scores.per_question}
     return Scores(scores.ks, known)
 
 
-_MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+def counts(data: QuestionSet, shares: SplitOptions) -> dict[str, Any]:
+    """Say how many questions and passages there are, and how many questions in each part."""
+    rows = split(data, shares).rows
+    parts = {f"{part.value}_questions": len(rows[part]) for part in _PARTS}
+    return {"questions": len(data.questions), "passages": len(data.passages), **parts}
 
 
 class Rankers(Family):
-    """Trainings on a question set; see `training.base.Family`."""
+    """Trainings on a question set."""
 
     measures = {of: Measure.parse(of).long for of in _MEASURES}
     curves = tuple(measure.value for measure in BestBy)
@@ -259,20 +257,12 @@ class Rankers(Family):
 
     def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
         del options
-        rows = split(data, shares).rows
-        parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
-        made = {"made_questions": data.made} if data.made else {}
-        return {"questions": len(data.questions), "passages": len(data.passages), **parts, **made}
+        return counts(data, shares) | ({"made_questions": data.made} if data.made else {})
 
     def material(
-        self,
-        data: QuestionSet,
-        shares: SplitOptions,
-        options: QuestionOptions,
-        marked: Marks = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> Material:
-        del on_progress
+        del tell
         return Material.of(data, shares, options, marked)
 
     def baselines(self, material: Material) -> dict[str, Reached]:

@@ -1,51 +1,120 @@
-"""The recipes of what ranks passages: bi-encoders, cross-encoders over BM25's first ones, and sparse encoders."""
+"""The recipes of what ranks passages: encoders of texts, of tokens and of terms, and cross-encoders."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.sparse_encoder import SparseTextEncoder
-from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, prompts_of
+from models.encoders.token_encoder import TokenEncoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, load_token_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
 from models.windows import Windows
-from retrieval.comparison.first_stage import SparseSpec
+from retrieval.comparison.first_stage import LateSpec, SparseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.evaluation.measures import CUT
+from retrieval.late import Late, LateIndex
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.drawing import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
-from training.base import Recipe, dense_retrievers, finished
+from training.base import Examples, Recipe, Task, TeacherLabels, dense_retrievers, finished, processes, seconds_for
 from training.engine.adaptation import adapt, live_bi_encoder, live_scorer, pool
-from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
 from training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
+    LATE_INTERACTION,
     SPARSE_ENCODER,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
+    LateOptions,
     QuestionSide,
     SparseEncoderOptions,
 )
 from training.rankers.examples import ANCHOR, cross_encoder_examples, encoder_examples
-from training.rankers.losses import bi_encoder_loss, by_idf, cross_encoder_loss, has_routes, sparse_encoder_loss
+from training.rankers.losses import (
+    bi_encoder_loss,
+    by_idf,
+    cross_encoder_loss,
+    has_routes,
+    late_loss,
+    project,
+    sparse_encoder_loss,
+)
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, cut_of, held_out, lesson_of
 
+WEIGHTS = tuple(step / 20 for step in range(21))
+Chosen = TypeVar("Chosen", BiEncoderOptions, LateOptions, SparseEncoderOptions)
 
-class BiEncoderRecipe(Recipe[BiEncoderOptions, Material]):
-    """How a bi-encoder is trained; see `training.base.Recipe`."""
+
+class _EncoderRecipe(Recipe[Chosen, Material]):
+    """How anything is trained that encodes questions and passages apart. Encoders are of the kind's own class."""
+
+    family = RANKERS
+
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
+        return self._measured(self._encoder(source), tested=True)
+
+    def task(self, source: ModelSource) -> Task:
+        options, material = self._options, self._material
+        columns, examples = encoder_examples(options, material)
+        model = self._loaded(source)
+        settled = adapt(model, options)
+        cut = cut_of(self._live(model), options.window_options, material) if options.window_options else None
+        loss, shown, lesson = self._loss(model), ShownPassages(material, cut), partial(lesson_of, options)
+        question, passage = prompts_of(model)
+        return Task(
+            *(model, loss, shown.columns(columns, examples), examples),
+            lambda trained: self._measured(self._live(trained)),
+            prompts={name: question if name == ANCHOR else passage for name in columns},
+            settled=settled,
+            told=shown.told,
+            lesson=lesson(examples, material),
+            held_out=held_out(material, lambda few: encoder_examples(options, few), cut, lesson),
+        )
+
+    def seconds_to_measure(self, model: Any) -> float:
+        material, encoder = self._material, self._live(model)
+        rows = sorted(range(len(material.texts)), key=lambda row: len(material.texts[row]))
+        asked = [question.text for question in material.measured.questions]
+        return seconds_for(partial(self._read, encoder), rows) + seconds_for(encoder.encode_questions, asked)
+
+    def _loaded(self, source: ModelSource) -> Any:
+        """The base, changed in its parts as the options say."""
+        raise NotImplementedError
+
+    def _loss(self, model: Any) -> Any:
+        raise NotImplementedError
+
+    def _encoder(self, source: ModelSource) -> Any:
+        raise NotImplementedError
+
+    def _live(self, model: Any) -> Any:
+        """What encodes with a loaded model as it is, in the middle of its training."""
+        raise NotImplementedError
+
+    def _measured(self, encoder: Any, *, tested: bool = False) -> Reached:
+        raise NotImplementedError
+
+    def _read(self, encoder: Any, rows: Sequence[int]) -> object:
+        """Encode the passages in these rows as they are for a search."""
+        raise NotImplementedError
+
+
+class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
+    """How a bi-encoder is trained."""
 
     kind = BI_ENCODER
-    family = RANKERS
     options = BiEncoderOptions
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
@@ -63,59 +132,148 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
     retrievers = staticmethod(dense_retrievers)
 
-    def measured(self, source: ModelSource) -> Reached:
-        """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
-        encoder = BiEncoder(source, self._material.texts, precision=self._options.precision)
-        return self._measured(encoder, tested=True)
-
-    def task(self, source: ModelSource) -> Task:
-        columns, examples = encoder_examples(self._options, self._material)
+    def _loaded(self, source: ModelSource) -> Any:
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling.value)
-        settled = adapt(model, self._options)
-        cut = cut_of(self._live(model), self._options.window_options, self._material)
-        shown = ShownPassages(self._material, cut)
-        loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
-        lesson = partial(lesson_of, self._options)
-        question, passage = prompts_of(model)
-        prompts = {name: question if name == ANCHOR else passage for name in columns}
-        return Task(
-            *(model, loss, shown.columns(columns, examples), examples),
-            lambda trained: self._measured(self._live(trained)),
-            prompts=prompts,
-            settled=settled,
-            told=shown.told,
-            lesson=lesson(examples, self._material),
-            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, lesson),
-        )
+        return model
 
-    def seconds_to_measure(self, model: Any) -> float:
-        material, encoder = self._material, self._live(model)
-        asked = [question.text for question in material.measured.questions]
-        rows = sorted(range(len(material.texts)), key=lambda row: len(material.texts[row]))
-        options = self._options.window_options
+    def _loss(self, model: Any) -> Any:
+        return bi_encoder_loss(model, self._options, self._material, processes=processes())
 
-        def encode(rows: Sequence[int]) -> object:
-            texts = [material.texts[row] for row in rows]
-            windows = encoder.windows_of(texts, material.heads[list(rows)], options) if options else Windows.none()
-            return encoder.encode_windows(texts, windows)
+    def _encoder(self, source: ModelSource) -> BiEncoder:
+        return BiEncoder(source, self._material.texts, precision=self._options.precision)
 
-        return seconds_for(encode, rows) + seconds_for(encoder.encode_questions, asked)
+    def _live(self, model: Any) -> BiEncoder:
+        return live_bi_encoder(model, self._options, self._material.texts)
 
     def _measured(self, encoder: BiEncoder, *, tested: bool = False) -> Reached:
         passages, options = self._material.question_set.passages, self._options
         dense = Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
         return self._material.measure(dense, tested=tested)
 
-    def _live(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._material.texts)
+    def _read(self, encoder: BiEncoder, rows: Sequence[int]) -> object:
+        texts, options = [self._material.texts[row] for row in rows], self._options.window_options
+        heads = self._material.heads[list(rows)]
+        windows = encoder.windows_of(texts, heads, options) if options else Windows.none()
+        return encoder.encode_windows(texts, windows)
 
 
-WEIGHTS = tuple(step / 20 for step in range(21))
+class LateRecipe(_EncoderRecipe[LateOptions]):
+    """How an encoder of late interaction is trained: each token's vector learns (ColBERT: Khattab & Zaharia 2020)."""
+
+    kind = LATE_INTERACTION
+    options = LateOptions
+    base = DEFAULT_BI_ENCODER
+    measure = "ndcg@10"
+    colour = PALETTE[2]
+    does = "An encoder of late interaction: each token of a question is compared with each token of a passage."
+    hub_task = "feature-extraction"
+    loading = ("from sentence_transformers import MultiVectorEncoder", 'MultiVectorEncoder("{folder}")')
+    usage = """questions = model.encode_query(["a question"])
+passages = model.encode_document(["a passage", "another one"])
+print(model.similarity(questions, passages))  # mean of each token's best cosine, higher is better"""
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        late = LateSpec(name=named("Late"), model=model, title=title, windows=True)
+        return [late, HybridSpec(name=named("Hybrid"), of=(first, late.name))]
+
+    def _loaded(self, source: ModelSource) -> Any:
+        model = load_token_encoder(source)
+        if self._options.dimensions:
+            project(model, self._options.dimensions, self._material.texts)
+        return model
+
+    def _loss(self, model: Any) -> Any:
+        return late_loss(model, self._options, processes=processes())
+
+    def _encoder(self, source: ModelSource, at_hand: Any = None) -> TokenEncoder:
+        texts, windows = self._material.texts, self._options.window_options
+        return TokenEncoder(source, texts, precision=self._options.precision, windows=windows, at_hand=at_hand)
+
+    def _live(self, model: Any) -> TokenEncoder:
+        return self._encoder(ModelSource(self._options.base), at_hand=model)
+
+    def _measured(self, encoder: TokenEncoder, *, tested: bool = False) -> Reached:
+        passages, title = self._material.question_set.passages, self._options.title
+        # exact: of a model in training no index is kept
+        late = Late("late", passages, encoder, title=title, index=LateIndex.EXACT)
+        return self._material.measure(late, tested=tested)
+
+    def _read(self, encoder: TokenEncoder, rows: Sequence[int]) -> object:
+        return encoder.encode_passages([self._material.texts[row] for row in rows], self._material.heads[list(rows)])
+
+
+class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
+    """How a sparse encoder is trained."""
+
+    kind = SPARSE_ENCODER
+    options = SparseEncoderOptions
+    base = DEFAULT_MASKED_LANGUAGE_MODEL
+    measure = "recall@10"
+    colour = PALETTE[4]
+    does = "A sparse encoder: it turns questions and passages into few weighed terms, searched as words are."
+    hub_task = "feature-extraction"
+    loading = ("from sentence_transformers import SparseEncoder", 'SparseEncoder("{folder}")')
+    usage = """questions = model.encode_query(["a question"])
+passages = model.encode_document(["a passage", "another one"])
+print(model.similarity(questions, passages))  # dot products, higher is better
+print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
+
+    def task(self, source: ModelSource) -> Task:
+        task = super().task(source)
+        routes = {name: "query" if name == ANCHOR else "document" for name in task.columns}
+        return replace(task, routes=routes if has_routes(task.model) else {})
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+        encoder = self._encoder(finished(model_folder))
+        scores = {"after": self._measured(encoder, tested=True)}  # its texts are kept from here on
+        asked = [question.text for question in self._material.validation.questions]
+        sides = {"question": encoder.encode_questions(asked), "passage": encoder.encode_passages(self._material.texts)}
+        active = {side: float(np.diff(weights.indptr).mean()) for side, weights in sides.items()}
+        return scores, {"active_terms": active}
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        sparse = SparseSpec(name=named("Sparse"), model=model, title=title)
+        return [sparse, HybridSpec(name=named("Hybrid"), of=(first, sparse.name))]
+
+    def _loaded(self, source: ModelSource) -> Any:
+        model = load_sparse_encoder(source)
+        return by_idf(model, self._material.texts) if self._options.question_side is QuestionSide.IDF else model
+
+    def _loss(self, model: Any) -> Any:
+        return sparse_encoder_loss(model, self._options, processes=processes())
+
+    def _encoder(self, source: ModelSource) -> SparseTextEncoder:
+        return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
+
+    def _live(self, model: Any) -> SparseTextEncoder:
+        size, precision = self._options.evaluation_batch_size, self._options.precision
+        source = ModelSource(self._options.base)
+        encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
+        encoder.model = model
+        return encoder
+
+    def _measured(self, encoder: SparseTextEncoder, *, tested: bool = False) -> Reached:
+        passages = self._material.question_set.passages
+        sparse = LearnedSparse("sparse", passages, encoder, title=self._options.title)
+        return self._material.measure(sparse, tested=tested)
+
+    def _read(self, encoder: SparseTextEncoder, rows: Sequence[int]) -> object:
+        return encoder.encode_passages([self._material.texts[row] for row in rows])
+
+
+class _LiveSparseEncoder(SparseTextEncoder):
+    """A model in the middle of its training: nothing it says is kept."""
+
+    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
+        del keep
+        return super()._block(side, texts, keep=False)
 
 
 class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
-    """How a cross-encoder is trained; see `training.base.Recipe`."""
+    """How a cross-encoder is trained."""
 
     kind = CROSS_ENCODER
     family = RANKERS
@@ -137,21 +295,19 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
         return self._scores(self._read(self._scorer(source, new_head=True)), 1.0)
 
     def task(self, source: ModelSource) -> Task:
-        columns, examples = cross_encoder_examples(self._options, self._material)
-        model = load_cross_encoder(source, self._material.texts, new_head=True)
-        settled = adapt(model, self._options)
+        options, material = self._options, self._material
+        columns, examples = cross_encoder_examples(options, material)
+        model = load_cross_encoder(source, material.texts, new_head=True)
+        settled = adapt(model, options)
         cut = self._cut(model)
-        shown = ShownPassages(self._material, cut)
-        loss = cross_encoder_loss(model, self._options)
+        shown, loss = ShownPassages(material, cut), cross_encoder_loss(model, options)
         return Task(
             *(model, loss, shown.columns(columns, examples), examples),
             lambda trained: self._scores(self._read(self._live(trained)), 1.0),
             settled=settled,
             told=shown.told,
-            lesson=self._lesson(examples, self._material),
-            held_out=held_out(
-                self._material, lambda few: cross_encoder_examples(self._options, few), cut, self._lesson
-            ),
+            lesson=self._lesson(examples, material),
+            held_out=held_out(material, lambda few: cross_encoder_examples(options, few), cut, self._lesson),
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
@@ -219,87 +375,3 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
 
     def _live(self, model: Any) -> CrossEncoderScorer:
         return live_scorer(model, self._options, self._material.texts)
-
-
-class SparseEncoderRecipe(Recipe[SparseEncoderOptions, Material]):
-    """How a sparse encoder is trained; see `training.base.Recipe`."""
-
-    kind = SPARSE_ENCODER
-    family = RANKERS
-    options = SparseEncoderOptions
-    base = DEFAULT_MASKED_LANGUAGE_MODEL
-    measure = "recall@10"
-    colour = PALETTE[4]
-    does = "A sparse encoder: it turns questions and passages into few weighed terms, searched as words are."
-    hub_task = "feature-extraction"
-    loading = ("from sentence_transformers import SparseEncoder", 'SparseEncoder("{folder}")')
-    usage = """questions = model.encode_query(["a question"])
-passages = model.encode_document(["a passage", "another one"])
-print(model.similarity(questions, passages))  # dot products, higher is better
-print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
-
-    def measured(self, source: ModelSource) -> Reached:
-        """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
-        return self._measured(self._encoder(source), tested=True)
-
-    def task(self, source: ModelSource) -> Task:
-        columns, examples = encoder_examples(self._options, self._material)
-        model = load_sparse_encoder(source)
-        if self._options.question_side is QuestionSide.IDF:
-            model = by_idf(model, self._material.texts)
-        settled = adapt(model, self._options)
-        loss = sparse_encoder_loss(model, self._options, processes=processes())
-        question, passage = prompts_of(model)
-        prompts = {name: question if name == ANCHOR else passage for name in columns}
-        routes = {name: "query" if name == ANCHOR else "document" for name in columns} if has_routes(model) else {}
-        return Task(
-            *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)), prompts),
-            routes=routes,
-            settled=settled,
-            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few)),
-        )
-
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        encoder = self._encoder(finished(model_folder))
-        scores = {"after": self._measured(encoder, tested=True)}  # its texts are kept from here on
-        asked = [question.text for question in self._material.validation.questions]
-        sides = {
-            "question": encoder.encode_questions(asked),
-            "passage": encoder.encode_passages(self._material.texts),
-        }
-        return scores, {
-            "active_terms": {side: float(np.diff(weights.indptr).mean()) for side, weights in sides.items()}
-        }
-
-    def seconds_to_measure(self, model: Any) -> float:
-        asked = [question.text for question in self._material.measured.questions]
-        encoder, texts = self._live(model), sorted(self._material.texts, key=len)
-        return seconds_for(encoder.encode_passages, texts) + seconds_for(encoder.encode_questions, asked)
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        sparse = SparseSpec(name=named("Sparse"), model=model, title=title)
-        return [sparse, HybridSpec(name=named("Hybrid"), of=(first, sparse.name))]
-
-    def _measured(self, encoder: SparseTextEncoder, *, tested: bool = False) -> Reached:
-        passages = self._material.question_set.passages
-        sparse = LearnedSparse("sparse", passages, encoder, title=self._options.title)
-        return self._material.measure(sparse, tested=tested)
-
-    def _encoder(self, source: ModelSource) -> SparseTextEncoder:
-        return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
-
-    def _live(self, model: Any) -> SparseTextEncoder:
-        size, precision = self._options.evaluation_batch_size, self._options.precision
-        source = ModelSource(self._options.base)
-        encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
-        encoder.model = model
-        return encoder
-
-
-class _LiveSparseEncoder(SparseTextEncoder):
-    """A model in the middle of its training: nothing it says is kept."""
-
-    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
-        del keep
-        return super()._block(side, texts, keep=False)

@@ -3,26 +3,28 @@
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from data.records import Question
+from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.token_encoder import TokenEncoder
 from models.encoders.vector_blocks import Meter
 from models.sources import find_model
-from models.windows import Window, WindowOptions, Windows
+from models.windows import Window, WindowOptions
 from retrieval.lexical.weights import TermStatistics, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import PairScores
 from text.analysis import analyze
 from text.marking import answer_spans
-from training.engine.task import Columns, Examples, HeldOut, TeacherLabels
+from training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
 from training.options.common import TrainingError
-from training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions
+from training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
 from training.rankers.material import Material
 
 Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
@@ -37,7 +39,7 @@ class ShownPassages:
 
     def __init__(self, material: Material, cut: Cut | None = None) -> None:
         self._material, self._cut = material, cut
-        self._fit = WindowFit(material)
+        self._fit = _WindowFit(material)
         self._long: set[int] = set()
 
     def columns(self, columns: Columns, examples: Examples) -> Columns:
@@ -60,7 +62,9 @@ class ShownPassages:
         """Return what is shown of passages beside questions of the training, both as rows `(n,)`."""
         texts = [self._material.texts[row] for row in rows.tolist()]
         asked = [self._material.train.questions[row] for row in questions.tolist()]
-        long = {place: windows for place, windows in self._windows(asked, rows) if windows}
+        read = enumerate(zip(asked, rows.tolist(), strict=True))
+        cut = ((place, self._cut(question.text, row)) for place, (question, row) in read if self._cut)
+        long = {place: windows for place, windows in cut if windows}
         self._long |= {int(rows[place]) for place in long}
         candidates = {
             place: self._with_answer(asked[place], int(rows[place]), windows) or windows
@@ -77,11 +81,6 @@ class ShownPassages:
         """What the training's provenance says of it; empty where every passage was shown whole."""
         return {"windows": {"passages": len(self._long)}} if self._long else {}
 
-    def _windows(self, asked: Sequence[Question], rows: np.ndarray) -> Iterator[tuple[int, list[Window]]]:
-        if self._cut:
-            for place, (question, row) in enumerate(zip(asked, rows.tolist(), strict=True)):
-                yield place, self._cut(question.text, row)
-
     def _with_answer(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
         """The windows that hold an answer whole; none of a passage that is not the question's."""
         passages = self._material.question_set.passages
@@ -97,27 +96,23 @@ class ShownPassages:
         return [*filter(holds_one, windows)]
 
 
-class _Cuts(Protocol):
-    """An encoder that tells the windows of passages it does not read whole; `heads` are the lengths of their titles."""
-
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows: ...
-
-
-def cut_of(encoder: _Cuts, options: WindowOptions | None, material: Material) -> Cut | None:
+def cut_of(encoder: BiEncoder | TokenEncoder, options: WindowOptions, material: Material) -> Cut | None:
     """Return the windows of the passages that an encoder does not read whole; None where there are none."""
-    windows = encoder.windows_of(material.texts, material.heads, options) if options else Windows.none()
+    windows = encoder.windows_of(material.texts, material.heads, options)
     return (lambda _, row: windows.of(row)) if len(windows) else None
 
 
-def lesson_of(options: BiEncoderOptions | LateOptions, examples: Examples, material: Material) -> TeacherLabels | None:
+def lesson_of(
+    options: BiEncoderOptions | LateOptions | SparseEncoderOptions, examples: Examples, material: Material
+) -> TeacherLabels | None:
     """Return what the teacher of an encoder says of its examples; None where it has none."""
-    if options.objective not in TAUGHT:
+    if isinstance(options, SparseEncoderOptions) or options.objective not in TAUGHT:
         return None
     told = (options.teacher, material, examples, options.window_options)
     return TeachersScores(*told, bm25=options.teacher_bm25)
 
 
-class WindowFit:
+class _WindowFit:
     """How well windows fit questions by the terms of BM25, as the first stage counts them.
 
     `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages: windows of a
@@ -159,25 +154,13 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-_PROBED = 64  # pairs
-
-
-def with_bm25(taught: np.ndarray, lexical: np.ndarray, share: float) -> np.ndarray:
-    """Mix the scores of each row's passages, `(n_examples, n_passages)`; see above."""
-    if not share:
-        return taught
-    centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
-    standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
-    return np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
-
-
 class TeachersScores:
     """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
 
     With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
     the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
     questions, asks only for pairs that are new. With `windows` a passage that the teacher does not read whole has the
-    score of its best window.
+    score of its best window. `bm25` is the share of BM25's scores, brought to the spread of the teacher's on each row.
     """
 
     def __init__(
@@ -197,11 +180,16 @@ class TeachersScores:
         self._asked = [question.text for question in material.train.questions]
         self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
 
-    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+    def labels(self, on_progress: OnProgress) -> list[Any]:
         rows, places, candidates = self._candidates()
         scores = self._pairs(on_progress).of(self._asked, candidates)
-        taught = self._by_example(scores[rows, places])
-        return self._as_labels(with_bm25(taught, self._by_example(self._bm25_scores()), self._bm25))
+        taught, share = self._by_example(scores[rows, places]), self._bm25
+        if share:
+            lexical = self._by_example(self._bm25_scores())
+            centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
+            standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
+            taught = np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
+        return self._as_labels(taught)
 
     def stand_ins(self) -> list[Any]:
         return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
@@ -211,7 +199,7 @@ class TeachersScores:
         missing = self._pairs().missing(self._asked, candidates)
         if not missing:
             return 0.0
-        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:_PROBED]
+        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:64]  # pairs
         rows, passages = np.divmod(chosen, len(self._texts))
         pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
         self._scorer.load()
@@ -222,7 +210,7 @@ class TeachersScores:
             self._scorer.score(pairs)
         return (time.perf_counter() - began) / len(pairs) * missing
 
-    def _pairs(self, on_progress: Callable[[float], None] | None = None) -> PairScores:
+    def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
         meter, windows, heads = Meter(), self._windows, self._heads
         return PairScores(self._scorer, self._texts, meter, on_progress, windows=windows, heads=heads)
 
@@ -239,7 +227,7 @@ class TeachersScores:
         """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
         rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
         scores, first = np.zeros(len(rows), dtype=np.float32), 0
-        for block in self._lexical.score_blocks(self._asked) if self._bm25 else ():
+        for block in self._lexical.score_blocks(self._asked):
             here = slice(*np.searchsorted(rows, (first, first + len(block))))
             scores[here] = block[rows[here] - first, passages[here]]
             first += len(block)

@@ -36,11 +36,19 @@ def curves(run: Run, names: Iterable[str]) -> Curves:
 
     The first point of a measure, at step 0, is the base model.
     """
-    entries = run.progress()
-    points = {name: thinned(_points(entries, name)) for name in names}
-    bm25 = {name: found[0][1] for name in points if (found := _logged(entries, f"bm25_{name}"))}
-    beside = {name: thinned(_logged(entries, *_beside(name))) for name in points}
-    return Curves(points, bm25, beside)
+    entries, found = run.progress(), Curves({}, {}, {})
+    for name in names:
+        own: tuple[str, ...] = (name,)
+        others: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
+        if name in MEASURES:
+            # bi-encoders were once measured by a library's evaluator, which names what it compares by
+            own = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
+            others = (f"before_training_{name}", f"eval_training_{name}")
+        found.points[name] = thinned(_logged(entries, *own))
+        found.beside[name] = thinned(_logged(entries, *others))
+        if bm25 := _logged(entries, f"bm25_{name}"):
+            found.bm25[name] = bm25[0][1]
+    return found
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
@@ -50,20 +58,6 @@ def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Poi
     return [points[row] for row in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
 
-def _points(entries: list[dict[str, Any]], name: str) -> Points:
-    if name not in MEASURES:
-        return _logged(entries, name)
-    # bi-encoders were once measured by a library's evaluator, which names what it compares by
-    names = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
-    return _logged(entries, *names)
-
-
-def _beside(name: str) -> tuple[str, ...]:
-    if name in MEASURES:
-        return f"before_training_{name}", f"eval_training_{name}"
-    return ("eval_loss",) if name == "loss" else ()
-
-
 def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
     found = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
     return [
@@ -71,9 +65,6 @@ def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
         for step, value in found
         if type(step) is int and isinstance(value, int | float)  # a line may be damaged
     ]
-
-
-_NEARLY_ALL = 0.99
 
 
 class Advice(StrEnum):
@@ -103,19 +94,18 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
     if high < 0:
         return Advice.FELL
     if low <= 0:
-        if scores["before"][gain["measure"]] >= _NEARLY_ALL:
+        if scores["before"][gain["measure"]] >= 0.99:
             return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
         if sample_low <= 0:
             return Advice.NOTHING_LEARNED
         return Advice.STARTER_NOT_CARRIED_OVER if plan.options.base == STARTER else Advice.NOT_CARRIED_OVER
     mixed = scores.get("mixed_gain")
     unsure = mixed and mixed["interval"][0] <= 0
-    return Advice.MIXED_UNSURE if unsure else _course(scores.get("kept_step", 0), measured)
+    return Advice.MIXED_UNSURE if unsure else _course(scores.get("kept_step", 0), dict(measured))
 
 
-def _course(kept: int, measured: Points) -> Advice | None:
+def _course(kept: int, steps: dict[int, float]) -> Advice | None:
     """How the validation figures went on after the step that was kept."""
-    steps = dict(measured)
     if kept not in steps or len(steps) < 3:  # the base and one measurement are no course
         return None
     last = max(steps)

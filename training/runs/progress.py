@@ -18,10 +18,8 @@ class RunFolderCallback(TrainerCallback):
     """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
     def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float, kept_models: int = 0) -> None:
-        self._run, self._status = run, status
-        self._save_limit, self._save_seconds = save_limit, save_minutes * 60
-        self._kept_models = kept_models
-        self._first_step = 0
+        self._run, self._status, self._first_step = run, status, 0
+        self._save_limit, self._save_seconds, self._kept_models = save_limit, save_minutes * 60, kept_models
         self._began = self._written = self._saved = self._step_began = time.monotonic()
         self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
         self._steps = 0

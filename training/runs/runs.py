@@ -4,7 +4,6 @@ Besides what every job's folder holds: `run.json` (what was asked), `provenance.
 hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Searches for settings and ablations stand
 beside them.
 
-
 A training in rounds: each goes on from the model of the one before, which finds its hard negatives.
 
 That is the simple form of Xiong et al. 2021 (ANCE): the negatives are those that the model itself takes for right,
@@ -158,7 +157,7 @@ class Run(Job):
         return scores
 
     def provenance(self) -> dict[str, Any]:
-        """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
+        """Read what the run was made of, as `training.runs.model.provenance` noted it; empty before."""
         return self.read("provenance.json")
 
     def delete(self) -> None:
@@ -176,7 +175,12 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
 
     It stands in line at once: for a worker or, where `attended`, for this process alone, which will carry it out.
     """
-    run = Run(folder or workspace() / "runs" / _new_id(plan))
+    if not folder:
+        moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
+        run_id = "-".join(part for part in (moment, name or plan.kind, secrets.token_hex(2)) if part)
+        folder = workspace() / "runs" / run_id
+    run = Run(folder)
     if run.folder.is_file() or (run.folder.exists() and any(run.folder.iterdir())):
         raise ValueError(f"{run.folder} is not an empty folder; name a new one")
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -223,13 +227,7 @@ def run_in(folder: Path) -> Run | None:
     return run if _plan_of(run) else None
 
 
-def new_plan(
-    kind: str,
-    name: str,
-    data: tuple[str, str, str],
-    split: SplitOptions,
-    options: TrainingOptions,
-) -> Plan:
+def new_plan(kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions) -> Plan:
     """Return a plan made now, with the hard negatives marked by now.
 
     `data` is the reference, the name and the fingerprint of the question set.
@@ -253,34 +251,23 @@ def _plan_of(run: Run) -> Plan | None:
 
 
 def _plan(raw: dict[str, Any]) -> Plan:
-    made = recipe_of(raw["kind"]).options
-    known = {field.name for field in fields(made)}
+    options = recipe_of(raw["kind"]).options
+    known = {field.name for field in fields(options)}
     asked = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
-    options = made(**{name: value for name, value in asked.items() if name in known})
     rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
     if wrong := [name for name, value in rest.items() if not isinstance(value, str)]:
         raise TypeError(f"no text: {', '.join(wrong)}")
     datetime.fromisoformat(rest["created"])
-    marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
     return Plan(
         split=SplitOptions(**raw["split"]),
-        options=options,
-        marked_negatives=marked,
+        options=options(**{name: value for name, value in asked.items() if name in known}),
+        marked_negatives=tuple((question, passage) for question, passage in raw.get("marked_negatives", [])),
         round=int(raw.get("round", 1)),
         minutes=float(raw.get("minutes", 0.0)),
         trial=Trial(**raw["trial"]) if raw.get("trial") else None,
         ablation=dict(raw["ablation"]) if raw.get("ablation") else None,
         **rest,
     )
-
-
-def _new_id(plan: Plan) -> str:
-    moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
-    return "-".join(part for part in (moment, name or plan.kind, secrets.token_hex(2)) if part)
-
-
-_NEGATIVES = 4  # a question, where the training before took none
 
 
 def rounds_of(options: TrainingOptions) -> int:
@@ -312,7 +299,7 @@ def mined_by(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
         base=model,
         objective=BiEncoderObjective.MULTIPLE_NEGATIVES if mega else options.objective,
         guide=options.guide or options.base if gist else options.guide,  # the judge stays the same
-        negatives=options.negatives or _NEGATIVES,
+        negatives=options.negatives or 4,  # where the training before took none
         negatives_from=searched,
         negatives_model=model,
     )

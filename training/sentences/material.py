@@ -1,7 +1,7 @@
 """What trainings on pairs of sentences learn from and are measured on."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -15,10 +15,9 @@ from embeddings.bootstrap import figure, mean_draws
 from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlation_draws, cosines, pearson, spearman
-from training.base import Family
-from training.engine.task import LOSS
+from training.base import LOSS, Family, Marks, OnProgress
 from training.options.common import OptionError, TrainingError
-from training.options.sentences import JudgedBy, PairOptions, SentenceOptions
+from training.options.texts import JudgedBy, PairOptions, SentenceOptions
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most
@@ -38,7 +37,7 @@ class PairMaterial:
     judge: PairSet
     sample: PairSet | None
     measure: str
-    judged_by: str  # what picks the best checkpoint: the measure or `training.engine.task.LOSS`
+    judged_by: str  # what picks the best checkpoint: the measure or `LOSS`
     judged_on: str  # the name of the set that judges
 
     @classmethod
@@ -48,7 +47,7 @@ class PairMaterial:
         Raises `DataError` where that is gone, `OptionError` where one of them does not fit the objective, and
         `TrainingError` where there is nothing to learn from or to measure on.
         """
-        judging = judging_set(data, options)
+        judging = _judging_set(data, options)
         rows = split_pairs(data, shares)
         validation = rows[Part.VALIDATION] if judging is data else split_pairs(judging, shares)[Part.VALIDATION]
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
@@ -57,7 +56,9 @@ class PairMaterial:
                 f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few: "
                 "use more pairs, or change the split",
             )
-        measure = measure_of(judging, options)
+        labelled = judging.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
+        # nobody said what is right of other pairs
+        measure = SPEARMAN if judging.kind is PairKind.SCORED else ACCURACY if labelled else ""
         drawn = _some(rows[Part.TRAIN], min(len(validation), _SAMPLE), shares.seed)
         return cls(
             train=data.at(rows[Part.TRAIN]),
@@ -88,7 +89,7 @@ class PairMaterial:
         return self.train.sentences
 
 
-def judging_set(data: PairSet, options: PairOptions) -> PairSet:
+def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
     """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`: there is none."""
     if not options.judged_on.strip():
         return data
@@ -100,22 +101,11 @@ def judging_set(data: PairSet, options: PairOptions) -> PairSet:
     return found
 
 
-def measure_of(judging: PairSet, options: PairOptions) -> str:
-    """What a model is told by on these pairs; empty where nobody said what is right."""
-    if judging.kind is PairKind.SCORED:
-        return SPEARMAN
-    labelled = judging.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
-    return ACCURACY if labelled else ""
-
-
 def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
     """At most so many of the rows, by chance and in their order; all where `most` is 0."""
     if not 0 < most < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
-
-
-_CORRELATIONS = (SPEARMAN, PEARSON)
 
 
 @dataclass(frozen=True)
@@ -138,12 +128,8 @@ class Judgement:
 
     def kept(self) -> dict[str, Any]:
         geometry = {name: value for name, value in self.geometry.items() if math.isfinite(value)}
-        return {
-            "measure": self.measure,
-            "said": self.said.tolist(),
-            "right": self.right.tolist(),
-            "geometry": geometry,
-        }
+        told = {"said": self.said.tolist(), "right": self.right.tolist()}
+        return {"measure": self.measure, **told, "geometry": geometry}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
@@ -213,11 +199,11 @@ def _draws(judged: list[Judgement], groups: np.ndarray) -> tuple[dict[str, np.nd
         hits = np.stack([one.said == right for one in judged], axis=1).astype(np.float64)
         return {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
     by_rank, by_value = correlation_draws([one.said.astype(np.float64) for one in judged], right.astype(float), groups)
-    return dict(zip(_CORRELATIONS, (by_rank, by_value), strict=True)), (-1.0, 1.0)
+    return {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
 
 
 class SentencePairs(Family):
-    """Trainings on a set of sentence pairs; see `training.base.Family`."""
+    """Trainings on a set of sentence pairs."""
 
     measures = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
     curves = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
@@ -232,7 +218,7 @@ class SentencePairs(Family):
 
     def check(self, data: PairSet, options: PairOptions) -> None:
         options.require_fitting(data.name, data.kind)
-        judging_set(data, options)
+        _judging_set(data, options)
 
     def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
         del options
@@ -241,28 +227,21 @@ class SentencePairs(Family):
     def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
         rows = split_pairs(data, shares)
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
-        judging = judging_set(data, options)
+        judging = _judging_set(data, options)
         judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
         told = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
 
     def material(
-        self,
-        data: PairSet,
-        shares: SplitOptions,
-        options: PairOptions,
-        marked: tuple[tuple[str, str], ...] = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, data: PairSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> PairMaterial:
-        del marked, on_progress
+        del marked, tell
         self.check(data, options)
         return PairMaterial.of(data, shares, options)
 
     def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
-        if kept.get("judge") != material.judge.fingerprint:
-            return None
-        return Likeness.of(kept)
+        return Likeness.of(kept) if kept.get("judge") == material.judge.fingerprint else None
 
     def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
         del options

@@ -10,12 +10,22 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from retrieval.report.drawing import PALETTE
-from training.base import Recipe, dense_retrievers, finished
+from retrieval.report.colours import PALETTE
+from training.base import (
+    Columns,
+    Examples,
+    HeldOut,
+    Recipe,
+    Task,
+    TeacherLabels,
+    dense_retrievers,
+    finished,
+    processes,
+    seconds_for,
+)
 from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, live_scorer, pool
-from training.engine.task import Columns, Examples, HeldOut, Task, TeacherLabels, processes, seconds_for
 from training.options.common import AttentionDropout, OptionError, TrainingError
-from training.options.sentences import (
+from training.options.texts import (
     ALONE,
     SENTENCE_CROSS_ENCODER,
     SENTENCES,
@@ -25,9 +35,14 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
-from training.rankers.losses import cross_sentence_loss, sentence_loss
-from training.sentences.examples import TeachersVectors, encoder_examples, labelled_pairs
 from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial, judgement
+from training.sentences.objectives import (
+    TeachersVectors,
+    cross_sentence_loss,
+    encoder_examples,
+    labelled_pairs,
+    sentence_loss,
+)
 
 
 def pool_sentences(model: Any, pooling: SentencePooling) -> None:
@@ -36,6 +51,7 @@ def pool_sentences(model: Any, pooling: SentencePooling) -> None:
     The average of the first and the last layer is a weighted mean of layers, a module of the library like any other, of
     which no weight is learned.
     """
+    import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
     averages = [module for module in model if isinstance(module, WeightedLayerPooling)]
@@ -45,7 +61,13 @@ def pool_sentences(model: Any, pooling: SentencePooling) -> None:
         pool(model, pooling.value)
     elif not averages:
         pool(model, SentencePooling.MEAN.value)
-        model.insert(1, _first_and_last(model))
+        config = model[0].auto_model.config
+        config.output_hidden_states = True
+        count = config.num_hidden_layers
+        weights = torch.zeros(count)
+        weights[[0, -1]] = 1.0
+        told = {"layer_start": 1, "layer_weights": torch.nn.Parameter(weights)}
+        model.insert(1, WeightedLayerPooling(config.hidden_size, count, **told).to(model.device))
     for module in (one for one in model if isinstance(one, WeightedLayerPooling)):
         module.requires_grad_(False)
 
@@ -67,21 +89,8 @@ def forget(model: Any, share: float) -> None:
         module.p = share
 
 
-def _first_and_last(model: Any) -> Any:
-    import torch
-    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
-
-    config = model[0].auto_model.config
-    config.output_hidden_states = True
-    weights = torch.zeros(config.num_hidden_layers)
-    weights[[0, -1]] = 1.0
-    return WeightedLayerPooling(
-        config.hidden_size, config.num_hidden_layers, layer_start=1, layer_weights=torch.nn.Parameter(weights)
-    ).to(model.device)
-
-
 class SentenceRecipe(Recipe[SentenceOptions, PairMaterial]):
-    """How a sentence encoder is trained; see `training.base.Recipe`."""
+    """How a sentence encoder is trained."""
 
     kind = SENTENCES
     family = PAIRS
@@ -165,7 +174,7 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
 
 
 class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMaterial]):
-    """How a cross-encoder of sentences is trained; see `training.base.Recipe`."""
+    """How a cross-encoder of sentences is trained."""
 
     kind = SENTENCE_CROSS_ENCODER
     family = PAIRS

@@ -17,8 +17,8 @@ from models.sources import STARTER, find_model
 from training.options.common import TrainingError
 from training.options.rankers import BI_ENCODER
 from training.recipe import recipe_of
+from training.runs.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
-from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
 from training.sweeps.sweep import Sweep, Watch
 from training.sweeps.variants import (
     NDCG,

@@ -32,8 +32,7 @@ from training.options.rankers import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from training.runs.rehearsal import Estimate
-from training.runs.sweeps import DEFAULTS
+from training.runs.jobs import DEFAULTS, Estimate
 
 Changes = dict[str, Any]
 SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind

@@ -17,9 +17,8 @@ from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, 
 from training.options.common import TrainingError
 from training.rankers.material import MEASURED_KS
 from training.recipe import recipe_of
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import DEFAULTS, Estimate, Findings, Rehearsal, RehearsalTask, Search, Stage, Tried
 from training.runs.runs import Plan, Run, find_run
-from training.runs.sweeps import DEFAULTS, Findings, Search, Stage, Tried
 from training.sweeps.halving import (
     SHARES,
     Changes,

@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from jobs.folder import Status, carry_out
-from training.engine.task import Task
+from retrieval.evaluation.measures import Scores
+from training.base import Task
 from training.rankers.material import Reached
+from training.runs.jobs import CompositeRun
 from training.runs.runs import Run, find_run
-from training.runs.sweeps import CompositeRun
 from training.train import in_turn, problem_of
 
 ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question

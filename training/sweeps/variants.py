@@ -17,10 +17,10 @@ from retrieval.comparison.experiment import Experiment, ExperimentError
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 from training.options.common import OptionError, TrainingOptions
-from training.options.language_model import LanguageOptions
 from training.options.rankers import BiEncoderOptions
+from training.options.texts import LanguageOptions
+from training.runs.jobs import REFERENCE, UNTRAINED, Difference, Interval
 from training.runs.runs import Run
-from training.runs.sweeps import REFERENCE, UNTRAINED, Difference, Interval
 
 NDCG = "ndcg@10"
 SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from

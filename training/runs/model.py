@@ -1,36 +1,39 @@
-"""What a training was made of, noted as it begins, and the card of its finished model."""
+"""A finished model: what it was made of, noted as its training begins, its card, and how it is taken elsewhere.
+
+That is as one file, or to a model hub. A token is nowhere kept, logged or told.
+"""
 
 import json
+import os
 import re
+import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from io import BufferedReader
 from typing import Any, TypeVar
 
+from data.problems import Failure
 from data.records import Maker
-from data.workspace import write_text
+from data.workspace import workspace, write_text
+from jobs.folder import State
 from jobs.machine import hardware, versions
+from models.hub import TIMEOUT_SECONDS
 from models.precision import Precision
 from models.sources import ModelSource, find_model, identity, is_starter
 from text.analyzers import Analyzer, choose
 from training.options.common import TrainingOptions, uses_bfloat16
-from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
+from training.options.texts import LANGUAGE_MODEL
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, rounds_of
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "accelerate",
-    "tokenizers",
-    "datasets",
-    "peft",
-    "numba",
-    "kiwipiepy",
-    "numpy",
+    *("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft"),
+    *("numba", "kiwipiepy", "numpy"),
 )
 
 Options = TypeVar("Options", bound=TrainingOptions)
@@ -85,11 +88,6 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-_HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
-_NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
-_READ_BY_THE_PROJECT = "What reads with it is part of the MRC Retrieval Workbench: run this from its folder.\n\n"
-
-
 def write_card(run: Run) -> None:
     """Write the README.md beside a finished model, from the run folder alone: no model is loaded, no hub is asked.
 
@@ -97,6 +95,11 @@ def write_card(run: Run) -> None:
     """
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
     plan, scores, made = run.plan(), run.scores(), run.provenance()
+    # without the folders of this machine: where a model lies is nobody's business
+    options = {
+        name: _one_line(_without_folders(value)) if type(value) is str else value
+        for name, value in asdict(plan.options).items()
+    }
     sections = [
         f"---\n{_head(plan, scores, made, starter=starter)}\n---",
         f"# {_shown(plan.name) or plan.kind}",
@@ -108,7 +111,7 @@ def write_card(run: Run) -> None:
         "## What it was made of",
         "\n".join(f"- **{name}**: {value}" for name, value in _ingredients(plan, made)),
         "Options:",
-        f"```json\n{json.dumps(_public(asdict(plan.options)), ensure_ascii=False, indent=2)}\n```",
+        f"```json\n{json.dumps(options, ensure_ascii=False, indent=2)}\n```",
     ]
     write_text(run.model_folder / "README.md", "\n\n".join(sections) + "\n")
 
@@ -164,20 +167,22 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
         yield "\n".join(lines)
     yield from family.told(scores, made)
     if gain := scores.get("gain"):
-        measure = family.measures.get(gain["measure"], gain["measure"])
-        yield f"Against its base, {family.compared}, its {measure} differs by {_difference(gain)}."
+        measure, differs = _told(gain, family.measures)
+        yield f"Against its base, {family.compared}, its {measure} differs by {differs}."
     if test := scores.get("test"):
-        measure = family.measures.get(test["gain"]["measure"], test["gain"]["measure"])
+        measure, differs = _told(test["gain"], family.measures)
         before, after = (f"{100 * test[name][test['gain']['measure']]:.2f}" for name in ("before", "after"))
         yield (
             f"On {test['questions']:,} test {family.examples}, which it was not trained on and which chose nothing, "
-            f"its {measure} is {after}, its base's {before}: they differ by {_difference(test['gain'])}."
+            f"its {measure} is {after}, its base's {before}: they differ by {differs}."
         )
 
 
-def _difference(gain: dict[str, Any]) -> str:
+def _told(gain: dict[str, Any], measures: Mapping[str, str]) -> tuple[str, str]:
+    """What the measure is called, and how far it went."""
     low, high = gain["interval"]
-    return f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
+    points = f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
+    return measures.get(gain["measure"], gain["measure"]), points
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:
@@ -194,8 +199,9 @@ def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
     code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
     titled = getattr(plan.options, "title", False) and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
     title = "\n\nIt was trained with the article's title on a line before each passage." if titled else ""
-    needed = _NEED_THE_PROJECT if starter else _READ_BY_THE_PROJECT if plan.kind == READER else ""
-    return f"{needed}```python\n{code}\n```{title}"
+    needed = "The starter's modules are" if starter else "What reads with it is" if plan.kind == READER else ""
+    told = f"{needed} part of the MRC Retrieval Workbench: run this from its folder.\n\n" if needed else ""
+    return f"{told}```python\n{code}\n```{title}"
 
 
 def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -211,8 +217,9 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if by := data.get("made_questions"):
         yield "Made of passages, asked by nobody", ", ".join(f"{_shown(how)} {count:,}" for how, count in by.items())
     yield "Objective", plan.options.objective.value
+    called = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
     for name, reference in plan.options.helpers.items():
-        yield _HELPERS.get(name, name), _shown(_without_folders(reference)) + _identity(made.get(name, {}))
+        yield called.get(name, name), _shown(_without_folders(reference)) + _identity(made.get(name, {}))
     if (rounds := rounds_of(plan.options)) > 1:
         yield "Round", f"{plan.round} of {rounds}, {plan.options.epochs:g} epochs each"
     if settled := made.get("settled"):
@@ -232,13 +239,6 @@ def _identity(model: dict[str, str]) -> str:
     return next((f", {name} `{model[name]}`" for name in ("revision", "fingerprint") if name in model), "")
 
 
-def _public(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without the folders of this machine: where a model lies is nobody's business."""
-    return {
-        name: _one_line(_without_folders(value)) if type(value) is str else value for name, value in options.items()
-    }
-
-
 def _without_folders(reference: str) -> str:
     """Return a hub id (one slash at most) as it is, and of a path only the last name."""
     parts = [part for part in re.split(r"[/\\]", reference) if part]
@@ -253,3 +253,91 @@ def _shown(text: str) -> str:
 def _one_line(text: str) -> str:
     visible = "".join(character for character in text if character.isprintable() or character.isspace())
     return " ".join(visible.split())
+
+
+def zipped_model(run: Run) -> BufferedReader:
+    """Return the run's model as an open zip, read from its start; the file is gone once closed.
+
+    Stored and not deflated: weights do not get smaller. Raises `OSError` where the disk is full.
+    """
+    with tempfile.TemporaryFile(dir=workspace(), suffix=".zip") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for path in sorted(run.model_folder.rglob("*")):
+                archive.write(path, f"{run.id}/{path.relative_to(run.model_folder).as_posix()}")
+        file.seek(0)
+        return os.fdopen(os.dup(file.fileno()), "rb")  # a reader of its own: it outlives the writer
+
+
+class PushError(Failure):
+    """A model that could not be sent.
+
+    `bad_name`, `bad_token`, `no_permission`, `not_finished`, `public` (the repository is there, for everybody to see,
+    and was to be private), `refused` (the hub said no for another reason, told in the message) and `unreachable`.
+    """
+
+
+def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
+    """Send a finished run's model folder to `repository` (`name` or `owner/name`) and return its address.
+
+    The repository is made where there is none. Raises `PushError`, within seconds where the hub does not answer.
+    """
+    repository, token = repository.strip(), token.strip()
+    _check(run, repository, token)
+    try:
+        return _sent(run, repository, token, private=private)
+    except PushError:
+        raise
+    except Exception as error:
+        # without its cause: what a library says, or keeps in its errors, may hold the request and so the token
+        raise _problem(error, repository, token) from None
+
+
+def _check(run: Run, repository: str, token: str) -> None:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    if run.status().state is not State.DONE or not run.model_folder.is_dir():
+        raise PushError("not_finished", f"{run.id} has no finished model to send")
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise PushError("bad_name", str(error)) from None
+    if not re.fullmatch(r"[!-~]+", token):  # sent as it is, anything else would end up in an error's message
+        raise PushError("bad_token", "a token is one word of letters, digits and signs")
+
+
+def _sent(run: Run, repository: str, token: str, *, private: bool) -> str:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    api = HfApi(token=token)
+    with suppress(HfHubHTTPError):  # it answered; what it thinks of the token, the next call tells
+        # anything is asked: the calls that follow would wait for minutes for a hub that does not answer
+        api.model_info(repository, timeout=TIMEOUT_SECONDS)
+    address = api.create_repo(repository, private=private, exist_ok=True)
+    if private and not api.model_info(address.repo_id, timeout=TIMEOUT_SECONDS).private:
+        raise PushError("public", f"{address.repo_id} is there already, for everybody to see; nothing was sent")
+    api.upload_folder(
+        repo_id=address.repo_id,
+        folder_path=run.model_folder,
+        # what a model is made of; anything else that lies in its folder stays here
+        allow_patterns=["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"],
+        commit_message=f"Trained with the MRC Retrieval Workbench: {run.id}",
+    )
+    return str(address)
+
+
+def _problem(error: Exception, repository: str, token: str) -> PushError:
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        status = error.response.status_code
+        if status == 401:
+            return PushError("bad_token", "the hub does not know this token")
+        if status == 403:
+            return PushError("no_permission", f"this token may not write to {repository}")
+        said = error.server_message or type(error).__name__
+        return PushError("refused", f"the hub answered {status}: {said}".replace(token, "***"))
+    if isinstance(error, HTTPError | ConnectionError):
+        return PushError("unreachable", "the hub cannot be reached; nothing may have arrived, so push again later")
+    return PushError("refused", f"{type(error).__name__}: {error}".replace(token, "***"))

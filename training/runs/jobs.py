@@ -1,14 +1,25 @@
-"""Jobs made of trainings, searches for settings and ablations, and the queue in which all of them stand."""
+"""Jobs around trainings: searches and ablations made of several, rehearsals of one, and the queue in which they stand.
 
+A rehearsal finds out what is worth knowing before a training starts: its time and memory, or the hard negatives it
+would use. Both need models, so each is a job in `workspace/cache/rehearsals/<key>/`; what was worked out once is there
+the next time.
+"""
+
+import json
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import pandas as pd
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from data.workspace import number_in
+from data.cache import key_of
+from data.workspace import number_in, workspace, write_text
+from jobs.folder import Job
 from jobs.queue import Queue
+from text.analyzers import VERSION as ANALYZER_VERSION
 from training.options.common import TrainingOptions
 from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
 
@@ -43,10 +54,8 @@ class CompositeRun(Run):
 
     def parts(self) -> list[Run]:
         """Return the runs of the parts that have begun, in the order of their numbers."""
-        begun = [
-            run for path in self.folder.parent.glob(f"{self.id}-*/run.json") if (run := find_run(path.parent.name))
-        ]
-        return sorted(begun, key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
+        begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
+        return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
     def ask_to_stop(self) -> None:
         """Let it end soon, and the part that is at work with it."""
@@ -262,3 +271,84 @@ def _job(run: Run, plan: Plan) -> Run:
 
 
 QUEUE = Queue("training", "runs", all_jobs)
+
+
+class RehearsalTask(StrEnum):
+    """What a rehearsal works out."""
+
+    ESTIMATE = "estimate"
+    NEGATIVES = "negatives"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training would take on this machine, measured by a few of its own steps.
+
+    Seconds are of loading, teaching, training and measuring together; bytes are the most that the process holds at a
+    time, and those it could have. `fits` says whether they suffice; where not, `instead` holds options that would do,
+    empty where none were found.
+    """
+
+    steps: int
+    seconds_a_step: float
+    seconds_measuring: float
+    seconds: float
+    memory: int
+    memory_available: int
+    device: str
+    fits: bool
+    instead: dict[str, Any]
+    seconds_teaching: float = 0.0  # that a teacher takes to score the examples
+    seconds_loading: float = 0.0  # reading and mining
+
+
+_ESTIMATE = TypeAdapter(Estimate)
+
+
+@dataclass(frozen=True)
+class Rehearsal(Job):
+    """The job of one question about a planned training."""
+
+    task: RehearsalTask
+
+    @classmethod
+    def of(cls, plan: Plan, task: RehearsalTask) -> "Rehearsal":
+        """Return the rehearsal of a plan; it may not have been started yet."""
+        options = asdict(plan.options)
+        if task is RehearsalTask.NEGATIVES:
+            drawn_by = {"title", "seed"}
+            options = {of: value for of, value in options.items() if of.startswith("negatives") or of in drawn_by}
+        decides = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
+        key = key_of(task, ANALYZER_VERSION, json.dumps(decides, sort_keys=True))[:24]
+        return cls(workspace() / "cache" / "rehearsals" / key, task)
+
+    @property
+    def result(self) -> Path:
+        return self.folder / ("estimate.json" if self.task is RehearsalTask.ESTIMATE else "negatives.parquet")
+
+    @property
+    def done(self) -> bool:
+        """Whether its answer is there and can be read."""
+        try:
+            _ = self.estimate() if self.task is RehearsalTask.ESTIMATE else pq.read_metadata(self.result)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def estimate(self) -> Estimate:
+        """Read the estimate. Raises `OSError` or `ValueError` where there is none that can be read."""
+        return _ESTIMATE.validate_json(self.result.read_bytes())
+
+    def negatives(self) -> pd.DataFrame:
+        return pd.read_parquet(self.result)
+
+    def problem(self) -> tuple[str, str]:
+        """Return the code (`failure.<code>` in the locale files) and the message of what went wrong."""
+        status = self.status()
+        return status.code or "unexpected", status.message or self.log()
+
+    def start(self, plan: Plan) -> None:
+        """Start the process. Raises `OSError` where the disk is full, and `LimitError` as `admit` does."""
+        self.admit()
+        write_text(self.folder / "run.json", plan.as_json())
+        self.launch("training", "rehearse", self.task.value, self.folder)
