@@ -12,9 +12,9 @@ from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
-from training.options.language_model import LANGUAGE_MODEL
+from training.options.texts import LANGUAGE_MODEL
+from training.runs.jobs import UNTRAINED, Ablation, Search
 from training.runs.runs import Phase, Plan, Run, find_model_run
-from training.runs.sweeps import UNTRAINED, Ablation, Search
 from training.sweeps.halving import SHARES
 from training.sweeps.variants import AblationExperiment
 from views.ui.words import known, moment, plain, word, word_or

@@ -5,8 +5,8 @@ import streamlit as st
 from data.problems import DataError
 from data.workspace import user, workspace
 from jobs.folder import Job, State
+from training.runs.jobs import QUEUE
 from training.runs.runs import Run
-from training.runs.sweeps import QUEUE
 from views.access import draw_user
 from views.names import as_shared, phase_words, run_name, set_name
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set

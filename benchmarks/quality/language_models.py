@@ -26,10 +26,16 @@ from models.packaged import DEFAULT
 from models.sources import find_model
 from training.commands import called, planned_ablation
 from training.language.recipe import LANGUAGES, UNIGRAM
-from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
-from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
+from training.options.texts import (
+    LANGUAGE_MODEL,
+    SENTENCES,
+    LanguageObjective,
+    LanguageOptions,
+    SentenceObjective,
+    SentenceOptions,
+)
+from training.runs.jobs import Ablation, Table, Variant, all_jobs
 from training.runs.runs import Run, all_runs, create_run, new_plan
-from training.runs.sweeps import Ablation, Table, Variant, all_jobs
 from training.sweeps.variants import AblationExperiment
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)

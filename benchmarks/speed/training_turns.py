@@ -22,7 +22,7 @@ from data.questions.read import read_file
 from models.packaged import DEFAULT
 from models.precision import Precision
 from models.sources import find_model
-from training.engine.task import Columns
+from training.base import Columns
 from training.options.common import AttentionDropout, EmbeddingTable
 from training.options.questions import QuestionOptions
 from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions

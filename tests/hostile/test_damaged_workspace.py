@@ -34,9 +34,8 @@ from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.curves import curves
-from training.runs.rehearsal import Rehearsal, RehearsalTask
+from training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan
-from training.runs.sweeps import QUEUE
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 ESTIMATE = {"steps": 3, "seconds_a_step": 0.1, "seconds_measuring": 1.0, "seconds": 2.0, "memory": 100}

@@ -10,7 +10,6 @@ from data.store import CATALOG
 from jobs.folder import State
 from retrieval.__main__ import main as compare
 from tests.hub import build_bi_encoder
-from tests.programs import run_module
 from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
@@ -28,7 +27,7 @@ from training.options.rankers import (
     SparseEncoderOptions,
 )
 from training.recipe import ranking_kinds
-from training.runs.rehearsal import Estimate
+from training.runs.jobs import Estimate
 from training.runs.runs import Plan, Run
 
 SAMPLE = str(CATALOG["sample"].path)
@@ -66,14 +65,9 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
         "cross": ("cross-encoder", "--epochs", "0.5", "--negatives", "2", "--no-title"),
     }
     for folder, (kind, *options) in trainings.items():
-        words = (kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options)
-        if folder == "bi":
-            done = run_module("training", *words)
-            assert done.returncode == 0, done.stderr
-            told = done.stdout.splitlines()
-        else:  # in this process, whose libraries are loaded
-            assert main([*words]) == 0
-            told = capsys.readouterr().out.splitlines()
+        # `runs/test_line.py` starts it as a program
+        assert main([kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
+        told = capsys.readouterr().out.splitlines()
         assert told[0] == f"run folder: {tmp_path / folder}"
         assert told[-1] == f"model: {tmp_path / folder / 'model'}"
         run = Run(tmp_path / folder)

@@ -12,8 +12,8 @@ from tests.training.worlds import all_searches
 from training import commands as command
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from training.runs.jobs import Findings, Search, Tried
 from training.runs.runs import Run, all_runs
-from training.runs.sweeps import Findings, Search, Tried
 
 pytestmark = pytest.mark.slow  # what searches reads torch
 SAMPLE = str(CATALOG["sample"].path)
@@ -47,19 +47,8 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
 
 
 def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "find-settings",
-        "bi-encoder",
-        "--data",
-        SAMPLE,
-        "--base",
-        "starter",
-        "--minutes",
-        "3",
-        "--batch-size",
-        "8",
-    ]
-    assert main(words) == 0
+    words = ["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter"]
+    assert main([*words, "--minutes", "3", "--batch-size", "8"]) == 0
     (search,) = searched
     assert (search.plan().minutes, search.plan().kind, search.plan().options.batch_size) == (3.0, BI_ENCODER, 8)
     head, first, second, *rest = capsys.readouterr().out.splitlines()

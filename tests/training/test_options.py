@@ -9,11 +9,11 @@ import pytest
 from language.masking import MaskingOptions
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
-from training.engine.task import trainer_arguments
+from training.base import trainer_arguments
 from training.options.common import OptionError
-from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.questions import BestBy, NegativesFrom
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions, CrossEncoderObjective, CrossEncoderOptions
+from training.options.texts import LanguageObjective, LanguageOptions
 from training.recipe import RECIPES, ranking_kinds
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])

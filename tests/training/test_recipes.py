@@ -1,18 +1,99 @@
-"""What every kind of training keeps to: those that the program comes with, and one that is added by one line."""
+"""What every kind of training keeps to: those that the program comes with, and one that is added by one line.
+
+That is one class and one entry, and it is trained everywhere.
+"""
 
 import ast
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
-from models.sources import ModelError, find_model
-from tests.training.toy import ToyRecipe
-from training.base import Family, Recipe
+from data.store import StoredSet, keep
+from jobs.folder import State
+from models.loading import load_bi_encoder
+from models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
+from retrieval.comparison.first_stage import DenseSpec
+from retrieval.comparison.spec import Spec
+from retrieval.rankings import ranked
+from tests.training.worlds import misleading_set
+from tests.views.driving import run as drawn
+from tests.views.driving import unfolded
+from training.__main__ import main
+from training.base import Examples, Family, Recipe, Task
+from training.options.common import option
+from training.options.questions import QuestionOptions
+from training.rankers.material import RANKERS, Material, Reached
 from training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
-from training.runs.runs import create_run, new_plan
+from training.runs.runs import Run, all_runs, create_run, new_plan
+from views.choices import choices_for
+from views.ui.words import catalog
+
+EN = catalog("en")
+
+
+class ToyObjective(StrEnum):
+    SOFTMAX = "softmax"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyOptions(QuestionOptions):
+    objective: ToyObjective = option(ToyObjective.SOFTMAX, "what training makes smaller")
+    sharpness: float = option(20.0, "what cosines are multiplied by", 1, 100)
+
+
+class ToyRecipe(Recipe[ToyOptions, Material]):
+    """A starter's vectors, trained by the plainest of all losses."""
+
+    kind = "toy"
+    family = RANKERS
+    options = ToyOptions
+    base, measure, colour = DEFAULT_BI_ENCODER, "recall@10", "#666666"
+    does, hub_task, usage = "A toy: it is here to be trained.", "sentence-similarity", "print(model)"
+    loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
+
+    def measured(self, source: ModelSource) -> Reached:
+        return self._measured(load_bi_encoder(source, self._material.texts))
+
+    def task(self, source: ModelSource) -> Task:
+        from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+        material, model = self._material, load_bi_encoder(source, self._material.texts)
+        rows, positives = material.positive_pairs()
+        columns = {
+            "question": [material.train.questions[row].text for row in rows],
+            "passage": [material.texts[row] for row in positives],
+        }
+        examples = Examples(rows, positives[:, None], material.relevance, np.ones(len(rows)), in_batch=True)
+        loss = MultipleNegativesRankingLoss(model, scale=self._options.sharpness)
+        return Task(model, loss, columns, examples, self._measured)
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+        return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"sharpness": self._options.sharpness}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        del model
+        return 1.0
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        del first
+        return [DenseSpec(name=named("Toy"), model=model, title=title)]
+
+    def _measured(self, model: Any) -> Reached:
+        questions = model.encode([question.text for question in self._material.measured.questions])
+        cosines = model.similarity(questions, model.encode(self._material.texts)).numpy()
+        rows = np.broadcast_to(np.arange(cosines.shape[1], dtype=np.int32), cosines.shape)
+        return self._material.evaluated(ranked(rows, cosines, 10))
+
 
 Kind = type[Recipe[Any, Any]]
 KINDS = pytest.mark.parametrize("recipe", [*RECIPES.values(), ToyRecipe], ids=lambda recipe: str(recipe.kind))
@@ -77,3 +158,79 @@ def test_a_base_that_is_offered_can_be_begun_from(recipe: Kind) -> None:
         except ModelError:  # not on this machine
             continue
         recipe.options.check_base(source)
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(misleading_set())
+
+
+def assert_trained(run: Run, scale: float) -> None:
+    assert run.status().state is State.DONE, run.status().message
+    assert run.plan().options == ToyOptions(batch_size=8, epochs=2.0, sharpness=scale)
+    assert run.scores()["sharpness"] == scale
+    assert {"before", "after", "bm25", "gain"} <= run.scores().keys()
+    assert ToyRecipe.does in (run.model_folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_an_added_kind_is_trained_by_the_command(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
+    (run,) = all_runs()
+    assert_trained(run, 10.0)
+    capsys.readouterr()
+    assert main(["list", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["state"]) == ("toy", "done")
+    assert main(["toy", "--help"]) == 0
+    assert "--sharpness" in (text := capsys.readouterr().out)
+    assert "--negatives-first" not in text  # what only those take that rank passages
+    assert main(["toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
+
+
+def test_its_options_are_checked_like_all(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toy", "--data", data.key, "--sharpness", "1000"]) == 2
+    assert "sharpness must be between 1 and 100, not 1000" in capsys.readouterr().err
+
+
+def page() -> None:
+    from views.train import page as train_page
+
+    train_page.draw()
+
+
+@pytest.fixture
+def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    # a worker is another process, which knows the program's own kinds only: the test carries the run out itself
+    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
+    test = AppTest.from_function(page, default_timeout=60)
+    test.query_params.update({"lang": "en", "data": data.key})
+    return test
+
+
+@pytest.mark.slow
+def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -> None:
+    app.session_state["train_more_kinds_open"] = True
+    drawn(unfolded(app, "toy")).button(key="train_kind_toy").click()
+    assert ToyRecipe.does in [text.value for text in drawn(app).markdown]
+    (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
+    assert (scale.label, scale.value) == ("sharpness", 20.0)
+    assert scale.help.startswith("what cosines are multiplied by")
+    assert not [field for field in app.number_input if "negatives" in field.key]
+    for name, value in {"sharpness": 5.0, "epochs": 2.0, "batch_size": 8}.items():
+        app.number_input(key=f"train_toy_{name}").set_value(value)
+    next(button for button in drawn(app).button if str(button.key).startswith("train_start_")).click()
+    drawn(app)
+    (run,) = all_runs()
+    assert (run.status().state, run.plan().kind) == (State.QUEUED, "toy")
+    assert main(["run", str(run.folder)]) == 0
+    assert_trained(run, 5.0)
+    drawn(app)
+    assert EN["state.done"] in "".join(str(text.value) for text in app.markdown)
+    assert any(text.value.startswith("toy · ") for text in app.caption)
+    assert choices_for(data).specs[f"Toy · {run.plan().name}"].model == run.id
+
+
+def test_a_kind_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match="there is no kind of training 'other'; there are bi-encoder, cross-encoder"):
+        recipe_of("other")

@@ -26,11 +26,12 @@ from training.options.questions import READER
 from training.options.rankers import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import RECIPES, ranking_kinds
+from training.runs.jobs import Search, all_jobs
 from training.runs.runs import Run, create_run, new_plan
-from training.runs.sweeps import Search, all_jobs
 from training.train import load_material, train
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
+CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
 T = TypeVar("T")
 _MODELS = tempfile.TemporaryDirectory()
 # of the table of hard negatives
@@ -68,6 +69,32 @@ def shuffled(n_questions: int, n_passages: int) -> QuestionSet:
     return QuestionSet("shuffled", passages, questions)
 
 
+def cue_set(
+    answered: int = 60, unanswerable: int = 0, *, words: int = 6, told: bool = True, seed: int = 0
+) -> QuestionSet:
+    """One question about each passage, the answered ones first: the answer is the word after a cue.
+
+    `told` is where an answer begins. Some passages have no cue.
+
+    Every answered passage is an article of its own, and one without the cue belongs to the article of an answered one.
+    """
+    rng = np.random.default_rng(seed)
+    passages, questions = [], []
+    for number in range(answered + unanswerable):
+        said = rng.permutation(WORDS)[:words].tolist()
+        if has_cue := number < answered:
+            said.insert(int(rng.integers(words)), CUE)
+        asked = Question(f"q{number}", " ".join([CUE, *rng.permutation(WORDS)[:2]]), rejected=(f"p{number}",))
+        if has_cue:
+            answer = said[said.index(CUE) + 1]
+            start = len(" ".join(said[: said.index(CUE) + 1])) + 1
+            starts = (start,) if told else ()
+            asked = Question(asked.id, asked.text, (answer,), (f"p{number}",), starts=starts)
+        passages.append(Passage(f"p{number}", " ".join(said), f"article {number % answered}"))
+        questions.append(asked)
+    return QuestionSet("cues", tuple(passages), tuple(questions))
+
+
 def material_of(
     question_set: QuestionSet,
     split: SplitOptions | None = None,
@@ -99,6 +126,15 @@ def planned(kind: str, question_set: QuestionSet, split: SplitOptions | None = N
     chosen = replace(RECIPES[kind].options.suited_to(base), **options)
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
     return create_run(new_plan(kind, "test", data, split or SplitOptions(), chosen))
+
+
+def created_reader(question_set: QuestionSet, **options: Any) -> Run:
+    """A run of a reader, in the workspace, that is done in seconds."""
+    base = options.pop("base", base_of(READER))
+    small = {"batch_size": 16, "learning_rate": 1e-3, "max_length": 32, "overlap": 8, "longest_answer": 4}
+    small |= {"logging_steps": 1, "epochs": 1.0, "negatives_share": 0.0}
+    small["precision"] = "float32"  # told, not tried: on a busy machine two processes may find another one quicker
+    return planned(READER, question_set, SplitOptions(0.2, 0.2), base=base, **(small | options))
 
 
 def within(folder: Path, do: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ from data.split import PARTS, Part, SplitOptions
 from data.store import StoredSet
 from retrieval.report.drawing import PALETTE
 from text.marking import marked_sentences
-from training.options.sentences import SENTENCES
+from training.options.texts import SENTENCES
 from views.data import pairs_preview as preview
 from views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from views.data.pairs_preview import Preview

@@ -9,9 +9,9 @@ import streamlit as st
 from data.store import stored
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.report.drawing import PALETTE, READABLE
+from retrieval.report.colours import PALETTE, READABLE
+from training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from training.runs.runs import Run, find_run
-from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from training.sweeps.variants import AblationExperiment
 from views.choices import BM25_NAME, choices_for, model_place
 from views.names import experiment_of, is_varied, kind_name, run_name

@@ -15,14 +15,13 @@ from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.spec import Spec
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
+from training.options.texts import LANGUAGE_MODEL
 from training.recipe import recipe_of
-from training.runs.curves import MEASURES, Curves, curves
-from training.runs.push import PushError, push, zipped_model
+from training.runs.jobs import QUEUE, Ablation, CompositeRun, Search
+from training.runs.model import PushError, push, zipped_model
 from training.runs.runs import Plan, Run, damaged_runs
-from training.runs.sweeps import QUEUE, Ablation, CompositeRun, Search
 from views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
 from views.names import base_name, kind_name, phase_words, run_name, set_name
 from views.navigation import open_page, page_called

@@ -21,8 +21,8 @@ from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as
 from training.commands import planned_ablation
 from training.options.common import OptionError
-from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.rankers import BiEncoderOptions
+from training.options.texts import LanguageObjective, LanguageOptions
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 from training.sweeps.variants import AblationExperiment

@@ -8,7 +8,6 @@ from typing import Any
 
 from data.pairs.records import PairKind
 from training.options.common import TrainingOptions
-from training.options.language_model import LanguageObjective
 from training.options.questions import NegativesFrom, ReaderObjective
 from training.options.rankers import (
     BI_ENCODER,
@@ -20,7 +19,7 @@ from training.options.rankers import (
     QuestionSide,
     SparseEncoderObjective,
 )
-from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
+from training.options.texts import CONTRASTED, FITTING, CrossSentenceObjective, LanguageObjective, SentenceObjective
 from training.recipe import ranking_kinds, recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")

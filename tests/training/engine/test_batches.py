@@ -17,8 +17,8 @@ from models.loading import load_bi_encoder, load_cross_encoder, load_token_encod
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
+from training.base import Examples
 from training.engine.batches import batch_sampler
-from training.engine.task import Examples
 from training.engine.trainers import short_passes, tokenized_once
 
 pytestmark = pytest.mark.slow

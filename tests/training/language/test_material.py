@@ -18,7 +18,7 @@ from tests.training.language.worlds import SHARES, of_topics, options_of, text_f
 from training.language.material import LanguageMaterial, part_of
 from training.language.recipe import LANGUAGES, UNIGRAM
 from training.options.common import OptionError, TrainingError
-from training.options.language_model import LanguageObjective
+from training.options.texts import LanguageObjective
 
 pytestmark = pytest.mark.slow
 

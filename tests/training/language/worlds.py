@@ -9,7 +9,7 @@ import numpy as np
 
 from data.split import SplitOptions
 from language.texts import find_corpus
-from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
+from training.options.texts import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
 
 _FILES = TemporaryDirectory()

@@ -34,8 +34,8 @@ from tests.training.worlds import (
     source_of,
 )
 from training.__main__ import main
+from training.base import Examples
 from training.engine.batches import batch_sampler
-from training.engine.task import Examples
 from training.options.common import OptionError
 from training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples

@@ -225,18 +225,19 @@ def test_an_estimate_counts_the_teacher_until_it_has_spoken() -> None:
 
 @pytest.mark.parametrize("objective", TAUGHT)
 def test_by_the_command(objective: BiEncoderObjective, tiny: str) -> None:
-    words = [
-        "bi-encoder",
-        "--data",
-        keep(small_set()).key,
-        "--base",
-        tiny,
-        "--objective",
-        objective.value,
+    words = ["bi-encoder", "--data", keep(small_set()).key, "--base", tiny, "--objective", objective.value]
+    words += [
         "--negatives",
         "1",
+        "--validation-share",
+        "0.25",
+        "--test-share",
+        "0.25",
+        "--split-seed",
+        "1",
+        "--epochs",
+        "1",
     ]
-    words += ["--validation-share", "0.25", "--test-share", "0.25", "--split-seed", "1", "--epochs", "1"]
     assert main(words) == 2  # nobody to learn from
     assert main([*words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
     (run,) = all_runs()

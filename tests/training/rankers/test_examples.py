@@ -23,7 +23,7 @@ from retrieval.dense import Dense
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import material_of, planned, whole
-from training.engine.task import Columns
+from training.base import Columns
 from training.options.common import TrainingError
 from training.options.rankers import (
     BI_ENCODER,

@@ -20,8 +20,7 @@ from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
 from training.options.common import OptionError
 from training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
-from training.rankers.late import project
-from training.rankers.losses import late_loss, negatives_of_processes
+from training.rankers.losses import late_loss, negatives_of_processes, project
 from training.rankers.material import Material
 from training.train import train
 

@@ -148,14 +148,20 @@ def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: 
     assert lengths.min() > 1e-5, lengths
 
 
-@pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
-def test_training_reads_what_searching_reads(name: str, tmp_path: Path) -> None:
-    """With a base whose prompts change everything: the vectors of a training step are those of a search."""
-    folder = build_bi_encoder(tmp_path / "base")
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A base whose prompts change everything."""
+    folder = build_bi_encoder(tmp_path_factory.mktemp("prompted") / "base")
     told = json.loads((folder / "config_sentence_transformers.json").read_text())
     prompts = {"query": f"{SENTENCES[0]} ", "document": f"{SENTENCES[1]} "}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(told | {"prompts": prompts}))
-    batch = bi_encoder_batch(str(folder), tmp_path, **BI_ENCODERS[name])
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
+def test_training_reads_what_searching_reads(name: str, prompted: str, tmp_path: Path) -> None:
+    """The vectors of a training step are those of a search."""
+    batch = bi_encoder_batch(prompted, tmp_path, **BI_ENCODERS[name])
     seen: list[np.ndarray] = []
     last = batch.task.model[-1]
     hook = last.register_forward_hook(lambda *call: seen.append(call[2]["sentence_embedding"].detach().numpy()))
@@ -164,7 +170,7 @@ def test_training_reads_what_searching_reads(name: str, tmp_path: Path) -> None:
     seen = seen[-len(text_columns(batch)) :] if not batch.task.loss.__class__.__name__.startswith("Cached") else seen
     rows = np.concatenate(seen)
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    encoder = BiEncoder(find_model(prompted), [], precision=Precision.FLOAT32)
     for column, side in (("anchor", "question"), ("positive", "passage")):
         for text in batch.task.columns[column]:
             apart = np.abs(rows - encoder.encode(side, [text])).max(axis=1)

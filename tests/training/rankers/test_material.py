@@ -19,14 +19,14 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
-from training.engine.task import figures
+from training.base import figures
 from training.options.common import TrainingError
 from training.options.questions import NegativesFrom
 from training.options.rankers import CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions
 from training.rankers import material as material_module
 from training.rankers.examples import HardNegatives, as_table, draw, encoder_examples, filled, led_by, marked_rows, mine
 from training.rankers.material import Material, Reached
-from training.runs.rehearsal import Rehearsal, RehearsalTask
+from training.runs.jobs import Rehearsal, RehearsalTask
 from training.runs.runs import create_run, new_plan
 from training.train import load_material
 

@@ -11,7 +11,7 @@ from data.split import SplitOptions
 from tests.training.worlds import Trained
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
 from training.recipe import RECIPES, ranking_kinds
-from training.runs.card import write_card
+from training.runs.model import write_card
 from training.runs.runs import Run, create_run, new_plan
 
 COMMIT = "0123456789" * 4
@@ -212,9 +212,8 @@ def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encode
         assert told[0].shape == shape
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ranking_kinds())
-def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
+def finished_plain(kind: str) -> Run:
+    """With a tiny model of the kind in its folder."""
     from sentence_transformers import CrossEncoder
 
     from models.loading import load_token_encoder
@@ -233,6 +232,13 @@ def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     else:
         base = build_cross_encoder_base(run.folder / "base")
         CrossEncoder(str(base), num_labels=1, device="cpu").save_pretrained(str(run.model_folder))
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ranking_kinds())
+def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
+    run = finished_plain(kind)
     told: list[Any] = []
     exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
     assert told[0].shape == ((2,) if kind == CROSS_ENCODER else (1, 2))

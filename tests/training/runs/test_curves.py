@@ -15,9 +15,9 @@ from tests.training.worlds import planned
 from training.options.questions import READER
 from training.options.rankers import BI_ENCODER
 from training.runs.curves import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned
-from training.runs.push import zipped_model
+from training.runs.jobs import QUEUE
+from training.runs.model import zipped_model
 from training.runs.runs import Run, find_run
-from training.runs.sweeps import QUEUE
 from training.train import train
 
 

@@ -18,8 +18,8 @@ from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER
+from training.runs.jobs import QUEUE
 from training.runs.runs import Run, all_runs, find_run
-from training.runs.sweeps import QUEUE
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
@@ -152,7 +152,7 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
         process.kill()
     third = short()
     start_worker()
-    time.sleep(3)
+    time.sleep(1)
     assert states(first, third) == [State.RUNNING, State.QUEUED]
     first.stop()
     wait_until(lambda: third.status().state in ENDED)
@@ -192,7 +192,12 @@ def test_a_command_stands_in_the_same_line() -> None:
         first.stop()
         wait_until(lambda: later.status().state in ENDED)
         told = command.result(60)
-    assert (told.returncode, "after" in told.stdout) == (0, True)
+    assert told.returncode == 0, told.stderr
+    first_line, *lines, last_line = told.stdout.splitlines()
+    after = next(line for line in lines if line.split()[:1] == ["after"])
+    figures = " ".join(f"{name} {value:.4f}" for name, value in mine.scores()["after"].items())
+    assert after.split()[1:] == figures.split()
+    assert (first_line, last_line) == (f"run folder: {mine.folder}", f"model: {mine.model_folder}")
     assert states(first, mine, later) == [State.STOPPED, State.DONE, State.DONE]
     assert mine.status().started < later.status().started
 

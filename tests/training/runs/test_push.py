@@ -21,7 +21,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
 from jobs.folder import State, Status
-from models.loading import load_bi_encoder, load_token_encoder
+from models.loading import load_bi_encoder
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from tests.doubles import small_set
@@ -30,19 +30,15 @@ from tests.hub import (
     OWNER,
     TOKEN,
     HubServer,
-    build_bi_encoder,
-    build_cross_encoder_base,
-    build_sparse_encoder,
     hub_environment,
     hub_server,
     running_server,
 )
-from tests.training.runs.test_card import finished
+from tests.training.runs.test_card import finished, finished_plain
 from tests.training.worlds import python
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.recipe import ranking_kinds
-from training.runs.card import LIBRARIES, in_precision_begun, provenance, write_card
-from training.runs.push import PushError, push
+from training.runs.model import LIBRARIES, PushError, in_precision_begun, provenance, push, write_card
 from training.runs.runs import Plan, Run, new_plan
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
@@ -245,20 +241,9 @@ def refused(run: Run, repository: str, token: str = TOKEN) -> PushError:
 
 
 def test_pushed_models_load_from_the_hub_by_their_names(hub: HubServer, tmp_path: Path) -> None:
-    from sentence_transformers import CrossEncoder
-
     folders = {}
     for kind in ranking_kinds():
-        run = finished(kind)
-        (run.model_folder / "modules.json").unlink()
-        if kind == CROSS_ENCODER:
-            model = CrossEncoder(str(build_cross_encoder_base(run.folder / "base")), num_labels=1, device="cpu")
-            model.save_pretrained(str(run.model_folder))
-        elif kind == LATE_INTERACTION:
-            base = build_bi_encoder(run.folder / "base")
-            load_token_encoder(find_model(str(base))).save_pretrained(str(run.model_folder))
-        else:
-            (build_bi_encoder if kind == BI_ENCODER else build_sparse_encoder)(run.model_folder)
+        run = finished_plain(kind)
         write_card(run)
         run.write_status(Status(State.DONE))
         repository = f"{OWNER}/{kind}"
@@ -356,6 +341,7 @@ def test_nobody_listens(run: Run) -> None:
 
 
 def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.runs.model.TIMEOUT_SECONDS", 1.0)
     told: list[PushError] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -27,6 +27,7 @@ from training.options.questions import NegativesFrom
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
 from training.rankers.examples import mine
 from training.recipe import RECIPES, ranking_kinds
+from training.runs.jobs import QUEUE, all_jobs, find_job
 from training.runs.runs import (
     Phase,
     Plan,
@@ -42,21 +43,19 @@ from training.runs.runs import (
     run_in,
     shared_runs,
 )
-from training.runs.sweeps import QUEUE, all_jobs, find_job
 from training.train import load_material, train
 from views.choices import finished_runs, model_place
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 AT_WORK = """
-import os, sys, time
-from dataclasses import replace
+import sys, time
 from pathlib import Path
 from jobs.machine import this_process
-from training.runs.runs import Run
+from jobs.folder import Job
 from jobs.folder import State, Status
 
 pid, started = this_process()
-Run(Path(sys.argv[1])).write_status(Status(State(sys.argv[2]), pid=pid, pid_started=started))
+Job(Path(sys.argv[1])).write_status(Status(State(sys.argv[2]), pid=pid, pid_started=started))
 time.sleep(600)
 """
 
@@ -387,15 +386,8 @@ def test_what_the_model_before_changes(before: dict[str, Any], after: dict[str, 
 
 @pytest.mark.slow
 def test_rounds_by_the_command(tmp_path: Path) -> None:
-    words = [
-        "bi-encoder",
-        "--data",
-        keep(misleading_set(questions_a_passage=2)).key,
-        "--base",
-        STARTER,
-        "--rounds",
-        "2",
-    ]
+    data = keep(misleading_set(questions_a_passage=2)).key
+    words = ["bi-encoder", "--data", data, "--base", STARTER, "--rounds", "2"]
     words += ["--objective", "multiple-negatives", "--negatives", "1", "--epochs", "1", "--out", str(tmp_path / "both")]
     assert main(words) == 0
     first, second = (Run(tmp_path / "both" / f"round-{number}") for number in (1, 2))

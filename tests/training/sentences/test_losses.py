@@ -14,7 +14,7 @@ from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import find_model
 from tests.training.sentences.worlds import SETS, labelled, scored, sentences, tiny_base, tiny_bi_encoder
 from training.options.common import OptionError
-from training.options.sentences import (
+from training.options.texts import (
     CONTRASTED,
     FITTING,
     Concatenation,
@@ -23,8 +23,8 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
-from training.rankers.losses import cross_sentence_loss, negatives_of_processes, sentence_loss
-from training.sentences.examples import damaged, encoder_examples
+from training.rankers.losses import negatives_of_processes
+from training.sentences.objectives import cross_sentence_loss, damaged, encoder_examples, sentence_loss
 from training.sentences.recipes import forget, pool_sentences
 
 pytestmark = pytest.mark.slow

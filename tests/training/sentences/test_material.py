@@ -8,15 +8,15 @@ from data.split import Part, SplitOptions
 from embeddings.encoder import Distinct
 from tests.training.sentences.worlds import SETS, labelled, scored
 from training.options.common import OptionError, TrainingError
-from training.options.sentences import (
+from training.options.texts import (
     FITTING,
     CrossSentenceObjective,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
 )
-from training.sentences.examples import triples_of
 from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
+from training.sentences.objectives import triples_of
 
 SHARES = SplitOptions(0.2, 0.2)
 

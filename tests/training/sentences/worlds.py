@@ -12,8 +12,8 @@ from data.pairs.records import PairKind, PairSet
 from data.pairs.store import keep
 from data.split import SplitOptions
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from training.options.sentences import SENTENCE_CROSS_ENCODER
-from training.options.sentences import SENTENCES as KIND
+from training.options.texts import SENTENCE_CROSS_ENCODER
+from training.options.texts import SENTENCES as KIND
 from training.recipe import RECIPES
 from training.runs.runs import Plan, Run, create_run, new_plan
 

@@ -27,9 +27,8 @@ from tests.training.language.worlds import of_topics
 from tests.training.test_resume import again
 from training.__main__ import main
 from training.commands import planned_ablation
-from training.options.language_model import LANGUAGE_MODEL
-from training.runs.runs import all_runs, find_run
-from training.runs.sweeps import (
+from training.options.texts import LANGUAGE_MODEL
+from training.runs.jobs import (
     QUEUE,
     REFERENCE,
     UNTRAINED,
@@ -41,6 +40,7 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
+from training.runs.runs import all_runs, find_run
 from training.sweeps import ablation as carry
 from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment

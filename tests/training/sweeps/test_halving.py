@@ -16,7 +16,7 @@ from training.options.rankers import (
     CrossEncoderOptions,
     SparseEncoderOptions,
 )
-from training.runs.rehearsal import Estimate
+from training.runs.jobs import Estimate
 from training.sweeps.halving import (
     Changes,
     Cost,

@@ -25,9 +25,18 @@ from tests.programs import have_libraries_read
 from tests.training.test_resume import again
 from tests.training.worlds import all_searches, logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import (
+    QUEUE,
+    Estimate,
+    Rehearsal,
+    RehearsalTask,
+    Search,
+    all_jobs,
+    create_search,
+    find_job,
+    job_at,
+)
 from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.runs.sweeps import QUEUE, Findings, Search, all_jobs, create_search, find_job, job_at
 from training.sweeps import search as finding
 from training.sweeps.search import Measured, find_settings, findings, measured
 from training.train import load_material

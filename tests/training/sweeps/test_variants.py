@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from retrieval.comparison.experiment import ExperimentError, read_as
-from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.rankers import BiEncoderObjective
+from training.options.texts import LanguageObjective, LanguageOptions
 from training.sweeps.variants import MOST_VARIANTS, AblationExperiment
 
 FILE = """

@@ -21,9 +21,8 @@ from tests.views.driving import opened, press, run, texts
 from tests.views.reading.worlds import page, read_by_next_word, trained
 from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import new_plan
-from training.runs.sweeps import QUEUE
 from views import access
 from views.reading.page import Readers
 from views.ui.words import catalog

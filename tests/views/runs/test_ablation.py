@@ -16,8 +16,8 @@ from tests.views.driving import run
 from tests.views.train.worlds import EN, click, progress_texts, texts
 from training.commands import planned_ablation
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
+from training.runs.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs
 from training.runs.runs import Trial, all_runs, create_run
-from training.runs.sweeps import Ablation, Difference, Interval, Table, Variant, all_jobs
 from training.sweeps.variants import AblationExperiment
 from views.choices import choices_for, finished_runs
 from views.runs.ablation import as_written

@@ -18,9 +18,9 @@ from tests.doubles import small_set
 from tests.views.driving import run
 from tests.views.runs.test_scores import guesses
 from tests.views.train.worlds import EN, click, enter, page, texts, unopened
-from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
+from training.options.texts import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
+from training.runs.jobs import REFERENCE, UNTRAINED, Ablation, all_jobs
 from training.runs.runs import Run
-from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, all_jobs
 from training.sweeps.variants import AblationExperiment
 from views.names import experiment_of
 from views.train.ablation import offered

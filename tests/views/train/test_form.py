@@ -47,7 +47,7 @@ from training.options.rankers import (
     CrossEncoderOptions,
     Pooling,
 )
-from training.options.sentences import (
+from training.options.texts import (
     CrossSentenceObjective,
     JudgedBy,
     SentenceCrossEncoderOptions,

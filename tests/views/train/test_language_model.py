@@ -12,7 +12,7 @@ from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.views.driving import opened, run
 from tests.views.train.worlds import EN, enter, form_page, page, press, texts, unopened, widgets
-from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
+from training.options.texts import LANGUAGE_MODEL, LanguageOptions
 from training.recipe import recipe_of
 from training.runs.runs import Run
 

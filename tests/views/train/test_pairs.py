@@ -9,7 +9,7 @@ from data.pairs.records import Label, PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, drawn, enter, field, unopened
-from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
+from training.options.texts import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run
 
 pytestmark = pytest.mark.slow  # the base that is trained on is made by torch

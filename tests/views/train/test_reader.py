@@ -26,10 +26,9 @@ from tests.views.train.worlds import (
     unopened,
     with_module,
 )
-from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.options.sentences import SENTENCES
+from training.options.texts import LANGUAGE_MODEL, SENTENCES
 from training.recipe import kinds_to_start_from, usual_base
 from training.runs.runs import Run
 from views.train.base import base_choices

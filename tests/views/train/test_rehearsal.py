@@ -33,7 +33,7 @@ from tests.views.train.worlds import (
     with_base,
 )
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions
-from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.jobs import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
 

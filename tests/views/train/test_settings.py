@@ -15,8 +15,8 @@ from tests.training.worlds import all_searches
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, field, page, progress_texts, texts, unopened
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from training.runs.jobs import Findings, Search, Tried, create_search
 from training.runs.runs import all_runs, new_plan
-from training.runs.sweeps import Findings, Search, Tried, create_search
 from views.choices import finished_runs
 
 CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "temperature": 0.05}]
