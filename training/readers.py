@@ -22,7 +22,7 @@ from reading.rules import judged
 from reading.scores import EXACT
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from text.marking import answer_spans
 from training.base import Columns, Examples, Family, HeldOut, Marks, OnProgress, Recipe, Task, finished, seconds_for
 from training.engine.adaptation import adapt

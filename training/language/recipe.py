@@ -21,7 +21,7 @@ from language.perplexity import (
 )
 from language.texts import Corpus, find_corpus
 from models.sources import STARTER, ModelSource
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from training.base import Examples, Family, HeldOut, Marks, OnProgress, Recipe, Task, finished, seconds_for
 from training.engine.adaptation import adapt
 from training.language.material import LanguageMaterial, MeasuredRows

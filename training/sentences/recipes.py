@@ -10,7 +10,7 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from training.base import (
     Columns,
     Examples,

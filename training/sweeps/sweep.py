@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar, cast
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from jobs.folder import Status, carry_out
-from retrieval.evaluation.measures import Scores
 from training.base import Task
 from training.rankers.material import Reached
 from training.runs.jobs import CompositeRun

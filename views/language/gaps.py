@@ -19,7 +19,7 @@ from models.sources import STARTER, find_model
 from retrieval.report.charts import legend
 from retrieval.report.drawing import PALETTE, READABLE
 from training.engine.checkpoints import kept_models
-from training.options.language_model import LANGUAGE_MODEL
+from training.options.texts import LANGUAGE_MODEL
 from training.runs.runs import Run
 from views.choices import finished_runs, model_place
 from views.language.inside import asked, is_open, let_in, reason, told, watched

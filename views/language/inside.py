@@ -10,9 +10,6 @@ import streamlit as st
 from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
-from training.engine.checkpoints import kept_models
-from training.options.texts import LANGUAGE_MODEL
-from training.runs.runs import Run
 from views.choices import finished_runs, model_place
 from views.language.page import REFERENCE
 from views.names import base_name, is_a_starter, told_with_download

@@ -21,7 +21,7 @@ from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
 from training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
 from training.runs.runs import Run, new_plan
-from views.choices import choices_for
+from views.choices import WORDS_NAME, Choices, choices_for, finished_runs, model_place
 from views.navigation import open_page
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import chosen_set, question_set

@@ -9,7 +9,7 @@ import streamlit as st
 from data.store import stored
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE
 from training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from training.runs.runs import Run, find_run
 from training.sweeps.variants import AblationExperiment

@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.report.charts import legend, shape
-from retrieval.report.colours import PALETTE
+from retrieval.report.drawing import PALETTE
 from training.readers import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points, curves

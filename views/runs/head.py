@@ -7,7 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from jobs.folder import DAMAGED, RESUMABLE, State, Status
-from training.runs.jobs import CompositeRun, find_job
+from retrieval.evaluation.measures import Measure
+from training.runs.jobs import DEFAULTS, CompositeRun, Findings, Search, find_job
 from training.runs.runs import Plan, Run
 from views.names import base_name, kind_name, run_name, set_name
 from views.ui import tables

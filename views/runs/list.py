@@ -19,6 +19,7 @@ from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
 from training.recipe import recipe_of
+from training.runs.curves import MEASURES, Curves, curves
 from training.runs.jobs import QUEUE, Ablation, CompositeRun, Search
 from training.runs.model import PushError, push, zipped_model
 from training.runs.runs import Plan, Run, damaged_runs

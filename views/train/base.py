@@ -13,9 +13,9 @@ from models.hub import HubRevision, ModelError, hub_revision
 from models.packaged import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.options.texts import LANGUAGE_MODEL
-from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_base
+from training.options.rankers import CROSS_ENCODER
+from training.options.texts import LANGUAGE_MODEL, SentenceObjective
+from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
 from views.names import is_a_starter, model_label

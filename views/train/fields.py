@@ -19,10 +19,11 @@ from models.sources import STARTER
 from retrieval.evaluation.measures import Measure
 from training.options.common import Report
 from training.options.questions import BestBy
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.texts import SENTENCES
-from training.recipe import recipe_of
-from views.names import pair_set_name
+from training.recipe import kinds_alike, recipe_of
+from views.choices import finished_runs
+from views.names import OTHER, is_a_starter, model_label, pair_set_name
 from views.resources.sets import stored_pairs
 from views.train.base import Base, suited_to
 from views.train.options import (

@@ -20,10 +20,12 @@ from models.hub import ModelError
 from models.sources import find_model
 from retrieval.comparison.multistage import FEWEST, LearnedSpec
 from retrieval.comparison.store import kept_comparisons, origin_of
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from training.options.common import OptionError, TrainingOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
-from training.recipe import RECIPES, recipe_of
-from training.runs.jobs import QUEUE, CompositeRun, all_jobs
+from training.recipe import RECIPES, ranking_kinds, recipe_of
+from training.runs.jobs import QUEUE, CompositeRun, Findings, RehearsalTask, all_jobs
+from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page

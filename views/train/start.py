@@ -12,9 +12,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
-from training.options.rankers import BiEncoderOptions, Pooling
-from training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
+from training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling
+from training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask, create_search
 from training.runs.runs import Plan, create_rounds, rounds_of
+from training.sweeps.halving import changes_of
 from views.choices import finished_runs
 from views.names import base_name
 from views.resources.sets import split_of

@@ -28,6 +28,7 @@ from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.jobs import (
     QUEUE,
     Estimate,
+    Findings,
     Rehearsal,
     RehearsalTask,
     Search,

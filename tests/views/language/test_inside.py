@@ -20,8 +20,7 @@ from language.layers import LayerSearch, Pooling
 from language.network import course
 from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
-from tests.views.driving import opened, run
-from tests.views.language.test_tokenizers import texts
+from tests.views.driving import opened, press, run, texts
 from training.options.texts import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
 from views.language.gaps import share, words_of

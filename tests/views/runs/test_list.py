@@ -12,9 +12,9 @@ from jobs.folder import State
 from tests.views.driving import run
 from tests.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.runs.push import PushError
+from training.runs.jobs import QUEUE
+from training.runs.model import PushError
 from training.runs.runs import Run
-from training.runs.sweeps import QUEUE
 from views.runs import list as run_list
 from views.ui.words import catalog
 

@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.folder import State
 from tests.views.driving import run
-from tests.views.train.worlds import EN, click, kept_set, made_run, texts, with_model
+from tests.views.train.worlds import EN, SCORES, click, done_run, kept_set, made_run, texts, with_model
 from training.options.questions import READER
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.texts import LANGUAGE_MODEL, SENTENCES, LanguageBestBy
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run
