@@ -1,27 +1,103 @@
-"""A new question for a folder that was taken away: the values that stand in the place of its marks."""
+"""What is put into an engine, and what it is asked with: documents, the values of questions, and where these stand.
 
+All that an engine is told is data, sent by the script of the folder: requests of its HTTP interface, or arguments of
+Milvus's client. A question's values stand in it as marks, `{{terms}}` and `{{vector}}`, which the script fills; those
+of a new question are computed here, from what the folder holds.
+"""
+
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from data.passages import Passages
 from data.workspace import read_json
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
+from retrieval.dense import IndexKind
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
-from retrieval.takeaway.documents import blocks, coded
-from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, numbers, projected, written
-from text.analysis import Analysis, tokens_of
+from retrieval.takeaway.fusion import Engine, Mix
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Vectors, numbers, projected, written
+from text.analysis import Analysis
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import find as find_dictionary
 
+HITS = 10  # passages that a query returns, where nobody changes it
+SHOWN = ("row", "passage", "title")  # of a passage found
 TOLD = "takeaway.json"  # in a folder, how its signals are read
+PROJECTION = "{}_projection.npy"  # what brings a field's vectors of tokens to the dimensions that are kept
+TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
+_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of an engine's HTTP interface; the body is JSON."""
+
+    method: str
+    path: str
+    body: Body
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an engine is told. `bulk` says how documents are sent, `found` where the rows stand in an answer.
+
+    `files` are further ones of the folder, by name; `client` are the arguments of Milvus's client, for which there are
+    no requests.
+    """
+
+    setup: Sequence[Request] = ()
+    bulk: Mapping[str, str] = field(default_factory=dict)
+    finish: Sequence[Request] = ()
+    query: Request | None = None
+    found: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    client: Body = field(default_factory=dict)
+
+
+def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:
+    """Return the passages from row `start` to before `stop` as the engine takes them."""
+    values = {signal.field: _of_passages(mix.engine, signal, start, stop) for signal in mix.signals}
+    found = []
+    for place, one in enumerate(passages[start:stop]):
+        held = {name: column[place] for name, column in values.items() if column[place] is not None}
+        found.append({"row": start + place, "passage": one.id, "title": one.title, "text": one.text, **held})
+    return found
+
+
+def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
+    """Return what a field holds of each passage, None for nothing."""
+    if isinstance(signal, LateTokens):
+        return [_blocks(tokens) for tokens in signal.of_passages(start, stop)]
+    if isinstance(signal, Vectors):
+        vectors = signal.of_passages(start, stop)
+        if engine is Engine.VESPA:
+            return [{"values": vector} for vector in vectors]
+        without = engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH)  # they take no vector of length 0
+        return [None if without and not any(vector) else vector for vector in vectors]
+    if engine is Engine.MILVUS:  # it takes no empty vector: then there is a term that nobody asks for
+        return [one or {signal.weights.shape[1]: 1.0} for one in by_term(signal.weights[start:stop])]
+    return [_coded(engine, text) for text in signal.of_passages(start, stop)]
+
+
+def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
+    """Return what stands in the place of the field's mark, for each question."""
+    if isinstance(signal, LateTokens):
+        return [_blocks(tokens) for tokens in signal.of_questions(questions)]
+    if isinstance(signal, Vectors):
+        return signal.of_questions(questions)
+    if engine is Engine.MILVUS:
+        return by_term(signal.counts_of(questions).astype(np.float32))
+    return [_coded(engine, text) for text in signal.of_questions(questions)]
 
 
 def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
@@ -42,24 +118,37 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
         encoder = BiEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
         return numbers(encoder.encode_questions(questions))
     if told["kind"] == LateTokens.kind:
-        place, reader = folder / projection_file(told["field"]), find_model(told["model"], folder)
+        place, reader = folder / PROJECTION.format(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
         tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
-        return [blocks(numbers(projected(one, projection), 4)) for one in tokens_read]
+        return [_blocks(numbers(projected(one, projection), 4)) for one in tokens_read]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
     tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
     if engine is not Engine.MILVUS:
-        return [coded(engine, text) for text in written(tokens.texts())]
-    terms = json.loads((folder / terms_file(told["field"])).read_text(encoding="utf-8"))
+        return [_coded(engine, text) for text in written(tokens.texts())]
+    terms = json.loads((folder / TERMS.format(told["field"])).read_text(encoding="utf-8"))
     ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
     return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
 
 
-def projection_file(field: str) -> str:
-    """Return the file of what brings a field's vectors of tokens to the dimensions that are kept."""
-    return f"{field}_projection.npy"
+def _coded(engine: Engine, text: str) -> str:
+    """Code tokens parted by spaces for Vespa, which cuts at signs: each is the sixteen letters of a 64-bit hash."""
+    if engine is not Engine.VESPA:
+        return text
+    digests = (hashlib.blake2b(token.encode(), digest_size=8).hexdigest() for token in text.split())
+    return " ".join(digest.translate(_LETTERS) for digest in digests)
 
 
-def terms_file(field: str) -> str:
-    """Return the file that lists the terms of a field by their numbers, for Milvus."""
-    return f"{field}.json"
+def _blocks(tokens: Sequence[Sequence[float]]) -> Body:
+    """Return vectors of tokens as Vespa's tensor by the places of the tokens."""
+    return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
+
+
+def mark(signal: Signal) -> str:
+    """Return what stands for the value of a question in the field of a signal."""
+    return "{{" + signal.field + "}}"
+
+
+def is_exact(signal: Vectors) -> bool:
+    """Whether all vectors are compared."""
+    return signal.index in (IndexKind.EXACT, IndexKind.INT8)

@@ -1,23 +1,35 @@
 """What each engine is told: how its index is made, how documents are sent, and how a question is asked.
 
-Tokens are ours, and what an engine does to texts is turned off, so that BM25 counts there what it counts here.
+Tokens are ours, and what an engine does to texts is turned off, so that BM25 counts there what it counts here. Vespa is
+an application of one schema, whose first look orders all that any signal finds, and whose second mixes it; what the two
+come to is told in `retrieval.takeaway.fusion`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
+from xml.sax.saxutils import quoteattr
 
 from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
 from retrieval.hybrid import RRF_CONSTANT
 from retrieval.milvus.retriever import index_of
-from retrieval.takeaway.documents import HITS, SHOWN, Body, Request, Told, is_exact, mark
-from retrieval.takeaway.fusion import Engine, Mix
-from retrieval.takeaway.signals import Signal, Terms, Vectors
-from retrieval.takeaway.vespa import told_to_vespa
+from retrieval.takeaway.asking import HITS, SHOWN, Body, Request, Told, is_exact, mark
+from retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
+from retrieval.takeaway.signals import LateTokens, Signal, Terms, Vectors
 
 
 def told_to(mix: Mix, index: str) -> Told:
     """Return what the engine of the mix is told, the index called `index`: small letters, figures and `_`."""
-    return _TOLD[mix.engine](mix, index)
+    told = {
+        Engine.ELASTICSEARCH: _elasticsearch,
+        Engine.OPENSEARCH: _opensearch,
+        Engine.VESPA: _vespa,
+        Engine.WEAVIATE: _weaviate,
+        Engine.MILVUS: _milvus,
+    }
+    return told[mix.engine](mix, index)
+
+
+_LINKS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
 
 
 def _elasticsearch(mix: Mix, index: str) -> Told:
@@ -25,33 +37,25 @@ def _elasticsearch(mix: Mix, index: str) -> Told:
 
     def vector(signal: Vectors) -> Body:
         kind = kinds.get(signal.index, "hnsw")
-        graph = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD} if kind == "hnsw" else {}
+        options = {"type": kind, **(_LINKS if kind == "hnsw" else {})}
         dims = signal.vectors.shape[1]
-        return {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": {"type": kind, **graph}}
+        return {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": options}
 
     def asked(signal: Signal) -> Body:
         if isinstance(signal, Terms):
             return {"standard": {"query": _match(signal)}}
-        return {
-            "knn": {
-                "field": signal.field,
-                "query_vector": mark(signal),
-                "k": mix.depth,
-                "num_candidates": max(mix.depth, HNSW_CANDIDATES),
-            }
-        }
+        of = {"field": signal.field, "query_vector": mark(signal), "k": mix.depth}
+        return {"knn": {**of, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}}
 
-    return _searched(mix, index, vector, {"retriever": _retriever(mix, asked)}, [])
-
-
-def _retriever(mix: Mix, asked: Callable[[Signal], Body]) -> Body:
-    if len(mix.signals) == 1:
-        return asked(mix.signals[0])
     weighed = [{"retriever": asked(one), "weight": w} for one, w in zip(mix.signals, mix.weights, strict=True)]
-    if mix.by_rank:
-        return {"rrf": {"retrievers": weighed, "rank_constant": RRF_CONSTANT, "rank_window_size": mix.depth}}
-    normalised = [one | {"normalizer": mix.technique} for one in weighed]
-    return {"linear": {"retrievers": normalised, "rank_window_size": mix.depth}}
+    if len(weighed) == 1:
+        retriever = asked(mix.signals[0])
+    elif mix.by_rank:
+        retriever = {"rrf": {"retrievers": weighed, "rank_constant": RRF_CONSTANT, "rank_window_size": mix.depth}}
+    else:
+        normalised = [one | {"normalizer": mix.technique} for one in weighed]
+        retriever = {"linear": {"retrievers": normalised, "rank_window_size": mix.depth}}
+    return _searched(mix, index, vector, {"retriever": retriever})
 
 
 def _opensearch(mix: Mix, index: str) -> Told:
@@ -59,8 +63,7 @@ def _opensearch(mix: Mix, index: str) -> Told:
         space = {"type": "knn_vector", "dimension": signal.vectors.shape[1]}
         if is_exact(signal):
             return space
-        graph = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}
-        method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": graph}
+        method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _LINKS}
         return space | {"method": method}
 
     def asked(signal: Signal) -> Body:
@@ -74,21 +77,22 @@ def _opensearch(mix: Mix, index: str) -> Told:
 
     queries = [asked(signal) for signal in mix.signals]
     if len(queries) == 1:
-        return _searched(mix, index, vector, {"query": queries[0]}, [])
+        return _searched(mix, index, vector, {"query": queries[0]})
     weights = {"weights": list(mix.weights)}
-    by_rank = {"combination": {"technique": "rrf", "rank_constant": RRF_CONSTANT, "parameters": weights}}
-    by_score = {
-        "normalization": {"technique": mix.technique},
-        "combination": {"technique": "arithmetic_mean", "parameters": weights},
-    }
-    processor = {"score-ranker-processor": by_rank} if mix.by_rank else {"normalization-processor": by_score}
+    if mix.by_rank:
+        by_rank = {"technique": "rrf", "rank_constant": RRF_CONSTANT, "parameters": weights}
+        processor: Body = {"score-ranker-processor": {"combination": by_rank}}
+    else:
+        by_score = {"technique": "arithmetic_mean", "parameters": weights}
+        normalization = {"technique": mix.technique}
+        processor = {"normalization-processor": {"normalization": normalization, "combination": by_score}}
     pipeline = Request("PUT", f"/_search/pipeline/{index}", {"phase_results_processors": [processor]})
     hybrid = {"query": {"hybrid": {"queries": queries, "pagination_depth": mix.depth}}}
     return _searched(mix, index, vector, hybrid, [pipeline])
 
 
 def _searched(
-    mix: Mix, index: str, vector: Callable[[Vectors], Body], query: Body, pipeline: Sequence[Request]
+    mix: Mix, index: str, vector: Callable[[Vectors], Body], query: Body, pipeline: Sequence[Request] = ()
 ) -> Told:
     """What Elasticsearch and OpenSearch are both told; one shard, so that all passages are counted together."""
     plain = {"type": "text", "index": False}
@@ -124,15 +128,12 @@ def _weaviate(mix: Mix, index: str) -> Told:
     name, terms = index.capitalize(), next((one for one in mix.signals if isinstance(one, Terms)), None)
     vectors = next((one for one in mix.signals if isinstance(one, Vectors)), None)
     plain = {"dataType": ["text"], "indexSearchable": False, "indexFilterable": False}
-    properties: list[Body] = [
-        {"name": "row", "dataType": ["int"]},
-        *({"name": one} | plain for one in ("passage", "title", "text")),
-    ]
-    if terms:
-        properties.append({"name": terms.field, **plain, "tokenization": "whitespace", "indexSearchable": True})
+    properties: list[Body] = [{"name": "row", "dataType": ["int"]}]
+    properties += [{"name": one, **plain} for one in ("passage", "title", "text")]
     # the words that it would leave out stay, as every token counts here
     inverted: Body = {"stopwords": {"preset": "none"}}
     if terms:
+        properties.append({"name": terms.field, **plain, "tokenization": "whitespace", "indexSearchable": True})
         inverted["bm25"] = {"k1": terms.k1, "b": terms.b}
     graph = {"maxConnections": HNSW_NEIGHBOURS, "efConstruction": HNSW_CANDIDATES_TO_BUILD, "ef": HNSW_CANDIDATES}
     exact = vectors is None or is_exact(vectors)
@@ -156,14 +157,10 @@ def _weaviate(mix: Mix, index: str) -> Told:
     else:
         asked = f"nearVector: {{vector: {mark(cast(Signal, vectors))}}}"
     query = f"{{ Get {{ {name}(limit: {mix.depth}, {asked}) {{ row passage title }} }} }}"
+    beside = vectors.field if vectors else ""
     return Told(
         setup=[Request("POST", "/v1/schema", body)],
-        bulk={
-            "form": "objects",
-            "path": "/v1/batch/objects",
-            "class": name,
-            "vector": vectors.field if vectors else "",
-        },
+        bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": beside},
         query=Request("POST", "/v1/graphql", {"query": query}),
         found=["data", "Get", name],
     )
@@ -183,10 +180,143 @@ def _milvus(mix: Mix, index: str) -> Told:
     return Told(client={"collection": index, "fields": fields, "depth": mix.depth, "ranker": ranker})
 
 
-_TOLD: dict[Engine, Callable[[Mix, str], Told]] = {
-    Engine.ELASTICSEARCH: _elasticsearch,
-    Engine.OPENSEARCH: _opensearch,
-    Engine.VESPA: told_to_vespa,
-    Engine.WEAVIATE: _weaviate,
-    Engine.MILVUS: _milvus,
-}
+def _vespa(mix: Mix, index: str) -> Told:
+    """Return the application, whose schema the index names, and the query."""
+    parts, looked = [_part_of(signal, mix.depth) for signal in mix.signals], first_look(mix)
+    properties = [line for part in parts for line in part.properties]
+    inputs = [f"query({name}) {part.tensor}" for part in parts if part.tensor for name in part.asked]
+    profile = ["inputs {", *inputs, "}"] if inputs else []
+    profile += [line for part in parts if part.function for line in (f"function {part.score}() {{", part.function, "}")]
+    profile += ["rank-properties {", *properties, "}"] if properties else []
+    looks = [(mix.weights[place] / mix.units[place] / parts[place].factor, parts[place].score) for place in looked]
+    first = " + ".join(f"{weight:.9g} * {score}" for weight, score in looks)
+    profile += ["first-phase {", "expression: " + (first if len(parts) > 1 else parts[0].score), "}"]
+    if len(parts) > 1:
+        by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
+        weighed = zip(mix.weights, parts, strict=True)
+        mixed = " + ".join(f"{weight} * {by.format(part.score)}" for weight, part in weighed)
+        profile += ["global-phase {", f"rerank-count: {candidates_of(mix)}", f"expression: {mixed}", "}"]
+    fields, matches = "\n".join(part.field for part in parts), " or ".join(parts[place].match for place in looked)
+    schema = _SCHEMA.format(index=index, fields=fields, profile="\n".join(profile))
+    asked = {
+        f"input.query({name})" if part.tensor else name: mark for part in parts for name, mark in part.asked.items()
+    }
+    yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - of our own words
+    return Told(
+        bulk={"form": "puts", "path": f"/document/v1/mrc/{index}/docid/"},
+        query=Request("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **asked}),
+        found=["root", "children", "fields"],
+        files={
+            f"application/schemas/{index}.sd": _indented(schema),
+            "application/services.xml": _SERVICES.format(type=quoteattr(index)),
+        },
+    )
+
+
+class _Part(NamedTuple):
+    """A signal in the schema: its field, what scores it, and what of a question it is asked with.
+
+    The `score` is `factor` times what it is here; it is that of a `function`, where there is one.
+    """
+
+    field: str
+    score: str
+    match: str
+    asked: dict[str, str]
+    tensor: str = ""
+    function: str = ""
+    properties: tuple[str, ...] = ()
+    factor: float = 1.0
+
+
+def _part_of(signal: Signal, depth: int) -> _Part:
+    name, asked = signal.field, {f"asked_{signal.field}": mark(signal)}
+    if isinstance(signal, Terms):
+        of = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
+        properties = tuple(f'bm25({name}).{what}: "{value}"' for what, value in of.items())
+        match = f'({{defaultIndex: "{name}", grammar: "any"}}userInput(@{name}))'
+        field, factor = _TERMS.format(name=name), signal.k1 + 1  # which it multiplies by
+        return _Part(field, f"bm25({name})", match, {name: mark(signal)}, properties=properties, factor=factor)
+    if isinstance(signal, LateTokens):
+        held = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"
+        each = f"reduce(sum(query(asked_{name}) * attribute({name}), x), max, token)"
+        function = f"expression: sum({each}, asked)"
+        field = _TOKENS.format(name=name, tensor=held)
+        return _Part(field, f"late_{name}", "true", asked, held.replace("token{}", "asked{}"), function)
+    tensor = f"tensor<float>(x[{signal.vectors.shape[1]}])"
+    graph = "" if is_exact(signal) else _GRAPH
+    field = _VECTOR.format(name=name, tensor=tensor, graph=graph, index="index | " if graph else "")
+    match = f"({{{'approximate: false, ' * is_exact(signal)}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
+    function = f"expression: sum(query(asked_{name}) * attribute({name}))"
+    return _Part(field, f"cosine_{name}", match, asked, tensor, function)
+
+
+def _indented(text: str) -> str:
+    """Return a schema with its blocks indented."""
+    lines, depth = [], 0
+    for line in (line.strip() for line in text.splitlines()):
+        depth -= line.startswith("}")
+        lines.append("    " * depth + line)
+        depth += line.endswith("{")
+    return "\n".join(filter(str.strip, lines)) + "\n"
+
+
+_TERMS = """field {name} type string {{
+indexing: index
+index: enable-bm25
+stemming: none
+normalizing: none
+}}"""
+_VECTOR = """field {name} type {tensor} {{
+indexing: {index}attribute
+attribute {{
+distance-metric: dotproduct
+}}
+{graph}
+}}"""
+_TOKENS = """field {name} type {tensor} {{
+indexing: attribute
+}}"""
+_GRAPH = f"""index {{
+hnsw {{
+max-links-per-node: {HNSW_NEIGHBOURS}
+neighbors-to-explore-at-insert: {HNSW_CANDIDATES_TO_BUILD}
+}}
+}}"""
+_SCHEMA = """schema {index} {{
+document {index} {{
+field row type int {{
+indexing: attribute | summary
+}}
+field passage type string {{
+indexing: attribute | summary
+}}
+field title type string {{
+indexing: summary
+}}
+field text type string {{
+indexing: summary
+}}
+{fields}
+}}
+rank-profile taken_away {{
+{profile}
+}}
+}}"""
+_SERVICES = """<?xml version="1.0" encoding="utf-8" ?>
+<services version="1.0">
+    <container id="default" version="1.0">
+        <search/>
+        <document-api/>
+    </container>
+    <content id="passages" version="1.0">
+        <min-redundancy>1</min-redundancy>
+        <documents>
+            <document type={type} mode="index"/>
+        </documents>
+        <nodes>
+            <node hostalias="node1" distribution-key="0"/>
+        </nodes>
+    </content>
+</services>
+"""

@@ -1,16 +1,18 @@
 """The folder that is taken away: what an engine is told, its documents, questions to hold it against, and what differs.
 
-A name that a person gave never becomes a path: files are called by us, and an index by a key of what lies in it.
+Its page, README.md, tells how it is loaded, what is the same there, what differs, and by how much. A name that a person
+gave never becomes a path: files are called by us, and an index by a key of what lies in it.
 """
 
 import json
 import shutil
+import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,26 +20,25 @@ from data.cache import key_of
 from data.layouts.reading import Layout
 from data.layouts.writing import written as written_set
 from data.records import QuestionSet
-from data.workspace import replacing, write_json, write_text
+from data.workspace import MEGABYTE, replacing, write_json, write_text
 from models.sources import ModelSource
 from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.takeaway.asking import TOLD, projection_file, terms_file
-from retrieval.takeaway.documents import documents, of_questions
+from retrieval.report.exports import markdown_text
+from retrieval.takeaway import WORDS
+from retrieval.takeaway.asking import PROJECTION, TERMS, TOLD, documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from retrieval.takeaway.models import ModelFigure, write_models
-from retrieval.takeaway.plans import plan_of
-from retrieval.takeaway.readme import readme
-from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors
+from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, plan_of
 from text.dictionary import written as written_dictionary
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _AT_ONCE = 256  # passages written at a time
 _MEASURED, _WRITTEN = 0.4, 0.95  # of the progress: the figures are known, the documents are written
-_SET, _EXPERIMENT = "questions.zip", "experiment.toml"
+_SET = "questions.zip"
 Telling = Callable[[str, float], None]
 
 
@@ -79,7 +80,7 @@ def take_away(
             write_json(new / TOLD, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, materials)
-        write_text(new / "README.md", readme(name, engine, comparison, figures, models))
+        write_text(new / "README.md", _page(name, engine, comparison, figures, models))
         on_progress("files", _WRITTEN)
     on_progress("", 1.0)
     return figures, models
@@ -127,12 +128,12 @@ def _write_engine(
     index = f"passages_{key_of(passages.fingerprint, [one.field for one in mix.signals], mix.weights)[:12]}"
     told = told_to(mix, index)
     figure = next(asdict(one) for one in figures if one.engine is mix.engine)
-    content = {"engine": mix.engine, "address": _ADDRESSES[mix.engine], "figure": figure} | _plain(asdict(told))
+    content = {"engine": mix.engine, "address": _SERVERS[mix.engine].address, "figure": figure} | asdict(told)
+    files = content.pop("files")
     write_json(folder / "engine.json", content)
-    write_json(
-        folder / TOLD, {"engine": mix.engine, "signals": [_write_signal(folder, one, mix) for one in mix.signals]}
-    )
-    for path, text in told.files.items():
+    signals = [_write_signal(folder, one, mix) for one in mix.signals]
+    write_json(folder / TOLD, {"engine": mix.engine, "signals": signals})
+    for path, text in files.items():
         write_text(folder / path, text)
     shutil.copyfile(SCRIPTS / "engine.py", folder / "engine.py")
 
@@ -144,38 +145,33 @@ def _write_engine(
     _write_lines(folder / "documents.jsonl", rows())
     texts = [question.text for question in asked.questions]
     columns = {one.field: of_questions(mix.engine, one, texts) for one in mix.signals}
-    _write_lines(folder / "questions.jsonl", _questions(asked, columns))
 
+    def questions() -> Iterator[dict[str, Any]]:
+        for row, question in enumerate(asked.questions):
+            grades = {str(asked.row_of_passage[id_]): grade for id_, grade in question.grade_of.items()}
+            values = {name: column[row] for name, column in columns.items()}
+            yield {"id": question.id, "text": question.text, "relevant": grades, "values": values}
 
-def _questions(asked: QuestionSet, columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for row, question in enumerate(asked.questions):
-        grades = {str(asked.row_of_passage[id_]): grade for id_, grade in question.grade_of.items()}
-        values = {name: column[row] for name, column in columns.items()}
-        yield {"id": question.id, "text": question.text, "relevant": grades, "values": values}
+    _write_lines(folder / "questions.jsonl", questions())
 
 
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     """Write what a new question needs of a signal, and return what tells how it is read."""
     if not isinstance(signal, Terms):
-        model = _with_model(folder, signal, f"model_{signal.field}")
+        model = signal.model
+        if not _is_elsewhere(signal.source):  # it is only here, and goes along
+            model = f"model_{signal.field}"
+            signal.encoder.model.save_pretrained(str(folder / model), create_model_card=False)
         if isinstance(signal, LateTokens) and signal.encoder.projection is not None:
-            np.save(folder / projection_file(signal.field), signal.encoder.projection, allow_pickle=False)
+            np.save(folder / PROJECTION.format(signal.field), signal.encoder.projection, allow_pickle=False)
         return {"field": signal.field, "kind": signal.kind, "model": model, "precision": signal.precision}
     dictionary = f"{signal.field}_dictionary.txt" if signal.analysis.dictionary else ""
     if signal.analysis.dictionary:
         write_text(folder / dictionary, written_dictionary(signal.analysis.dictionary))
     if mix.engine is Engine.MILVUS:
-        write_json(folder / terms_file(signal.field), signal.tokens.vocabulary)
+        write_json(folder / TERMS.format(signal.field), signal.tokens.vocabulary)
     told = {"analyzer": signal.analysis.analyzer, "compounds": signal.analysis.compounds, "dictionary": dictionary}
     return {"field": signal.field, "kind": signal.kind, **told}
-
-
-def _with_model(folder: Path, signal: Vectors | LateTokens, place: str) -> str:
-    """Copy a model that is only here, and return what names it in the folder."""
-    if _is_elsewhere(signal.source):
-        return signal.model
-    signal.encoder.model.save_pretrained(str(folder / place), create_model_card=False)
-    return place
 
 
 def _is_elsewhere(source: ModelSource) -> bool:
@@ -186,7 +182,7 @@ def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparis
     """Write the experiment, the set and the models that are only here: the program's own search finds the same."""
     specs = [_taken_along(folder, spec, materials) for spec in comparison.experiment.needed([name])]
     experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
-    write_text(folder / _EXPERIMENT, write_experiment(experiment))
+    write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))
     write_json(folder / TOLD, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
@@ -211,14 +207,119 @@ def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _plain(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name != "files"}
+class _Server(NamedTuple):
+    address: str
+    needs: str
+    commands: str  # which load the folder
 
 
-_ADDRESSES = {
-    Engine.ELASTICSEARCH: "http://127.0.0.1:9200",
-    Engine.OPENSEARCH: "http://127.0.0.1:9200",
-    Engine.VESPA: "http://127.0.0.1:8080",
-    Engine.WEAVIATE: "http://127.0.0.1:8080",
-    Engine.MILVUS: "",
+_SERVERS = {
+    Engine.ELASTICSEARCH: _Server(
+        "http://127.0.0.1:9200",
+        "Elasticsearch 9 or newer; the retrievers `linear` and `rrf` are part of its trial and its paid licences.",
+        "python engine.py load",
+    ),
+    Engine.OPENSEARCH: _Server(
+        "http://127.0.0.1:9200",
+        "OpenSearch 3 or newer with its plugins for vectors and hybrid search, which its own image brings.",
+        "python engine.py load",
+    ),
+    Engine.VESPA: _Server(
+        "http://127.0.0.1:8080",
+        "Vespa 8. `application/` is deployed first, with Vespa's own command.",
+        "vespa deploy --wait 300 application\npython engine.py load",
+    ),
+    Engine.WEAVIATE: _Server(
+        "http://127.0.0.1:8080",
+        "Weaviate 1.25 or newer; it needs no module, as vectors come along.",
+        "python engine.py load",
+    ),
+    Engine.MILVUS: _Server(
+        "",
+        "Milvus 2.4 or newer, or no server: without `ENGINE_URL` all lies in the file `milvus.db` beside the script.",
+        "pip install pymilvus milvus-lite\npython engine.py load",
+    ),
 }
+_TEXTS = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]
+_HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header `Authorization`, where one is needed.
+`engine.json` is all that it is told: settings, and the query with the marks of a question's values. `documents.jsonl`
+holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
+_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, its tokenizer,
+and `model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
+_TABLE_TOLD = """*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, which
+the workbench computed, every vector compared; the interval (95 %) is that of the difference."""
+
+
+def _page(
+    name: str, engine: Engine, comparison: Comparison, figures: Sequence[Figure], models: Sequence[ModelFigure]
+) -> str:
+    """Return the page as Markdown; every figure in it is one of those given."""
+    asked = comparison.question_set
+    parts = [f"# {markdown_text(name)} for {engine.value.capitalize()}", "## Use", *_use(engine)]
+    if models:
+        return "\n\n".join([*parts, "## Figures", *_of_models(models)]) + "\n"
+    what = f"{len(asked.questions):,} questions, {len(asked.passages):,} passages of {markdown_text(asked.name)}"
+    own = next(one for one in figures if one.engine is engine)
+    parts += ["## The same, and not", _same(engine, own), "## Figures", f"nDCG@10 in percent, {what}:"]
+    parts += [_table(figures), _TABLE_TOLD]
+    return "\n\n".join(parts) + "\n"
+
+
+def _use(engine: Engine) -> list[str]:
+    if engine is Engine.ONNX:
+        return ["```bash\npip install onnxruntime tokenizers numpy\n```", _ONNX]
+    if engine.is_library:
+        library = {"langchain": "langchain-core", "llamaindex": "llama-index-core"}[engine.value]
+        return [
+            "It asks the search of the workbench itself, so the workbench has to be installed, or its folder to be in "
+            "`PYTHONPATH`. `questions.zip` holds the passages (BEIR), `experiment.toml` the retriever; models that "
+            "were trained lie beside them, and others are found by their names.",
+            f'```bash\npip install {library}\npython {engine.value}_retriever.py "a question"\n```',
+        ]
+    _, needs, commands = _SERVERS[engine]
+    check = "python engine.py check               # nDCG@10 of the questions compared, asked of the engine"
+    ask = 'python engine.py ask "a question"    # with the folder of the workbench in PYTHONPATH'
+    return [needs, f"```bash\n{commands}\n{check}\n{ask}\n```", _HTTP]
+
+
+def _same(engine: Engine, figure: Figure) -> str:
+    if engine.is_library:
+        told = "It is the same search: the same passages in the same order, as far as a model gives one question alone"
+        return f"{told} the vector that it gives it among others; they may differ in the last digits."
+    lines = ["- The terms are those of the workbench's analyzer, and the vectors those of its model."]
+    left_out = ", ".join(map(markdown_text, figure.left_out))
+    return "\n".join([*lines, *(f"- {_TEXTS[f'differs_{code}'].format(left_out=left_out)}" for code in figure.differs)])
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    lines = ["| engine | here | there | difference | 95 % |", "|---|---:|---:|---:|---:|"]
+    for one in figures:
+        ends = f"{one.low * 100:+.2f} to {one.high * 100:+.2f}"
+        values = f"{one.here * 100:.2f} | {one.there * 100:.2f} | {(one.there - one.here) * 100:+.2f} | {ends}"
+        lines.append(f"| {one.engine.value} | {values} |")
+    return "\n".join(lines)
+
+
+def _of_models(models: Sequence[ModelFigure]) -> list[str]:
+    lines = ["| | " + " | ".join(f"{markdown_text(one.retriever)} ({one.place})" for one in models) + " |"]
+    lines.append("|---" + "|---:" * len(models) + "|")
+    rows: list[tuple[str, Callable[[ModelFigure], str]]] = [
+        ("model", lambda one: markdown_text(one.model)),
+        ("lowest agreement, float", lambda one: f"{one.agreement:.6f}"),
+        ("lowest agreement, 8 bits", lambda one: f"{one.agreement_int8:.4f}"),
+        ("nDCG@10, torch", lambda one: f"{one.ndcg * 100:.2f}"),
+        ("nDCG@10, float", lambda one: f"{one.ndcg_float * 100:.2f}"),
+        ("nDCG@10, 8 bits", lambda one: f"{one.ndcg_int8 * 100:.2f}"),
+        ("seconds, torch", lambda one: f"{one.seconds:.2f}"),
+        ("seconds, float", lambda one: f"{one.seconds_float:.2f}"),
+        ("seconds, 8 bits", lambda one: f"{one.seconds_int8:.2f}"),
+        ("megabytes, float", lambda one: f"{one.bytes_float / MEGABYTE:,.0f}"),
+        ("megabytes, 8 bits", lambda one: f"{one.bytes_int8 / MEGABYTE:,.0f}"),
+    ]
+    lines += [f"| {label} | " + " | ".join(map(of, models)) + " |" for label, of in rows]
+    told = (
+        f"Agreement is the cosine of a text's or a token's two vectors, of a cross-encoder the correlation of scores. "
+        f"nDCG@10 in percent is of {models[0].questions} questions, each with its first passages alone; seconds are "
+        "those of their texts, in one run on one machine."
+    )
+    return ["\n".join(lines), told]

@@ -27,10 +27,9 @@ import numpy as np
 from data.records import QuestionSet
 from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.evaluation.significance import difference_intervals, question_groups
-from retrieval.hybrid import Fusion, normalised, summed
-from retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
-from retrieval.takeaway.plans import Part, Plan
-from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, Vectors, found
+from retrieval.hybrid import RRF_CONSTANT, Fusion, normalised, summed
+from retrieval.rankings import NOT_FOUND, Rankings, joined, ranked, top_k
+from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, TakeAwayError, Terms, Vectors
 
 MEASURE = f"ndcg@{CUT}"
 _LEAST = 0.001  # that OpenSearch gives to what it found
@@ -59,8 +58,7 @@ Value = Callable[[Rankings], np.ndarray]  # of every score found, NaN where noth
 
 
 def _min_max(rankings: Rankings) -> np.ndarray:
-    values, _ = normalised(rankings, Fusion.MIN_MAX)
-    return values
+    return normalised(rankings, Fusion.MIN_MAX)[0]
 
 
 def _of_elasticsearch(rankings: Rankings) -> np.ndarray:
@@ -69,8 +67,7 @@ def _of_elasticsearch(rankings: Rankings) -> np.ndarray:
 
 
 def _of_opensearch(rankings: Rankings) -> np.ndarray:
-    values: np.ndarray = np.maximum(_min_max(rankings), _LEAST)
-    return values
+    return np.asarray(np.maximum(_min_max(rankings), _LEAST))
 
 
 def _z_of_opensearch(rankings: Rankings) -> np.ndarray:
@@ -83,13 +80,11 @@ def _z_of_opensearch(rankings: Rankings) -> np.ndarray:
 
 
 def _of_milvus(rankings: Rankings) -> np.ndarray:
-    values: np.ndarray = 0.5 + np.arctan(_scores(rankings)) / np.pi
-    return values
+    return np.asarray(0.5 + np.arctan(_scores(rankings)) / np.pi)
 
 
 def _by_rank(rankings: Rankings) -> np.ndarray:
-    values, _ = normalised(rankings, Fusion.RRF)
-    return values
+    return normalised(rankings, Fusion.RRF)[0]
 
 
 class Traits(NamedTuple):
@@ -156,7 +151,9 @@ class Lists:
     def of(self, signal: Signal, *, rounded: bool = False) -> Rankings:
         key = signal.field, rounded and isinstance(signal, Terms)
         if key not in self._found:
-            self._found[key] = found(signal, self.questions, self.plan.depth, rounded=rounded)
+            blocks = signal.score_blocks(self.questions, rounded=rounded)
+            found = [top_k(scores, self.plan.depth) for scores in blocks]
+            self._found[key] = joined(found or [Rankings.of_nothing(0, self.plan.depth)])
         return self._found[key]
 
 
@@ -197,9 +194,9 @@ def searched(mix: Mix, lists: Lists, k: int) -> Rankings:
     if mix.engine is Engine.VESPA:
         return _of_candidates(mix, lists.questions, k)
     value = _by_rank if mix.by_rank else _traits(mix.engine, lists.plan).value
-    nothing = np.zeros(len(lists.questions))
+    nothing, first = np.zeros(len(lists.questions)), mix.signals[0]
     given = [(one, value(one), nothing, weight) for one, weight in zip(found, mix.weights, strict=True)]
-    return summed(given, _n_passages(mix.signals[0]), k)
+    return summed(given, len(first.tokens if isinstance(first, Terms) else first.vectors), k)
 
 
 def figure_of(mix: Mix, here: Rankings, lists: Lists, question_set: QuestionSet) -> Figure:
@@ -262,7 +259,9 @@ def _of_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
         for weight, one in zip(mix.weights, said, strict=True):
             of = np.take_along_axis(one, np.maximum(candidates.indices, 0), axis=1)
             order = Rankings(candidates.indices, np.where(candidates.indices != NOT_FOUND, of, -np.inf))
-            total += weight * (_ranks_by(order) if mix.by_rank else _min_max(order))
+            # they stand in no order: the rank of each is that of its score
+            places = np.argsort(np.argsort(-order.scores, axis=1, kind="stable"), axis=1, kind="stable")
+            total += weight * (1 / (RRF_CONSTANT + 1.0 + places) if mix.by_rank else _min_max(order))
         indices.append(candidates.indices)
         values.append(np.where(candidates.indices != NOT_FOUND, total, -np.inf))
     return ranked(np.concatenate(indices), np.concatenate(values), k)
@@ -288,12 +287,6 @@ def _best(scores: np.ndarray, depth: int) -> np.ndarray:
     return among
 
 
-def _ranks_by(rankings: Rankings) -> np.ndarray:
-    """Return 1 / (60 + rank) of candidates in no order, by their scores."""
-    places = np.argsort(np.argsort(-rankings.scores, axis=1, kind="stable"), axis=1, kind="stable")
-    return np.where(rankings.indices != NOT_FOUND, 1.0 / (61.0 + places), np.nan)
-
-
 def _scores(rankings: Rankings) -> np.ndarray:
     return np.where(rankings.indices != NOT_FOUND, rankings.scores, np.nan).astype(np.float64)
 
@@ -301,9 +294,4 @@ def _scores(rankings: Rankings) -> np.ndarray:
 def _range(scores: np.ndarray) -> np.ndarray:
     """How far apart the best and the last of each list are, `(n_questions,)`; 0 of an empty one."""
     ends = [at.reduce(scores, axis=1, initial=np.nan) for at in (np.fmax, np.fmin)]
-    apart: np.ndarray = np.nan_to_num(ends[0] - ends[1])
-    return apart
-
-
-def _n_passages(signal: Signal) -> int:
-    return len(signal.tokens) if isinstance(signal, Terms) else len(signal.vectors)
+    return np.asarray(np.nan_to_num(ends[0] - ends[1]))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -49,11 +48,10 @@ class TakeAwayJob(RequestJob[Wanted]):
 
     def taken(self) -> Taken:
         """Read what was measured. Raises `ValueError` where that is no such thing."""
-        taken: Taken = _TAKEN.validate_python(self.read(self.result.name))
-        return taken
+        return _TAKEN.validate_python(self.read(self.result.name))
 
 
-_TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
+_TAKEN = TypeAdapter(Taken)
 
 
 def taken_from(of: StoredComparison, wanted: Wanted, folder: Path, on_progress: Progress) -> Taken:
@@ -78,7 +76,6 @@ def carry_out_job(folder: Path) -> int:
         zip_folder(made, job.archive)
         remove_folder(made)
         require_room()
-        content: dict[str, Any] = _TAKEN.dump_python(taken, mode="json")
-        job.write(job.result.name, content)
+        job.write(job.result.name, _TAKEN.dump_python(taken, mode="json"))
 
     return request_carried_out(job, work)

@@ -1,36 +1,45 @@
 """A retriever's models as ONNX, in float and in 8 bits, and what that changes: measured while they are written.
 
 Both are held against the model they are made of, on some of the questions compared, each with the first passages that
-the retriever found and those that answer it; see `retrieval.takeaway.networks` for how they are written.
+the retriever found and those that answer it.
+
+Networks are traced by torch. In 8 bits, matrices are kept by the range of each column and what they are multiplied with
+is brought to 8 bits as it comes (dynamic quantisation), but for those that bring many values to fewer: what comes out
+of a transformer's widest layer has outliers, which take the range from all others (Dettmers et al. 2022). Vectors of
+tokens are kept in half precision.
 """
 
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 
-from data.records import QuestionSet
+from data.workspace import write_json
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.protocols import TokenVectors
 from models.encoders.token_encoder import TokenEncoder
+from models.loading import most_tokens, prompts_of
 from models.precision import Precision
 from models.sources import is_starter
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import DenseSpec, LateSpec
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import Materials, Spec
+from retrieval.comparison.spec import Materials
 from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.late import max_sim
-from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from retrieval.rankings import NOT_FOUND, ranked
 from retrieval.takeaway.fusion import MEASURE
-from retrieval.takeaway.networks import FORMS, write_network
 from retrieval.takeaway.signals import TakeAwayError, projected
 
+FORMS = ("model.onnx", "model.int8.onnx")
 _QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
+_LARGE = 1_000_000  # numbers of a table of vectors that is worth halving
 Tell = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
 Said = tuple[np.ndarray, np.ndarray]  # scores of candidates, `(n_questions, n)`; and numbers to compare, `(n, m)`
@@ -77,10 +86,13 @@ def write_models(
         import onnxruntime.quantization  # noqa: F401
     except ImportError as error:
         raise TakeAwayError("no_onnx", "ONNX is not installed: pip install -r requirements/onnx.txt") from error
-    specs = [spec for spec in comparison.experiment.needed([name]) if _has_network(spec, materials)]
+    reading = [
+        one for one in comparison.experiment.needed([name]) if isinstance(one, DenseSpec | LateSpec | RerankSpec)
+    ]
+    specs = [spec for spec in reading if not is_starter(materials.source(spec.model))]
     if not specs:
         raise TakeAwayError("no_network", f"{name!r} reads with no transformer: there is nothing to write", name=name)
-    asked = _Asked.of(comparison, name)
+    asked = _Asked(comparison, name)
     found = []
     for number, spec in enumerate(specs):
 
@@ -92,46 +104,28 @@ def write_models(
     return found
 
 
-def _has_network(spec: Spec, materials: Materials) -> TypeGuard[ReadingSpecs]:
-    return isinstance(spec, DenseSpec | LateSpec | RerankSpec) and not is_starter(materials.source(spec.model))
-
-
-@dataclass(frozen=True)
 class _Asked:
     """Questions drawn from those compared, `candidates` `(n_questions, n)` rows of passages for each, -1 for none."""
 
-    question_set: QuestionSet
-    candidates: np.ndarray
-
-    @classmethod
-    def of(cls, comparison: Comparison, name: str) -> "_Asked":
+    def __init__(self, comparison: Comparison, name: str) -> None:
         whole = comparison.question_set
         drawn = np.sort(np.random.default_rng(0).permutation(len(whole.questions))[:_QUESTIONS])
         part, first = whole.with_questions(drawn), comparison.rankings[name].indices[drawn, :_CANDIDATES]
         rows = [np.unique(np.concatenate([found, part.relevance[[row]].indices])) for row, found in enumerate(first)]
-        candidates = np.full((len(rows), max(map(len, rows))), NOT_FOUND)
+        self.question_set, self.questions = part, [question.text for question in part.questions]
+        self.candidates = np.full((len(rows), max(map(len, rows))), NOT_FOUND)
         for row, found in enumerate(rows):
-            candidates[row, : len(found)] = found
-        return cls(part, candidates)
-
-    @property
-    def questions(self) -> list[str]:
-        return [question.text for question in self.question_set.questions]
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Rows of all candidates, each once."""
-        return np.unique(self.candidates[self.candidates != NOT_FOUND])
+            self.candidates[row, : len(found)] = found
+        self.rows = np.unique(self.candidates[self.candidates != NOT_FOUND])  # of all candidates, each once
 
     def ndcg(self, scores: np.ndarray) -> float:
         """Return nDCG@10 of candidates in the order of their scores, `(n_questions, n)`."""
-        found: Rankings = ranked(self.candidates, scores, CUT)
-        return evaluate(found, self.question_set, (CUT,)).means()[MEASURE]
+        return evaluate(ranked(self.candidates, scores, CUT), self.question_set, (CUT,)).means()[MEASURE]
 
 
 def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", tell: Tell) -> ModelFigure:
     asked = reader.asked
-    write_network(folder / place, reader.kind, reader.model, reader.projection)
+    write_network(folder / place, reader.kind, reader.encoder.model, reader.projection)
     tell(0.2)
     said, seconds = [], []
     for number, say in enumerate([reader.say, *(reader.as_onnx(folder / place, form) for form in FORMS)]):
@@ -170,18 +164,17 @@ class _Reader:
         encoder.fit(texts)
         return cls("late", encoder, asked, texts, encoder.projection)
 
-    @property
-    def model(self) -> Any:
-        return self.encoder.model
-
     def say(self, most: int | None) -> Said:
         """Say it by torch, of `most` texts or of all."""
-        match self.encoder:
-            case BiEncoder() as encoder:
-                return self._of_vectors(encoder.encode, most)
-            case TokenEncoder() as encoder:
-                return self._of_tokens(lambda texts, side: self._projected(encoder.encode(side, texts)), most)
-        return self._of_pairs(self.encoder.score, most)
+        encoder = self.encoder
+        if isinstance(encoder, CrossEncoderScorer):
+            return self._of_pairs(encoder.score, most)
+
+        def encode(side: str, texts: Sequence[str]) -> Any:
+            found = encoder.encode(side, texts)
+            return [projected(one, self.projection) for one in found] if self.kind == "late" else found
+
+        return self._of_texts(encode, most)
 
     def as_onnx(self, place: Path, form: str) -> Callable[[int | None], Said]:
         """Return what says it by the network of this form in a folder."""
@@ -190,12 +183,10 @@ class _Reader:
         from retrieval.takeaway.scripts.encode import Model
 
         model = Model(place, form, torch.get_num_threads())
-        match self.kind:
-            case "dense":
-                return lambda most: self._of_vectors(lambda side, texts: model.encode(texts, side), most)
-            case "late":
-                return lambda most: self._of_tokens(model.encode_tokens, most)
-        return lambda most: self._of_pairs(model.score, most)
+        if self.kind == "rerank":
+            return lambda most: self._of_pairs(model.score, most)
+        encode: Callable[[Sequence[str], str], Any] = model.encode_tokens if self.kind == "late" else model.encode
+        return lambda most: self._of_texts(lambda side, texts: encode(texts, side), most)
 
     def agreement(self, torch_says: np.ndarray, other: np.ndarray) -> float:
         if torch_says.shape != other.shape:
@@ -205,18 +196,19 @@ class _Reader:
         lengths = np.linalg.norm(torch_says, axis=1) * np.linalg.norm(other, axis=1)
         return float(((torch_says * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
 
-    def _of_vectors(self, encode: Callable[[str, Sequence[str]], np.ndarray], most: int | None) -> Said:
-        rows = self.asked.rows[:most]
+    def _of_texts(self, encode: Callable[[str, Sequence[str]], Any], most: int | None) -> Said:
+        rows, candidates = self.asked.rows[:most], self.asked.candidates
         questions = encode("question", self.asked.questions[:most])
         passages = encode("passage", [self.texts[row] for row in rows.tolist()])
-        return self._scored(questions @ passages.T, rows), np.concatenate([questions, passages])
-
-    def _of_tokens(self, encode: Callable[[Sequence[str], str], list[np.ndarray]], most: int | None) -> Said:
-        rows = self.asked.rows[:most]
-        questions = encode(self.asked.questions[:most], "question")
-        passages = encode([self.texts[row] for row in rows.tolist()], "passage")
-        scores = max_sim(TokenVectors.of(questions), TokenVectors.of(passages))
-        return self._scored(scores, rows), np.concatenate([*questions, *passages]).astype(np.float32)
+        if self.kind == "late":
+            scores = max_sim(TokenVectors.of(questions), TokenVectors.of(passages))
+            vectors = np.concatenate([*questions, *passages]).astype(np.float32)
+        else:
+            scores, vectors = questions @ passages.T, np.concatenate([questions, passages])
+        if len(rows) == len(self.asked.rows):  # not of some texts, to make ready
+            scores = np.take_along_axis(scores, np.searchsorted(rows, np.maximum(candidates, rows[0])), axis=1)
+            scores = np.where(candidates != NOT_FOUND, scores, -np.inf)
+        return scores, vectors
 
     def _of_pairs(self, score: Callable[[Sequence[tuple[str, str]]], np.ndarray], most: int | None) -> Said:
         rows, places = (found[:most] for found in np.nonzero(self.asked.candidates != NOT_FOUND))
@@ -226,12 +218,113 @@ class _Reader:
         scores[rows, places] = said
         return scores, said[:, None]
 
-    def _scored(self, scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the scores `(n_questions, len(rows))` as those of the candidates."""
-        if len(rows) < len(self.asked.rows):  # of some texts, to make ready
-            return scores
-        found = np.take_along_axis(scores, np.searchsorted(rows, np.maximum(self.asked.candidates, rows[0])), axis=1)
-        return np.where(self.asked.candidates != NOT_FOUND, found, -np.inf)
 
-    def _projected(self, tokens: list[np.ndarray]) -> list[np.ndarray]:
-        return [projected(one, self.projection) for one in tokens]
+def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | None = None) -> None:
+    """Write a model of sentence-transformers as the folder that `scripts/encode.py` reads.
+
+    Raises `TakeAwayError` (`no_tokenizer`) where its tokenizer is not one that a file tells.
+    """
+    import torch
+
+    tokenizer = model.tokenizer
+    if not tokenizer.is_fast:
+        raise TakeAwayError("no_tokenizer", "the model's tokenizer is not one that a file tells", name=kind)
+    place.mkdir(parents=True)
+    example = model.preprocess([("a b", "c"), ("d", "e f g")] if kind == "rerank" else ["a b c", "d"])
+    inputs = [name for name in tokenizer.model_input_names if isinstance(example.get(name), torch.Tensor)]
+    outputs = {"dense": ["vectors"], "late": ["vectors", "of_question", "of_passage"], "rerank": ["scores"]}[kind]
+    network, device = _traced(model, kind, inputs).eval(), model.device
+    axes = {name: {0: "texts", 1: "tokens"} for name in [*inputs, *(outputs if kind == "late" else [])]}
+    axes |= {} if kind == "late" else {outputs[0]: {0: "texts"}}
+    values = tuple(example[name].to("cpu") for name in inputs)
+    try:
+        with torch.no_grad():
+            torch.onnx.export(
+                network.to("cpu"),
+                values,
+                str(place / FORMS[0]),
+                input_names=inputs,
+                output_names=outputs,
+                dynamic_axes=axes,
+                opset_version=17,
+                dynamo=False,
+            )
+    finally:
+        model.to(device)
+    _quantise(place)
+    tokenizer.backend_tokenizer.save(str(place / "tokenizer.json"))
+    if projection is not None:
+        np.save(place / "projection.npy", projection, allow_pickle=False)
+    question, passage = ("", "") if kind == "rerank" else prompts_of(model)
+    limit = most_tokens(tokenizer, model[0].auto_model.config)
+    told = {
+        "kind": kind,
+        "inputs": inputs,
+        "prompts": {"question": question, "passage": passage},
+        "most_tokens": min(limit, int(getattr(model, "max_seq_length", None) or limit)),
+        "padding": tokenizer.pad_token_id or 0,
+        "padding_token": tokenizer.pad_token or "",
+    }
+    write_json(place / "model.json", told)
+
+
+def _traced(model: Any, kind: str, inputs: Sequence[str]) -> Any:
+    """Return a network that takes columns of tokens in order, and says what the kind of model is asked for."""
+    import torch
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *columns: Any) -> Any:
+            features = dict(zip(inputs, columns, strict=True))
+            if kind == "rerank":
+                return self.model(features)["scores"]
+            if kind == "dense":
+                return torch.nn.functional.normalize(self.model(features)["sentence_embedding"], dim=-1)
+            mask = features["attention_mask"]
+            told = self.model(features, task="document")
+            return told["token_embeddings"], mask, told["attention_mask"].to(mask.dtype)
+
+    return Network()
+
+
+def _quantise(place: Path) -> None:
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    graph = onnx.load(place / FORMS[0]).graph
+    shapes = {one.name: one.dims for one in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2]
+    narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][1]]
+    logging.getLogger().addFilter(_without_advice)
+    chosen = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing}
+    quantize_dynamic(place / FORMS[0], place / FORMS[1], per_channel=True, weight_type=QuantType.QInt8, **chosen)
+    model = onnx.load(place / FORMS[1])
+    _halve_tables(model.graph)
+    onnx.save(model, place / FORMS[1])
+
+
+def _halve_tables(graph: Any) -> None:
+    """Keep the large tables that vectors are looked up in as half precision, widened once they are looked up."""
+    import onnx
+
+    tables = {one.name: one for one in graph.initializer if np.prod(one.dims) >= _LARGE}
+    used = Counter(name for node in graph.node for name in node.input)
+    for place, node in reversed([*enumerate(graph.node)]):
+        table = tables.get(node.input[0]) if node.op_type == "Gather" else None
+        if table is None or table.data_type != onnx.TensorProto.FLOAT or used[table.name] != 1:
+            continue
+        values = onnx.numpy_helper.to_array(table).astype(np.float16)
+        table.CopyFrom(onnx.numpy_helper.from_array(values, table.name))
+        found, node.output[0] = node.output[0], f"{node.output[0]}_half"
+        cast = onnx.helper.make_node(
+            "Cast", [node.output[0]], [found], f"{node.name}_widened", to=onnx.TensorProto.FLOAT
+        )
+        graph.node.insert(place + 1, cast)
+
+
+def _without_advice(record: logging.LogRecord) -> bool:
+    """Leave out what the quantiser advises about networks of pictures."""
+    return "pre-processing before quantization" not in record.getMessage()

@@ -1,10 +1,12 @@
-"""What an engine knows to search by: terms weighed by BM25, vectors of texts, and one of them vectors of tokens too.
+"""What a retriever comes to for an engine: the signals that it searches by, and what each of them counts.
 
-Each says what an engine holds of passages, what it is asked with, and how it scores.
+A signal is terms weighed by BM25, vectors of texts, or vectors of tokens: it says what an engine holds of passages,
+what it is asked with, and how it scores. A retriever that is a signal, or fuses some, is taken away as these; of all
+others, what they wrap is taken away, and what is lost is told.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -12,18 +14,25 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.problems import Failure
+from data.split import FOLDS
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.protocols import TokenVectors
 from models.encoders.token_encoder import TokenEncoder
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.spec import Materials
+from models.precision import Precision
+from retrieval.comparison.experiment import needed
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from retrieval.comparison.spec import Materials, Spec
+from retrieval.dense import IndexKind
+from retrieval.hybrid import Fusion
 from retrieval.late import max_sim
+from retrieval.lexical.engines import Engine as BM25Engine
 from retrieval.lexical.weights import counts_by_term
-from retrieval.milvus.retriever import term_weights
-from retrieval.rankings import Rankings, joined, top_k
-from text.analysis import Tokens, tokens_of
+from retrieval.milvus.retriever import Ranker, Search, term_weights
+from retrieval.mix import LearnedMix
+from text.tokens import Tokens, tokens_of
 
-SPACE = "␣"  # stands in a token for a space, at which engines cut
+_SPACE = "␣"  # stands in a token for a space, at which engines cut
 _QUESTIONS = 64  # scored at a time with all passages
 
 
@@ -50,10 +59,6 @@ class Terms:
         return np.diff(self.tokens.offsets)
 
     @property
-    def n_terms(self) -> int:
-        return len(self._number)
-
-    @property
     def mean_length(self) -> float:
         return float(self.lengths.mean()) if len(self.lengths) else 0.0
 
@@ -63,11 +68,9 @@ class Terms:
         return term_weights(self.tokens, self.k1, self.b)
 
     def of_passages(self, start: int, stop: int) -> list[str]:
-        offsets = self.tokens.offsets
-        part = Tokens(
-            self.tokens.vocabulary, self.tokens.ids[offsets[start] : offsets[stop]], offsets[start : stop + 1]
-        )
-        return written(replace(part, offsets=part.offsets - part.offsets[0]).texts())
+        offsets = self.tokens.offsets[start : stop + 1]
+        ids = self.tokens.ids[offsets[0] : offsets[-1]]
+        return written(Tokens(self.tokens.vocabulary, ids, offsets - offsets[0]).texts())
 
     def of_questions(self, questions: Sequence[str]) -> list[str]:
         return written(tokens_of(self.analysis, questions).texts())
@@ -82,9 +85,7 @@ class Terms:
 
         With lengths `rounded`, they are those of Lucene, which keeps a passage's length in a byte.
         """
-        weights = self.weights
-        if rounded:
-            weights = term_weights(self.tokens, self.k1, self.b, in_a_byte(self.lengths))
+        weights = term_weights(self.tokens, self.k1, self.b, in_a_byte(self.lengths)) if rounded else self.weights
         counts, columns = self.counts_of(questions), weights.T.tocsr()
         for start in range(0, len(questions), _QUESTIONS):
             scores = (counts[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
@@ -178,15 +179,9 @@ def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
 Signal = Terms | Vectors | LateTokens
 
 
-def found(signal: Signal, questions: Sequence[str], depth: int, *, rounded: bool = False) -> Rankings:
-    """Return the first `depth` passages of each question by one signal."""
-    blocks = [top_k(scores, depth) for scores in signal.score_blocks(questions, rounded=rounded)]
-    return joined(blocks or [Rankings.of_nothing(0, depth)])
-
-
 def written(documents: Sequence[Sequence[str]]) -> list[str]:
     """Return tokens as one text each, at whose spaces an engine cuts."""
-    return [" ".join(token.replace(" ", SPACE) for token in tokens) for tokens in documents]
+    return [" ".join(token.replace(" ", _SPACE) for token in tokens) for tokens in documents]
 
 
 def in_a_byte(lengths: np.ndarray) -> np.ndarray:
@@ -196,3 +191,148 @@ def in_a_byte(lengths: np.ndarray) -> np.ndarray:
     bits = np.frexp(over.astype(np.float64))[1]
     shift = np.maximum(bits - 4, 0)
     return np.where(lengths < free, lengths, free + ((over >> shift) << shift))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A signal of a mix, whose slope tells by how much the mix rises with its score.
+
+    It is `of_deviation` / (the standard deviation of the question's list) + `of_range` / (its range) + `constant`.
+    """
+
+    signal: Signal
+    of_deviation: float = 0.0
+    of_range: float = 0.0
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a retriever is taken away: its parts, the `depth` of their lists, and whether ranks are fused.
+
+    `left_out` names the retrievers that no engine is given, `differs` the codes of what is otherwise in any engine.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    depth: int = 100
+    by_rank: bool = False
+    left_out: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+
+
+def plan_of(name: str, materials: Materials) -> Plan:
+    """Return what of a retriever made of the materials is taken away; see the module.
+
+    Raises `TakeAwayError` where nothing of it is known to an engine, and what a model or a dictionary raises.
+    """
+    plan = _Planning(materials).of(materials.specs[name])
+    if not plan.parts:
+        message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or a bi-encoder"
+        raise TakeAwayError("nothing_to_take", message, name=name)
+    differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
+    return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
+
+
+def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool) -> list[str]:
+    """Return the codes of what is surely otherwise in an engine, as `Plan.differs`, before anything is read.
+
+    `tokens` tells whether the engine knows late interaction.
+    """
+    codes = list[str]()
+    for spec in (one.local for one in needed(specs, [name])):
+        if isinstance(spec, BM25Spec | DenseSpec):
+            codes += _differing(spec)
+        elif isinstance(spec, LearnedSpec):
+            codes.append("learned")
+        elif not isinstance(spec, HybridSpec | MilvusSpec) and not (isinstance(spec, LateSpec) and tokens):
+            codes.append("left_out")
+    return [*dict.fromkeys(codes)]
+
+
+class _Planning:
+    """Goes down from a retriever to the signals, and numbers their fields."""
+
+    def __init__(self, materials: Materials) -> None:
+        self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0}
+
+    def of(self, spec: Spec) -> Plan:
+        match spec.local:
+            case BM25Spec() as local:
+                signal = Terms(self._field("terms"), local, self._materials)
+                plan = Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_differing(local)))
+            case DenseSpec() as local:
+                of_model = Vectors(self._field("vector"), local, self._materials)
+                plan = Plan(spec.name, (Part(of_model, constant=1.0),), differs=tuple(_differing(local)))
+            case HybridSpec() as local:
+                plan = self._fused(local)
+            case LearnedSpec() as local:
+                plan = self._learned(local)
+            case MilvusSpec(fusion=Ranker.RRF) as local:
+                plan = self._milvus(local)
+            case LateSpec(first="") as local:
+                of_tokens = LateTokens(self._field("tokens"), local, self._materials)
+                plan = Plan(spec.name, (Part(of_tokens, constant=1.0),))
+            case RerankSpec() | LateSpec() as local:
+                first = self.of(self._materials.specs[local.first])
+                plan = replace(first, left_out=(*first.left_out, spec.name))
+            case _:
+                plan = Plan(spec.name, (), left_out=(spec.name,))
+        return plan
+
+    def _fused(self, spec: HybridSpec) -> Plan:
+        weighed = zip(spec.of, spec.weights or (1.0,) * len(spec.of), strict=True)
+        slope = "of_deviation" if spec.fusion is Fusion.Z_SCORE else "of_range"  # by rank, the weights stay as they are
+        told = [(self.of(self._materials.specs[one]), {slope: weight}) for one, weight in weighed if weight]
+        return _joined(spec, told, by_rank=spec.fusion is Fusion.RRF)
+
+    def _learned(self, spec: LearnedSpec) -> Plan:
+        """Take the two values that each signal has in the mix as the slope that they come to."""
+        mix = self._materials.part(spec.name).retriever
+        if not isinstance(mix, LearnedMix):
+            raise TypeError(f"{spec.name!r} is no learned mix")
+        of, own = [self._materials.specs[one] for one in spec.of], list(spec.signals(self._materials))
+        pairs = mix.learned.weights[FOLDS].reshape(-1, 2)
+        told = [
+            (self.of(one), {"of_deviation": float(z), "constant": float(gap / deviation)})
+            for one, (z, gap), deviation in zip([*of, *own], pairs, mix.learned.deviations, strict=True)
+        ]
+        plan = _joined(spec, told)
+        return replace(plan, differs=(*plan.differs, "learned"))
+
+    def _milvus(self, spec: MilvusSpec) -> Plan:
+        of = (
+            {"search": Search.BM25, "name": f"{spec.name} BM25"},
+            {"search": Search.DENSE, "name": f"{spec.name} vectors"},
+        )
+        alone = [MilvusSpec.model_validate(spec.model_dump() | one) for one in of]
+        return _joined(spec, [(self.of(one), {"of_range": 1.0}) for one in alone], by_rank=True)
+
+    def _field(self, kind: str) -> str:
+        self._fields[kind] += 1
+        return kind if self._fields[kind] == 1 else f"{kind}_{self._fields[kind]}"
+
+
+def _joined(
+    spec: HybridSpec | LearnedSpec | MilvusSpec, told: Sequence[tuple[Plan, dict[str, float]]], *, by_rank: bool = False
+) -> Plan:
+    """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
+    parts, left_out, differs = list[Part](), list[str](), list[str]()
+    for plan, slope in told:
+        if len(plan.parts) != 1 or "title_weight" in plan.differs:
+            left_out.append(plan.name)
+            continue
+        parts.append(Part(plan.parts[0].signal, **slope))
+        left_out += plan.left_out
+        differs += plan.differs
+    return Plan(spec.name, tuple(parts), spec.depth, by_rank, tuple(left_out), tuple(differs))
+
+
+def _differing(spec: BM25Spec | DenseSpec) -> list[str]:
+    if isinstance(spec, BM25Spec):
+        formula = spec.engine is not BM25Engine.POSTINGS
+        differs = {"feedback": spec.feedback_passages, "title_weight": spec.title_weight, "formula": formula}
+    else:
+        approximate, precision = spec.index is not IndexKind.EXACT, spec.precision is not Precision.AUTO
+        differs = {"windows": spec.windows, "approximate": approximate, "precision": precision}
+    return [code for code, is_so in differs.items() if is_so]

@@ -11,7 +11,7 @@ from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
 from retrieval.takeaway.models import ModelFigure
-from retrieval.takeaway.plans import foreseen
+from retrieval.takeaway.signals import foreseen
 from views.compare.scores import ComparisonView
 from views.ui import tables
 from views.ui.job import begin, draw_job

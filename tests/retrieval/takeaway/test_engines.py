@@ -17,7 +17,7 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from retrieval.comparison.compare import materials_of
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.dense import IndexKind
-from retrieval.takeaway.documents import Request, documents, of_questions
+from retrieval.takeaway.asking import Request, documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import Engine, Mix, candidates_of
 from retrieval.takeaway.scripts.engine import filled

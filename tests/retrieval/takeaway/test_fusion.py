@@ -12,8 +12,16 @@ from retrieval.comparison.compare import Comparison, compare, materials_of
 from retrieval.hybrid import Fusion
 from retrieval.mix import LearnedMix
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
-from retrieval.takeaway.plans import Part, Plan, foreseen, plan_of
-from retrieval.takeaway.signals import LateTokens, TakeAwayError, Vectors, in_a_byte
+from retrieval.takeaway.signals import (
+    LateTokens,
+    Part,
+    Plan,
+    TakeAwayError,
+    Vectors,
+    foreseen,
+    in_a_byte,
+    plan_of,
+)
 from tests.doubles import small_set
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 

@@ -15,12 +15,11 @@ from models.loading import load_bi_encoder
 from models.precision import Precision
 from models.sources import find_model
 from retrieval.comparison.compare import Comparison, compare, materials_of
-from retrieval.takeaway import networks
+from retrieval.takeaway import models
 from retrieval.takeaway.asking import values_of
 from retrieval.takeaway.folder import take_away
 from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.models import ModelFigure, write_models
-from retrieval.takeaway.networks import FORMS
+from retrieval.takeaway.models import FORMS, ModelFigure, write_models
 from retrieval.takeaway.signals import TakeAwayError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
@@ -96,8 +95,8 @@ def test_large_tables_take_half_the_room_and_say_the_same(
     from retrieval.takeaway.scripts.encode import Model
 
     place, folder, figures, _ = made
-    monkeypatch.setattr(networks, "_LARGE", 1000)
-    networks.write_network(tmp_path / "half", "dense", load_bi_encoder(find_model(str(place / "bi")), ()))
+    monkeypatch.setattr(models, "_LARGE", 1000)
+    models.write_network(tmp_path / "half", "dense", load_bi_encoder(find_model(str(place / "bi")), ()))
     whole, half = folder / figures[0].place, tmp_path / "half"
     saved = [(one / FORMS[1]).stat().st_size for one in (whole, half)]
     assert saved[0] - saved[1] > 2 * MAX_LENGTH * TINY["hidden_size"] * 0.9  # a table of positions, at the least
