@@ -15,7 +15,6 @@ sys.path.insert(0, str(ROOT))
 
 from data.commands import carry_out, commands_of
 
-PACKAGE = "mrc-workbench"
 _ROOMS = {
     "data": "look at question sets and sentence pairs, keep them, make questions of passages",
     "retrieval": "compare retrievers, and what is done with comparisons that are kept",
@@ -55,7 +54,7 @@ def _app(*streamlit: str) -> int:
 
 def _version() -> str:
     try:
-        return version(PACKAGE)
+        return version("mrc-workbench")
     except PackageNotFoundError:  # a checkout that nobody installed
         return "not installed"
 

@@ -5,8 +5,8 @@ says of it, so nothing here is written by hand but a sentence at the head of eac
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from importlib import import_module
 from inspect import Parameter, cleandoc
@@ -65,7 +65,11 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def commands() -> str:
     """Return the page of all commands with their flags."""
-    return "\n".join([_COMMANDS_HEAD, *(line for room in ROOMS for line in _room(room))])
+    lines = [_COMMANDS_HEAD]
+    for room in ROOMS:
+        app: App = import_module(f"{room}.__main__").commands
+        lines += [f"## {room}\n", f"{cleandoc(app.help or '')}\n", *_commands(app, f"python -m {room}")]
+    return "\n".join(lines)
 
 
 def experiment_files() -> str:
@@ -83,10 +87,7 @@ def experiment_files() -> str:
     lines = [_EXPERIMENT_HEAD]
     for title, model, told in parts:
         known = {name: field for name, field in model.model_fields.items() if not told or name not in told.model_fields}
-        rows = [
-            (_field(name, field), _type(field.annotation), _usual(field), _limits(field.metadata))
-            for name, field in known.items()
-        ]
+        rows = [_field(name, field) for name, field in known.items()]
         lines += [f"## {title}\n", f"{cleandoc(model.__doc__ or '')}\n"]
         lines += _table(("field", "holds", "usually", "limits"), rows)
     return "\n".join(lines)
@@ -114,12 +115,6 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def _room(room: str) -> Iterator[str]:
-    app: App = import_module(f"{room}.__main__").commands
-    yield from (f"## {room}\n", f"{cleandoc(app.help or '')}\n")
-    yield from _commands(app, f"python -m {room}")
-
-
 def _commands(app: App, called: str, level: str = "###") -> Iterator[str]:
     first: dict[str, str] = {}  # which command has such a table first: those of the next ones are not told again
     for name in (*([""] if app.default_command else []), *app):  # a room may itself be a command
@@ -136,10 +131,7 @@ def _commands(app: App, called: str, level: str = "###") -> Iterator[str]:
         optional = {known.name for known in fields(RECIPES[name].options)} if name in RECIPES else set()
         arguments = [one for one in command.assemble_argument_collection() if one.show]
         own = [one for one in arguments if one.field_info.name not in optional]
-        rows = [
-            (_flag(one), one.parameter.help or told.get(one.field_info.name, ""), _after_flag(one), _default(one))
-            for one in own
-        ]
+        rows = [_flag(one, told) for one in own]
         table = "\n".join(_table(("", "says", "holds", "usually"), rows))
         if first.setdefault(table, name) != name and len(rows) > _FEW:
             place = f"{called} {first[table]}".replace(" -", "-").replace(" ", "-")
@@ -156,20 +148,32 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", ":", "?")) else f"{text}."
 
 
-def _flag(argument: Argument) -> str:
-    names = [name for name in argument.names if not name.startswith("--empty-")]
-    return ", ".join(f"`{name}`" for name in names) + (" (needed)" if argument.required else "")
+def _flag(argument: Argument, told: Mapping[str, str]) -> tuple[str, ...]:
+    known = argument.field_info
+    names = ", ".join(f"`{name}`" for name in argument.names if not name.startswith("--empty-"))
+    is_untold = argument.required or argument.parameter.show_default is False
+    return (
+        names + (" (needed)" if argument.required else ""),
+        argument.parameter.help or told.get(known.name, ""),
+        "" if argument.hint is bool else _type(argument.hint),
+        "" if is_untold or known.default is Parameter.empty or known.default is False else _value(known.default),
+    )
 
 
-def _after_flag(argument: Argument) -> str:
-    return "" if argument.hint is bool else _type(argument.hint)
-
-
-def _default(argument: Argument) -> str:
-    default = argument.field_info.default
-    if argument.required or argument.parameter.show_default is False or default is Parameter.empty or default is False:
-        return ""
-    return _value(default)
+def _field(name: str, field: FieldInfo) -> tuple[str, ...]:
+    words = {"ge": "{} or more", "gt": "above {}", "le": "{} or less", "lt": "below {}", "min_length": "not empty"}
+    limits = [
+        word.format(_number(value))
+        for one in field.metadata
+        for limit, word in words.items()
+        if (value := getattr(one, limit, None)) is not None
+    ]
+    return (
+        f"`{name}`{' (needed)' if field.is_required() else ''}",
+        _type(field.annotation),
+        "" if field.is_required() else _value(field.get_default(call_default_factory=True)),
+        ", ".join(limits),
+    )
 
 
 def _options(options: type[Any], told: set[str]) -> list[str]:
@@ -182,22 +186,9 @@ def _options(options: type[Any], told: set[str]) -> list[str]:
         limits = (
             "" if low is None else f"{_number(low)} or more" if high is None else f"{_number(low)} to {_number(high)}"
         )
-        rows.append((f"`{known.name}`", known.metadata["help"], _type(types[known.name]), _default_of(known), limits))
+        default = "" if known.default is MISSING else _value(known.default)
+        rows.append((f"`{known.name}`", known.metadata["help"], _type(types[known.name]), default, limits))
     return _table(("option", "says", "holds", "usually", "limits"), rows)
-
-
-def _field(name: str, field: FieldInfo) -> str:
-    return f"`{name}`{' (needed)' if field.is_required() else ''}"
-
-
-def _default_of(known: Field[Any]) -> str:
-    return "" if known.default is MISSING else _value(known.default)
-
-
-def _usual(field: FieldInfo) -> str:
-    if field.is_required():
-        return ""
-    return _value(field.get_default(call_default_factory=True))
 
 
 def _value(value: Any) -> str:
@@ -229,17 +220,8 @@ def _type(hint: Any) -> str:
         return " or ".join(dict.fromkeys(_type(one) for one in parts if one is not NoneType))
     if origin in (tuple, list):
         return f"several: {_type(parts[0])}"
-    return _HOLDS.get(hint, "text" if origin is None and not _is_table(hint) else "a table")
-
-
-def _is_table(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, BaseModel | dict)
-
-
-def _limits(metadata: Iterable[Any]) -> str:
-    words = {"ge": "{} or more", "gt": "above {}", "le": "{} or less", "lt": "below {}", "min_length": "not empty"}
-    found = [(name, value) for one in metadata for name in words if (value := getattr(one, name, None)) is not None]
-    return ", ".join(words[name].format(_number(value)) for name, value in found)
+    is_table = isinstance(hint, type) and issubclass(hint, BaseModel | dict)
+    return _HOLDS.get(hint, "text" if origin is None and not is_table else "a table")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
