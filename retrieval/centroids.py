@@ -27,7 +27,8 @@ import numpy as np
 from data.cache import kept_folder, key_of
 from data.workspace import read_json
 from models.encoders.protocols import TokenVectors
-from retrieval.lexical.postings.build import Array, compiled
+from retrieval.lexical.postings import Array
+from retrieval.lexical.postings.lists import compiled
 from retrieval.rankings import Rankings, ranked
 
 CANDIDATES = 512  # passages that are compared token by token, or twice as many as are asked for

@@ -109,8 +109,15 @@ def top_k_sparse(scores: csr_array, k: int) -> Rankings:
 
 def places_within(counts: np.ndarray) -> np.ndarray:
     """Number the members of each group from 0, group after group, where groups have so many `counts`."""
-    places: np.ndarray = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places
+    return np.asarray(np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+
+
+def places_in(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where each number stands among ascending ones, none of them twice, int64; -1 where it does not."""
+    places = np.searchsorted(ordered, wanted)
+    known = places < len(ordered)
+    known[known] = ordered[places[known]] == wanted[known]
+    return np.where(known, places, -1)
 
 
 DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them

@@ -18,7 +18,7 @@ from models.encoders.vector_blocks import Meter
 from models.sources import ModelSource
 from models.windows import WindowOptions
 from retrieval.hybrid import min_max
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked
 
 _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
 
@@ -49,10 +49,8 @@ class KnownPairs:
         missing = np.where(indices == NOT_FOUND, -np.inf, np.nan).astype(np.float32)
         scores = np.repeat(missing[..., None], self._scores.shape[1], axis=2)
         rows, places = np.nonzero(indices != NOT_FOUND)
-        wanted = self._codes_of(rows, indices[rows, places])
-        place = np.searchsorted(self._codes, wanted)
-        there = place < len(self._codes)
-        there[there] = self._codes[place[there]] == wanted[there]
+        place = places_in(self._codes, self._codes_of(rows, indices[rows, places]))
+        there = place >= 0
         scores[rows[there], places[there]] = self._scores[place[there]]
         return scores
 
@@ -78,8 +76,7 @@ class KnownPairs:
             self._written = time.perf_counter()
 
     def _codes_of(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
-        codes: np.ndarray = rows * self._n_passages + passages
-        return codes
+        return np.asarray(rows * self._n_passages + passages)
 
 
 _BLOCK = 64  # questions between two words of progress

@@ -21,8 +21,8 @@ from benchmarks.clones import Clones
 from text.analysis import Tokens
 
 if TYPE_CHECKING:
+    from retrieval.lexical.postings import Segment
     from retrieval.lexical.postings.index import Postings
-    from retrieval.lexical.postings.segment import Segment
     from retrieval.rankings import Rankings
 
 K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for

@@ -16,9 +16,8 @@ from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Mater
 from retrieval.dense import Dense, IndexKind
 from retrieval.late import Late, LateIndex
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from retrieval.lexical.engines import Engine
+from retrieval.lexical.engines import Engine, LearnedSparse
 from retrieval.lexical.feedback import FeedbackOptions
-from retrieval.lexical.learned import LearnedSparse
 from retrieval.milvus.connection import place
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from retrieval.trec import ImportedRun, find_run, fingerprint

@@ -15,90 +15,16 @@ from itertools import chain
 
 import numpy as np
 
-from data.cache import key_of
 from data.passages import Passage, Passages
-from retrieval.lexical.engines import Engine, Index, InOneSegment, InPostings, NothingFound, RankBM25, best_of_blocks
+from retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
-from retrieval.lexical.postings.segment import Segment
-from retrieval.lexical.weights import (
-    FEW,
-    TermStatistics,
-    bm25_segments,
-    bm25f_segments,
-    field_statistics,
-    term_statistics,
-)
+from retrieval.lexical.weights import term_statistics
 from retrieval.rankings import Rankings, joined
 from text.analysis import PART, Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary
 from text.marking import marked_sentences
-
-_ANALYSIS = 0.9  # the share of analysis in all the work
-Told = Callable[[float], None]
-
-
-def text_index(
-    passages: Passages, analysis: Analysis, k1: float, b: float, *, title: bool, on_progress: Told | None = None
-) -> Index:
-    """Return the index of passages as one text each, `on_progress` told the share of the work that is done."""
-    texts = passages.indexed_texts(title=title)
-    analyzed = token_parts(analysis, texts, _analysis_told(on_progress))
-    held = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
-    statistics = term_statistics(analysis, texts, held or analyzed)
-
-    def segments() -> Iterator[Segment]:
-        return bm25_segments(held or token_parts(analysis, texts), statistics, k1, b)
-
-    return _index(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics, on_progress)
-
-
-def field_index(
-    passages: Passages,
-    analysis: Analysis,
-    k1: float,
-    b: float,
-    *,
-    title_weight: float,
-    on_progress: Told | None = None,
-) -> Index:
-    """Return the index of passages as a title and a text each; see `text_index`."""
-    statistics = field_statistics(analysis, passages, _analysis_told(on_progress))
-
-    def segments() -> Iterator[Segment]:
-        both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
-        return bm25f_segments(both, statistics, k1, b, title_weight)
-
-    told_by = passages.titles.fingerprint, passages.texts.fingerprint
-    key = key_of("bm25f", *analysis.key, *told_by, k1, b, title_weight)
-    return _index(key, segments, statistics.terms, on_progress)
-
-
-def _index(
-    key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics, on_progress: Told | None
-) -> Index:
-    """Return the index that the collection's size asks for; one of more than `PART` passages is kept under the key."""
-    n_passages = statistics.n_passages
-    if not statistics.mean_length:
-        return NothingFound(n_passages)
-    if n_passages <= PART and statistics.n_tokens <= FEW:
-        return InOneSegment(next(segments()), n_passages)
-    from retrieval.lexical.postings.index import Postings, mapped_postings  # imports a compiler
-
-    def told() -> Iterator[Segment]:
-        for number, segment in enumerate(segments(), start=1):
-            yield segment
-            if on_progress:
-                on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
-
-    if n_passages <= PART:
-        return InPostings(Postings.of(told(), n_passages, PART))
-    return InPostings(mapped_postings(key, n_passages, told, PART))
-
-
-def _analysis_told(on_progress: Told | None) -> Told | None:
-    return on_progress and (lambda share: on_progress(_ANALYSIS * share))
-
+from text.tokens import Tokens, are_kept, tokens_of
 
 _MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
 
@@ -167,7 +93,7 @@ class BM25:
         title, title_weight, k1, b = self.options.title, self.options.title_weight, self.options.k1, self.options.b
         if self.options.engine is Engine.RANK_BM25:
             tokens = tokens_of(self.analysis, texts, on_progress)
-            self._index: Index = RankBM25(tokens, k1, b) if len(tokens.ids) else NothingFound(len(tokens))
+            self._index: Index = RankBM25(tokens, k1, b) if len(tokens.ids) else Index(len(tokens))
         elif title_weight:
             self._index = field_index(corpus, self.analysis, k1, b, title_weight=title_weight, on_progress=on_progress)
         else:

@@ -9,7 +9,7 @@ lengths are of the field, and the text weighs 1. So it is saturated once, howeve
 of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
 multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
 
-Few tokens are counted by numpy, many by what is compiled in `postings.build`, to the same last bit: reading and
+Few tokens are counted by numpy, many by what is compiled in `postings.index`, to the same last bit: reading and
 compiling the loops takes longer than a small corpus, and it is the first thing that a new user waits for.
 """
 
@@ -23,8 +23,9 @@ from scipy.sparse import csr_array
 from data.cache import cached_arrays, key_of
 from data.passages import Passages
 from data.texts import fingerprint_of
-from retrieval.lexical.postings.segment import Segment, first_places, in_one
-from text.analysis import Analysis, Tokens, token_parts
+from retrieval.lexical.postings import Segment, first_places, in_one
+from retrieval.rankings import places_in
+from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 
 FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
@@ -45,11 +46,7 @@ class TermStatistics:
 
     def places_of(self, terms: Sequence[str]) -> np.ndarray:
         """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
-        asked = hashes_of(terms)
-        places = np.searchsorted(self.hashes, asked)
-        known = places < len(self.hashes)
-        known[known] = self.hashes[places[known]] == asked[known]
-        return np.where(known, places, -1)
+        return places_in(self.hashes, hashes_of(terms))
 
 
 def term_statistics(
@@ -86,8 +83,7 @@ def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
 
 def hashes_of(terms: Sequence[str]) -> np.ndarray:
     """Return what terms are told apart by, `(len(terms),)` uint64."""
-    hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
-    return hashes
+    return np.asarray(pd.util.hash_array(np.array(terms, dtype=object), categorize=False))
 
 
 def counts_by_term(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
@@ -191,9 +187,9 @@ def _weighed(
 def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
     """Return how many passages hold each term, `(n_terms,)` int64."""
     if len(ids) > FEW:
-        from retrieval.lexical.postings import build
+        from retrieval.lexical.postings import index
 
-        return build.holders(ids, offsets, n_terms)
+        return index.holders(ids, offsets, n_terms)
     pairs = np.unique(_pairs(ids, offsets))
     return np.bincount(pairs // max(1, len(offsets) - 1), minlength=n_terms).astype(np.int64)
 
@@ -206,9 +202,9 @@ def counted(
     The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
     """
     if len(ids) > FEW:
-        from retrieval.lexical.postings import build
+        from retrieval.lexical.postings import index
 
-        return build.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
+        return index.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
     passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     is_head = np.arange(len(ids)) - offsets[passages] < heads[passages]
     pairs, place = np.unique(_pairs(ids, offsets), return_inverse=True)

@@ -16,8 +16,7 @@ from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from retrieval.lexical.engines import Engine
-from retrieval.lexical.learned import LearnedSparse
+from retrieval.lexical.engines import Engine, LearnedSparse
 from retrieval.milvus.connection import place
 from retrieval.milvus.retriever import EngineFusion, Milvus, TermField, VectorField
 from retrieval.rankings import Retriever

@@ -21,7 +21,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.evaluation.measures import CUT
 from retrieval.late import Late, LateIndex
-from retrieval.lexical.learned import LearnedSparse
+from retrieval.lexical.engines import LearnedSparse
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.drawing import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight

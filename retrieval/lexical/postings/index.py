@@ -3,6 +3,10 @@
 What is mapped is read from the file where it is asked for, and belongs to the system's cache of files: an index may be
 larger than what is free.
 
+It is made a segment at a time, of what is known of its passages and of the collection's terms; no segment needs
+another. So only one is held in memory while an index is written to a file. What is put together at the end is where
+each term's lists are, never the lists themselves.
+
 A process that reads a mapped place which its file has lost since is ended by the system; nothing can catch that, and
 no look at the file beforehand is in time. So nobody maps the files that are kept: a process that opens an index copies
 them into files without a name, which no other can reach, and which are gone with it. That takes the disk's space once
@@ -25,17 +29,21 @@ from typing import IO
 from weakref import WeakValueDictionary
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data.cache import is_sound, kept_folder, key_of
 from data.workspace import is_of_the_disk, read_json
-from retrieval.lexical.postings.build import DTYPES, SEGMENT, Array, Lists, in_memory, put_together
+from retrieval.lexical.postings import Array, Segment, first_places, in_one
+from retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
 from retrieval.lexical.postings.search import all_scores, search
-from retrieval.lexical.postings.segment import Segment
 from retrieval.rankings import Rankings
 
 logger = logging.getLogger(__name__)
 
+SEGMENT = 1 << 16  # passages: their rows take 2 bytes, and their sums stay in the processor's cache
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others
+_LISTS = 1 << 20  # that are written at a time
+_MAPPED = 16  # a list of more passages than a segment's 16th has a map
 
 
 class Postings:
@@ -52,11 +60,18 @@ class Postings:
         self.lists, self.n_passages, self.segment = lists, n_passages, segment
         for array in lists:
             array.flags.writeable = False  # those of a file are: a function is compiled for one kind
-        self._room = threading.local()
+        self._room = _Room(min(segment, n_passages))
 
     @classmethod
     def of(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        return cls(in_memory(segments, segment), n_passages, segment)
+        """Put segments together in memory."""
+        parts = {name: [np.zeros(0, dtype)] for name, dtype in DTYPES.items()}
+
+        def write(name: str, part: Array) -> None:
+            parts[name].append(part.astype(DTYPES[name], copy=False))
+
+        _put_together(segments, write, segment)
+        return cls(Lists(**{name: np.concatenate(found) for name, found in parts.items()}), n_passages, segment)
 
     @property
     def memory_bytes(self) -> int:
@@ -83,7 +98,7 @@ class Postings:
         def some(start: int) -> None:
             asked, part = offsets[start : start + _AT_A_TIME + 1], slice(start, start + _AT_A_TIME)
             given = self.lists, self.n_passages, self.segment, terms, factors, asked
-            search(*given, *self._space(), found.indices[part], found.scores[part])
+            search(*given, self._room.sums, self._room.candidates, found.indices[part], found.scores[part])
 
         starts = range(0, n_questions if k else 0, _AT_A_TIME)
         if len(starts) > 1 and cores != 1:
@@ -101,21 +116,19 @@ class Postings:
         for start in range(0, len(offsets) - 1, at_a_time):
             asked = offsets[start : start + at_a_time + 1]
             given = self.lists, self.n_passages, self.segment, terms, factors, asked
-            yield all_scores(*given, self._space()[0])
+            yield all_scores(*given, self._room.sums)
 
-    def _space(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return this thread's room for the sums and candidates of a segment."""
-        if not hasattr(self._room, "arrays"):
-            size = min(self.segment, self.n_passages)
-            self._room.arrays = np.empty(size, dtype=np.float64), np.empty(size, dtype=np.int32)
-        arrays: tuple[np.ndarray, np.ndarray] = self._room.arrays
-        return arrays
+
+class _Room(threading.local):
+    """Each thread's own room for the sums and candidates of a segment."""
+
+    def __init__(self, size: int) -> None:
+        self.sums, self.candidates = np.empty(size, dtype=np.float64), np.empty(size, dtype=np.int32)
 
 
 _VERSION = 1  # raise when the arrays of the same passages would be others
 _KEPT = 4  # indexes: those of a million passages take 2 GB each
 _ABOUT = "about.json"
-_BLOCK = 1 << 24  # bytes copied at a time
 _OPENED: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this process, which copies each once
 
 
@@ -128,7 +141,14 @@ def mapped_postings(
     """
 
     def write(folder: Path) -> None:
-        _write(folder, n_passages, segments(), size)
+        with ExitStack() as stack:
+            files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
+
+            def write_part(name: str, part: Array) -> None:
+                np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
+
+            _put_together(segments(), write_part, size)
+        (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
     with kept_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
         if folder is not None:
@@ -137,17 +157,6 @@ def mapped_postings(
             except OSError as error:
                 logger.warning("the index %s cannot be opened: %s", folder, error)
     return Postings.of(segments(), n_passages, size)
-
-
-def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:
-    with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
-
-        def write(name: str, part: Array) -> None:
-            np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
-
-        put_together(segments, write, size)
-    (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
 
 def _opened(folder: Path) -> Postings:
@@ -173,13 +182,117 @@ def _mapped(path: Path, dtype: np.dtype) -> Array:
 
 def _copy(file: IO[bytes], to: IO[bytes]) -> None:
     """Copy a file within the system, which may share its blocks; what no such call can copy is read and written."""
+    block = 1 << 24  # bytes at a time
     try:
-        while os.copy_file_range(file.fileno(), to.fileno(), _BLOCK):
+        while os.copy_file_range(file.fileno(), to.fileno(), block):
             continue
     except (AttributeError, OSError) as error:
         if is_of_the_disk(error):
             raise
         file.seek(0)
         to.seek(0)
-        shutil.copyfileobj(file, to, _BLOCK)
+        shutil.copyfileobj(file, to, block)
         to.flush()
+
+
+def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
+    """Yield the segments of passages whose terms have weights already, `(n_passages, n_terms)`."""
+    for first in range(0, weights.shape[0], size):
+        by_term = csr_array(weights[first : first + size]).tocsc()
+        by_term.sort_indices()
+        lengths = np.diff(by_term.indptr)
+        terms = np.flatnonzero(lengths)
+        rows, values = by_term.indices.astype(np.uint16), by_term.data.astype(np.float32)
+        yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
+
+
+def _put_together(segments: Iterable[Segment], write: Callable[[str, Array], None], size: int = SEGMENT) -> None:
+    """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
+    terms, found = [np.zeros(0, np.uint64)], [np.zeros(0, LIST)]
+    n_postings = n_words = 0
+    for number, segment in enumerate(segments):
+        begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
+        maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD), max(1, size // _MAPPED))
+        for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
+            write(name, part)
+        here = np.zeros(len(segment.terms), LIST)
+        here["segment"], here["length"], here["begin"] = number, segment.lengths, begins[:-1] + n_postings
+        here["map"], here["largest"] = np.where(maps >= 0, maps + n_words, -1), _largest(begins, segment.weights)
+        terms.append(segment.terms)
+        found.append(here)
+        n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
+    all_terms, all_found = in_one(terms), in_one(found)
+    order = np.argsort(all_terms, kind="stable")  # of one term the segments stay in their order
+    all_terms = all_terms[order]
+    firsts = first_places(all_terms)
+    write("terms", all_terms[firsts])
+    write("firsts", np.append(firsts, len(all_terms)))
+    for start in range(0, len(order), _LISTS):
+        write("found", all_found[order[start : start + _LISTS]])
+
+
+@compiled
+def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
+    """Return how many passages hold each term, `(n_terms,)` int64. As `weights.holders`, which compiles nothing."""
+    held = np.zeros(n_terms, dtype=np.int64)
+    last = np.full(n_terms, -1, dtype=np.int32)
+    for row in range(len(offsets) - 1):
+        for place in range(offsets[row], offsets[row + 1]):
+            term = ids[place]
+            if last[term] != row:
+                last[term] = row
+                held[term] += 1
+    return held
+
+
+@compiled
+def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
+    """Fill the lists of all terms with their passages, and what the term counts in each.
+
+    The list of a term begins at its place of `begins`. As `weights.counted`, which compiles nothing.
+    """
+    rows = np.empty(begins[-1], dtype=np.uint16)
+    counts = np.empty(begins[-1], dtype=np.float64)
+    ends = begins[:-1].copy()
+    for row in range(len(offsets) - 1):
+        head = offsets[row] + heads[row]
+        for place in range(offsets[row], offsets[row + 1]):
+            term, gain = ids[place], gains[0 if place < head else 1, row]
+            end = ends[term]
+            if end > begins[term] and rows[end - 1] == row:
+                counts[end - 1] += gain
+            else:
+                rows[end], counts[end], ends[term] = row, gain, end + 1
+    return rows, counts
+
+
+@compiled
+def _largest(begins: Array, weights: Array) -> Array:
+    """Return the largest weight of each list, without its sign."""
+    largest = np.zeros(len(begins) - 1, dtype=np.float32)
+    for one in range(len(largest)):
+        for place in range(begins[one], begins[one + 1]):
+            largest[one] = max(largest[one], abs(weights[place]))
+    return largest
+
+
+@compiled
+def _maps(begins: Array, rows: Array, n_words: int, least: int) -> tuple[Array, Array, Array]:
+    """Return where each list's map begins, -1 where it holds fewer passages than `least`, and all bits and ranks."""
+    maps = np.full(len(begins) - 1, -1, dtype=np.int64)
+    size = 0
+    for one in range(len(maps)):
+        if begins[one + 1] - begins[one] >= least:
+            maps[one] = size
+            size += n_words
+    bits, ranks = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.uint16)
+    for one in range(len(maps)):
+        if maps[one] < 0:
+            continue
+        for place in range(begins[one], begins[one + 1]):
+            bits[maps[one] + rows[place] // WORD] |= np.uint64(1) << np.uint64(rows[place] % WORD)
+        before = 0
+        for word in range(maps[one], maps[one] + n_words):
+            ranks[word] = before
+            before += ones(bits[word])
+    return maps, bits, ranks

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.lexical.postings.asked import Asked, ask, key_of, offer, room_for, row_of, score_of, sort
-from retrieval.lexical.postings.build import WORD, Array, Lists, compiled, ones
+from retrieval.lexical.postings import Array
+from retrieval.lexical.postings.lists import WORD, Asked, Lists, ask, compiled, ones, room_for
 
 _SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
 _PASSAGES = 1 << 14  # searched at a time while there is no score to reach
 _CHUNK = 64  # passages of which it is asked first whether any is good enough
 _NOTHING = 1e-30  # less than any score
 _ZERO: Any = np.int64(0)  # and not 0, for whose type all that is called with it would be compiled once more
+_LAST_ROW = np.uint32(2**32 - 1)
 _ALIKE = 1 - 2.0**-23  # a sum so much less than a float32 may be rounded to it, and stand before it by its row
 
 
@@ -50,9 +51,9 @@ def search(
             size = _search_segment(
                 lists, asked, n_terms, number, number * segment, n_here, sums, candidates, best, size
             )
-        sort(best, size)
+        _sort(best, size)
         for place in range(size):
-            found[question, place], scores[question, place] = row_of(best[place]), score_of(best[place])
+            found[question, place], scores[question, place] = _row_of(best[place]), _score_of(best[place])
 
 
 @compiled
@@ -110,7 +111,7 @@ def _search_segment(
                 many = _collect(sums, start, stop, enough - asked.rest[number, term], candidates)
                 many = _look_up_all(lists, asked, term, n_terms, number, enough, sums, candidates[:many])
                 for row in candidates[:many]:
-                    size = offer(best, size, key_of(sums[row], first + row))
+                    size = _offer(best, size, _key_of(sums[row], first + row))
         for term in range(n_terms):
             asked.begins[term] = asked.ends[term]
         start = stop
@@ -139,7 +140,7 @@ def _end(lists: Lists, asked: Asked, n_terms: int, number: int, stop: int, n_her
 @compiled
 def _enough(best: Array, size: int) -> float:
     """The sum that a passage must have to be among the best."""
-    return max(_NOTHING, np.float64(score_of(best[0])) * _ALIKE) if size == len(best) else _NOTHING
+    return max(_NOTHING, np.float64(_score_of(best[0])) * _ALIKE) if size == len(best) else _NOTHING
 
 
 @compiled
@@ -151,7 +152,7 @@ def _offer_all(sums: Array, start: int, stop: int, first: int, best: Array, size
         if _any(sums[chunk:end], enough):
             for row in range(chunk, end):
                 if sums[row] >= enough:
-                    size = offer(best, size, key_of(sums[row], first + row))
+                    size = _offer(best, size, _key_of(sums[row], first + row))
     return size
 
 
@@ -251,3 +252,61 @@ def _first_from(rows: Array, place: int, last: int, row: int) -> int:
         else:
             last = middle
     return place
+
+
+@compiled
+def _key_of(total: float, row: int) -> np.uint64:
+    """Return a score above 0 and a row as one number: higher is better, of equal scores (float32) the first row is.
+
+    The bits of a float above 0 are in the order of its values.
+    """
+    return (np.uint64(np.float32(total).view(np.uint32)) << np.uint64(32)) | np.uint64(_LAST_ROW - np.uint32(row))
+
+
+@compiled
+def _score_of(key: np.uint64) -> np.float32:
+    """Return the score that a key holds."""
+    return np.uint32(key >> np.uint64(32)).view(np.float32)
+
+
+@compiled
+def _row_of(key: np.uint64) -> np.uint32:
+    """Return the row that a key holds."""
+    return _LAST_ROW - np.uint32(key & np.uint64(_LAST_ROW))
+
+
+@compiled
+def _offer(best: Array, size: int, key: np.uint64) -> int:
+    """Put a passage among the `size` best so far where it belongs there; returns how many these are then."""
+    if size < len(best):
+        place = size
+        while place > 0 and key < best[(place - 1) // 2]:
+            best[place] = best[(place - 1) // 2]
+            place = (place - 1) // 2
+        best[place] = key
+        return size + 1
+    if key > best[0]:
+        _replace_worst(best, size, key)
+    return size
+
+
+@compiled
+def _sort(best: Array, size: int) -> None:
+    """Bring the heap's keys into order, the highest first."""
+    for last in range(size - 1, 0, -1):
+        worst, key = best[0], best[last]
+        _replace_worst(best, last, key)
+        best[last] = worst
+
+
+@compiled
+def _replace_worst(best: Array, size: int, key: np.uint64) -> None:
+    """Put a key in the place of the worst, and move it down to where it belongs."""
+    place, child = 0, 1
+    while child < size:
+        child += child + 1 < size and best[child + 1] < best[child]
+        if best[child] >= key:
+            break
+        best[place] = best[child]
+        place, child = child, 2 * child + 1
+    best[place] = key

@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import numpy as np
 
+from retrieval.lexical.postings import Segment
 from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of, hashes_of
 from text.analysis import Tokens
 

@@ -12,9 +12,9 @@ from data.store import CATALOG, read_entry
 from retrieval.lexical import weights as by_numpy
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import InOneSegment
-from retrieval.lexical.postings import build
-from retrieval.lexical.postings.build import ones, segments_of
-from retrieval.lexical.postings.index import Postings
+from retrieval.lexical.postings import index
+from retrieval.lexical.postings.index import Postings, segments_of
+from retrieval.lexical.postings.lists import ones
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings.made import (
@@ -197,9 +197,9 @@ def test_few_tokens_are_counted_without_a_compiler_to_the_same_bit(
 ) -> None:
     tokens, n_terms = tokens_with(documents), 7
     lengths = by_numpy.holders(tokens.ids, tokens.offsets, n_terms)
-    np.testing.assert_array_equal(lengths, build.holders(tokens.ids, tokens.offsets, n_terms))
+    np.testing.assert_array_equal(lengths, index.holders(tokens.ids, tokens.offsets, n_terms))
     heads, gains = np.full(len(documents), n_head), np.tile([[gain], [1.0]], len(documents))
     few = by_numpy.counted(tokens.ids, tokens.offsets, lengths, heads, gains)
     begins = np.concatenate([[0], np.cumsum(lengths)])
-    for one, other in zip(few, build.counted(tokens.ids, tokens.offsets, begins, heads, gains), strict=True):
+    for one, other in zip(few, index.counted(tokens.ids, tokens.offsets, begins, heads, gains), strict=True):
         np.testing.assert_array_equal(one, other)

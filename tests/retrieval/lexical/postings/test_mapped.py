@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from data.workspace import PROJECT, workspace
-from retrieval.lexical.postings import index
+from retrieval.lexical.postings import Segment, index
 from retrieval.lexical.postings.index import Postings, mapped_postings
-from retrieval.lexical.postings.segment import Segment
 from tests.retrieval.lexical.postings.made import asked, postings_with, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8

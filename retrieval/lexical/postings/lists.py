@@ -1,12 +1,71 @@
-"""What a question asks of an index, compiled: its distinct terms, their lists in every segment, the best passages."""
+"""An index as arrays, which compiled functions take as one argument and a file can hold; what a question asks of it.
 
-from typing import Any, NamedTuple
+A question is its distinct terms, and their lists in every segment.
+"""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numba
 import numpy as np
 
-from retrieval.lexical.postings.build import Array, Lists, compiled
+from retrieval.lexical.postings import Array
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WORD = 64  # passages a word of a map
 _ROUNDING = 1 + 1e-9  # more than sums of bounds can lose
+
+# where a term's list in a segment is; as one record, so that a term costs one wait for memory
+LIST = np.dtype(
+    [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
+)
+
+
+class Lists(NamedTuple):
+    """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
+
+    Term t, `terms[t]`, has the lists `found[firsts[t]]` to `found[firsts[t + 1]]`, by ascending segment. The passages
+    of a list, counted from the first of its `segment`, are the `length` of `rows` from `begin` on, ascending, and it
+    adds the `weights` of the same places, the largest of which (without its sign) is `largest`.
+
+    A list of many passages has a map beside it, the words from `map` on (-1 where it has none): bit `row % 64` of
+    `bits[map + row // 64]` says whether it holds a passage, and `ranks` of that word how many come before it.
+    """
+
+    terms: Array  # (n_terms,) uint64, ascending
+    firsts: Array  # (n_terms + 1,) int64
+    found: Array  # (n_lists,) of `LIST`
+    rows: Array  # (n_postings,) uint16
+    weights: Array  # (n_postings,) float32
+    bits: Array  # (n_words,) uint64
+    ranks: Array  # (n_words,) uint16
+
+
+DTYPES = {
+    "terms": np.dtype("<u8"),
+    "firsts": np.dtype("<i8"),
+    "found": LIST,
+    "rows": np.dtype("<u2"),
+    "weights": np.dtype("<f4"),
+    "bits": np.dtype("<u8"),
+    "ranks": np.dtype("<u2"),
+}
+
+
+def compiled(function: Function) -> Function:
+    """Compile, once on a machine, into what runs without holding the interpreter's lock."""
+    made: Function = numba.njit(nogil=True, cache=True)(function)
+    return made
+
+
+@compiled
+def ones(word: Any) -> Any:
+    """Count the bits that are set, by adding up ever more of them side by side."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 class Asked(NamedTuple):
@@ -141,64 +200,3 @@ def _lists_and_bounds(lists: Lists, asked: Asked, n_terms: int) -> None:
             number = lists.found[one].segment
             asked.own[number, term] = one
             asked.rest[number, term] += abs(asked.counts[term]) * np.float64(lists.found[one].largest) * _ROUNDING
-
-
-_LAST_ROW = np.uint32(2**32 - 1)
-
-
-@compiled
-def key_of(total: float, row: int) -> np.uint64:
-    """Return a score above 0 and a row as one number: higher is better, of equal scores (float32) the first row is.
-
-    The bits of a float above 0 are in the order of its values.
-    """
-    return (np.uint64(np.float32(total).view(np.uint32)) << np.uint64(32)) | np.uint64(_LAST_ROW - np.uint32(row))
-
-
-@compiled
-def score_of(key: np.uint64) -> np.float32:
-    """Return the score that a key holds."""
-    return np.uint32(key >> np.uint64(32)).view(np.float32)
-
-
-@compiled
-def row_of(key: np.uint64) -> np.uint32:
-    """Return the row that a key holds."""
-    return _LAST_ROW - np.uint32(key & np.uint64(_LAST_ROW))
-
-
-@compiled
-def offer(best: Array, size: int, key: np.uint64) -> int:
-    """Put a passage among the `size` best so far where it belongs there; returns how many these are then."""
-    if size < len(best):
-        place = size
-        while place > 0 and key < best[(place - 1) // 2]:
-            best[place] = best[(place - 1) // 2]
-            place = (place - 1) // 2
-        best[place] = key
-        return size + 1
-    if key > best[0]:
-        _replace_worst(best, size, key)
-    return size
-
-
-@compiled
-def sort(best: Array, size: int) -> None:
-    """Bring the heap's keys into order, the highest first."""
-    for last in range(size - 1, 0, -1):
-        worst, key = best[0], best[last]
-        _replace_worst(best, last, key)
-        best[last] = worst
-
-
-@compiled
-def _replace_worst(best: Array, size: int, key: np.uint64) -> None:
-    """Put a key in the place of the worst, and move it down to where it belongs."""
-    place, child = 0, 1
-    while child < size:
-        child += child + 1 < size and best[child + 1] < best[child]
-        if best[child] >= key:
-            break
-        best[place] = best[child]
-        place, child = child, 2 * child + 1
-    best[place] = key
