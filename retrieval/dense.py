@@ -51,7 +51,7 @@ class VectorIndex:
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
         self.size = len(vectors)
         self.most = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size  # it ever finds
-        self._index: Any = _INDEX[kind](np.ascontiguousarray(vectors, dtype=np.float32))
+        self._index = _index_of(np.ascontiguousarray(vectors, dtype=np.float32), kind)
 
     def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and rows `(n_questions, k)` of what lies nearest, best first; row -1 where fewer were found."""
@@ -91,43 +91,31 @@ class _Exact:
         return found[0], found[1]
 
 
-def _hnsw(vectors: np.ndarray) -> Any:
+def _index_of(vectors: np.ndarray, kind: IndexKind) -> Any:
+    if kind is IndexKind.EXACT:
+        return _Exact(vectors)
     import faiss
 
-    index = faiss.IndexHNSWFlat(vectors.shape[1], HNSW_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_CANDIDATES_TO_BUILD, HNSW_CANDIDATES
-    threads = faiss.omp_get_max_threads()
-    if len(vectors) <= HNSW_IN_ORDER:
-        faiss.omp_set_num_threads(1)
+    dimensions, metric, threads = vectors.shape[1], faiss.METRIC_INNER_PRODUCT, faiss.omp_get_max_threads()
+    index: Any
+    if kind is IndexKind.HNSW:
+        index = faiss.IndexHNSWFlat(dimensions, HNSW_NEIGHBOURS, metric)
+        index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_CANDIDATES_TO_BUILD, HNSW_CANDIDATES
+        if len(vectors) <= HNSW_IN_ORDER:
+            faiss.omp_set_num_threads(1)
+    elif kind is IndexKind.IVF:
+        count, looked_into = cells(len(vectors))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, count, metric)
+        index.cp.seed, index.cp.min_points_per_centroid = 0, 1  # few vectors are no reason to warn
+        index.nprobe = looked_into
+    else:
+        index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
     try:
+        index.train(vectors)
         index.add(vectors)
     finally:
         faiss.omp_set_num_threads(threads)
     return index
-
-
-def _ivf(vectors: np.ndarray) -> Any:
-    import faiss
-
-    count, looked_into = cells(len(vectors))
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], count, faiss.METRIC_INNER_PRODUCT)
-    index.cp.seed, index.cp.min_points_per_centroid = 0, 1  # few vectors are no reason to warn
-    index.nprobe = looked_into
-    index.train(vectors)
-    index.add(vectors)
-    return index
-
-
-def _int8(vectors: np.ndarray) -> Any:
-    import faiss
-
-    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)
-    index.add(vectors)
-    return index
-
-
-_INDEX = {IndexKind.EXACT: _Exact, IndexKind.HNSW: _hnsw, IndexKind.IVF: _ivf, IndexKind.INT8: _int8}
 
 
 class Dense:

@@ -80,16 +80,9 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
     """
     found = rankings.indices != NOT_FOUND
     scores = np.where(found, rankings.scores, np.nan).astype(np.float64)
-    if fusion is Fusion.Z_SCORE:
-        values, absent = _z_scores(scores)
-    else:
-        ranks = 1 + np.arange(scores.shape[1])
-        values = 1.0 / (RRF_CONSTANT + ranks) if fusion is Fusion.RRF else min_max(scores)
-        absent = np.zeros(len(scores))
-    return np.where(found, values, np.nan), absent
-
-
-def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if fusion is not Fusion.Z_SCORE:
+        values = 1.0 / (RRF_CONSTANT + 1 + np.arange(scores.shape[1])) if fusion is Fusion.RRF else min_max(scores)
+        return np.where(found, values, np.nan), np.zeros(len(scores))
     count = np.maximum((~np.isnan(scores)).sum(axis=1, keepdims=True), 1)
     centred = scores - np.nansum(scores, axis=1, keepdims=True) / count
     deviation = np.sqrt(np.nansum(centred**2, axis=1, keepdims=True) / count)
@@ -97,7 +90,7 @@ def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     differ = highest > lowest
     values = np.where(differ, centred / np.where(differ, deviation, 1), 0.0)
     absent = np.where(differ, np.fmin.reduce(values, axis=1, keepdims=True), np.where(np.isnan(lowest), 0.0, -1.0))
-    return values, absent[:, 0]
+    return np.where(found, values, np.nan), absent[:, 0]
 
 
 class Hybrid:

@@ -101,7 +101,7 @@ class LearnedMix:
         _ = self.learned
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        learned, rankings = self.learned, self._rankings(questions)
+        learned, rankings = self.learned, [part.search(questions, self._depth) for part in self._parts]
         folds = np.array([self._lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
         return mixed(rankings, learned, folds, self._n_passages, k)
 
@@ -126,9 +126,6 @@ class LearnedMix:
             found = part.search([lessons.texts[row] for row in new], self._depth)
             of_all.indices[new], of_all.scores[new] = found.indices, found.scores
         return of_all
-
-    def _rankings(self, questions: Sequence[str]) -> list[Rankings]:
-        return [part.search(questions, self._depth) for part in self._parts]
 
 
 def learn(

@@ -134,10 +134,10 @@ class Findings:
     scores: tuple[float, ...]
 
     @classmethod
-    def of(cls, rankings: Rankings) -> "Findings":
-        """Return what the rankings of a single question hold."""
-        found = np.flatnonzero(rankings.indices[0] != NOT_FOUND)
-        return cls(tuple(rankings.indices[0, found].tolist()), tuple(rankings.scores[0, found].tolist()))
+    def of(cls, rankings: Rankings, question: int = 0) -> "Findings":
+        """Return what rankings hold of a question, by its row."""
+        found = np.flatnonzero(rankings.indices[question] != NOT_FOUND)
+        return cls(tuple(rankings.indices[question, found].tolist()), tuple(rankings.scores[question, found].tolist()))
 
     def rank_of(self, row: int) -> int | None:
         """Rank (1 is best) of a passage; None where it was not found."""

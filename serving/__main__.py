@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 commands = commands_of("serving", "Serve retrievers over HTTP: POST /search, GET /healthz and /openapi.json.")
 KEY = "MRC_SERVE_KEY"
 _SHORTEST_KEY = 16
-_LOCAL = ("127.0.0.1", "::1", "localhost")
-_GRACE = 0.5  # seconds
+_HERE = "127.0.0.1"
 
 
 @commands.default
@@ -32,9 +31,7 @@ def serve(
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
-    host: Annotated[str, Parameter(help="the address to listen at; any but this machine's own needs a key")] = _LOCAL[
-        0
-    ],
+    host: Annotated[str, Parameter(help="the address to listen at; any but this machine's own needs a key")] = _HERE,
     port: Annotated[int, Parameter(help="the port to listen at; 0: one that is free")] = 8700,
     fd: Annotated[int | None, Parameter(help="a socket that listens already, in place of host and port")] = None,
     key_file: Annotated[Path | None, Parameter(help=f"a file with the key, in place of {KEY}")] = None,
@@ -46,7 +43,7 @@ def serve(
     with listening:
         searchers = open_searchers(reference, retriever, tell_progress)
         tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
-        until_told(app_of(searchers, limits, key), listening)
+        _until_told(app_of(searchers, limits, key), listening)
     return 0
 
 
@@ -60,7 +57,7 @@ def read_key(file: Path | None) -> str:
     return key
 
 
-def until_told(app: "FastAPI", listening: socket.socket) -> None:
+def _until_told(app: "FastAPI", listening: socket.socket) -> None:
     """Answer at a socket until SIGTERM or SIGINT, and then whoever was let in before."""
     import uvicorn
 
@@ -70,7 +67,7 @@ def until_told(app: "FastAPI", listening: socket.socket) -> None:
             loop = asyncio.get_running_loop()
             for one in (one for server in self.servers for one in server.sockets):
                 loop.remove_reader(one.fileno())  # who comes now waits for whoever has the socket, too
-            await asyncio.sleep(_GRACE)  # who was let in a moment ago has not said yet what is asked
+            await asyncio.sleep(0.5)  # who was let in a moment ago has not said yet what is asked
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
@@ -95,9 +92,9 @@ def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket
     if fd is not None:
         given = socket.socket(fileno=fd)
         address = given.getsockname()
-        host = address[0] if isinstance(address, tuple) else _LOCAL[0]  # of a file system: who may write to it
-    if host not in _LOCAL and not has_key:
-        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_LOCAL[0]}")
+        host = address[0] if isinstance(address, tuple) else _HERE  # of a file system: who may write to it
+    if host not in (_HERE, "::1", "localhost") and not has_key:
+        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_HERE}")
     if fd is not None:
         return given
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

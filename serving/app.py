@@ -166,7 +166,7 @@ class Service:
             raise Refused(429, "busy", "too many requests wait already: ask again in a moment", **_AGAIN)
         self.under_way += 1
         try:
-            asked = self._read(await self._body(request))
+            asked = await self._read(request)
             name = self._name(asked)
             async with asyncio.timeout(self.limits.seconds):
                 hits = await self._batches[name].search(asked.all, asked.k)
@@ -179,13 +179,10 @@ class Service:
             raise Refused(503, error.code, words, **_AGAIN) from error
         finally:
             self.under_way -= 1
-        results = [
-            {
-                "question": question,
-                "hits": [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(found, start=1)],
-            }
-            for question, found in zip(asked.all, hits, strict=True)
-        ]
+        results = []
+        for question, found in zip(asked.all, hits, strict=True):
+            ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(found, start=1)]
+            results.append({"question": question, "hits": ranked})
         return self.json({"retriever": name, "results": results})
 
     def json(self, content: object, status: int = 200, **headers: str) -> JSONResponse:
@@ -205,7 +202,7 @@ class Service:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "no_json", "send JSON, with Content-Type: application/json")
 
-    async def _body(self, request: Request) -> bytes:
+    async def _read(self, request: Request) -> Asked:
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.seconds):
@@ -218,11 +215,8 @@ class Service:
             raise Refused(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
             raise Refused(400, "gone", "the connection ended before the request did") from None
-        return bytes(body)
-
-    def _read(self, body: bytes) -> Asked:
         try:
-            return self.asked.model_validate_json(body)
+            return self.asked.model_validate_json(bytes(body))
         except ValidationError as error:
             raise Refused(422, "not_understood", "; ".join(_told(one) for one in error.errors()[:3])) from None
 
@@ -253,8 +247,7 @@ def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key:
     )
     app.state.service = service
     refusals = {status: {"model": Refusal} for status in (401, 404, 408, 413, 415, 421, 422, 429, 500, 503)}
-    told = service.asked.model_json_schema()
-    content = {"schema": told, "examples": _examples(searchers)}
+    content = {"application/json": {"schema": service.asked.model_json_schema(), "examples": _examples(searchers)}}
     app.add_api_route(
         "/search",
         service.search,
@@ -262,14 +255,15 @@ def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key:
         response_model=Answer,
         responses=refusals,  # type: ignore[arg-type]
         dependencies=[Security(HTTPBearer(auto_error=False))] if key else [],
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": content}}},
+        openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     app.add_api_route("/healthz", service.health, response_model=dict[str, str], responses={503: {"model": Refusal}})
     app.add_api_route("/openapi.json", lambda: service.json(app.openapi()), include_in_schema=False)
 
     async def refused(_: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # the framework's own
-            error = Refused(error.status_code, _CODES.get(error.status_code, "refused"), error.detail)
+            codes = {404: "no_such_place", 405: "other_method"}
+            error = Refused(error.status_code, codes.get(error.status_code, "refused"), error.detail)
         elif not isinstance(error, Refused):
             error = Refused(500, "failed", "something went wrong here, and is told in this server's log")
         return service.json({"code": error.code, "error": str(error)}, error.status, **error.headers)
@@ -277,9 +271,6 @@ def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key:
     for kind in (Refused, HTTPException, Exception):
         app.add_exception_handler(kind, refused)
     return app
-
-
-_CODES = {404: "no_such_place", 405: "other_method"}
 
 
 def _told(error: Any) -> str:

@@ -20,15 +20,11 @@ from typing import NamedTuple
 
 from data.cache import keeping_nothing
 from data.passages import Passages
-from data.records import QuestionSet
 from data.store import find
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.spec import CachedRetriever
 from retrieval.comparison.store import kept_comparison, origin_of
-from retrieval.rankings import Findings, Rankings, Retriever
-
-_WARMING = 100  # letters
+from retrieval.rankings import Findings, Retriever
 
 
 class Hit(NamedTuple):
@@ -58,12 +54,11 @@ class Searcher:
         """
         with keeping_nothing():
             rankings = self.retriever.search(list(questions), k)
-        rows = (Rankings(rankings.indices[[row]], rankings.scores[[row]]) for row in range(len(questions)))
-        return [self._hits(Findings.of(one)) for one in rows]
-
-    def _hits(self, found: Findings) -> list[Hit]:
-        passages = (self.passages[row] for row in found.rows)
-        return [Hit(one.id, one.title, one.text, score) for one, score in zip(passages, found.scores, strict=True)]
+        hits = []
+        for found in (Findings.of(rankings, row) for row in range(len(questions))):
+            scored = [(self.passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
+            hits.append([Hit(one.id, one.title, one.text, score) for one, score in scored])
+        return hits
 
 
 def open_searcher(
@@ -85,8 +80,13 @@ def open_searchers(
     the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
     the questions it was made for, and what building it raises.
     """
-    _yield_cores()
-    experiment, question_set, base = _opened(reference)
+    # BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that
+    # are not theirs alone a question takes many times as long. Here they sleep, where nobody has said otherwise
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    experiment, base = experiment_of(reference)
+    question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
+    if compared and compared != question_set.corpus_fingerprint:
+        raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
     known = searchable(experiment)
     if missing := [name for name in names if name not in known]:
         raise ValueError(
@@ -104,8 +104,11 @@ def open_searchers(
     opened = {}
     for at_work in wanted:
         tell(0.0)
-        opened[at_work] = Searcher(_ready(made[at_work]), question_set.passages)
-        some = [passage.text[:_WARMING] for passage in question_set.passages[:2]]
+        if isinstance(retriever := made[at_work], Exception):
+            raise retriever
+        retriever.prepare()
+        opened[at_work] = Searcher(retriever, question_set.passages)
+        some = [passage.text[:100] for passage in question_set.passages[:2]]
         opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
     return opened
 
@@ -121,30 +124,6 @@ def searchable(experiment: Experiment) -> list[str]:
     """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
     names = [spec.name for spec in experiment.retriever]
     return [name for name in names if all(spec.searchable for spec in experiment.needed([name]))]
-
-
-def _yield_cores() -> None:
-    """Have threads that wait sleep, where their libraries are not read yet and nobody has said otherwise.
-
-    BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that are
-    not theirs alone the next one then waits for those: a question takes many times as long.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-
-def _opened(reference: str | Path) -> tuple[Experiment, QuestionSet, Path]:
-    experiment, base = experiment_of(reference)
-    question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
-    if compared and compared != question_set.corpus_fingerprint:
-        raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
-    return experiment, question_set, base
-
-
-def _ready(made: CachedRetriever | Exception) -> CachedRetriever:
-    if isinstance(made, Exception):
-        raise made
-    made.prepare()
-    return made
 
 
 @dataclass(frozen=True)
