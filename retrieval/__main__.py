@@ -212,16 +212,10 @@ def take_away_command(
     from retrieval.takeaway.job import Wanted, taken_from
 
     taken = taken_from(_kept(key), Wanted(key, retriever, engine), out, tell_progress)
-    rows = [
-        (
-            one.engine.value,
-            [
-                f"{value:+.4f}" if place else f"{value:.4f}"
-                for place, value in enumerate((one.there, one.there - one.here, one.low, one.high))
-            ],
-        )
-        for one in taken.figures
-    ]
+    rows = []
+    for one in taken.figures:
+        more = (f"{value:+.4f}" for value in (one.there - one.here, one.low, one.high))
+        rows.append((one.engine.value, [f"{one.there:.4f}", *more]))
     tell("\n".join(aligned(["ndcg@10", "difference", "low", "high"], rows, 10)))
     return 0
 

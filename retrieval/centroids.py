@@ -77,10 +77,9 @@ class TokenIndex:
     @classmethod
     def of(cls, blocks: Iterable[Block], n_passages: int, bits: int = 0) -> "TokenIndex":
         """Make the index in memory."""
-        parts: dict[str, list[Array]] = {name: [] for name in _DTYPES}
+        parts = {name: [np.zeros(0, dtype)] for name, dtype in _DTYPES.items()}
         dimensions = _put_together(blocks, n_passages, bits, lambda name, part: parts[name].append(part.ravel()))
-        found = {name: [np.zeros(0, _DTYPES[name]), *of] for name, of in parts.items()}
-        return cls({name: np.concatenate(of) for name, of in found.items()}, dimensions, bits)
+        return cls({name: np.concatenate(of) for name, of in parts.items()}, dimensions, bits)
 
     @property
     def memory_bytes(self) -> int:
@@ -152,14 +151,11 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
     with kept_folder("token-index", key_of(_VERSION, key, n_passages, bits), write, _KEPT) as folder:
         if folder is None:
             return TokenIndex.of(blocks(), n_passages, bits)
-        arrays = {name: _mapped(folder / name, np.dtype(dtype)) for name, dtype in _DTYPES.items()}
+        arrays = {name: np.zeros(0, dtype) for name, dtype in _DTYPES.items()}
+        for name in arrays:
+            if (folder / name).stat().st_size:  # nothing cannot be mapped
+                arrays[name] = np.asarray(np.memmap(folder / name, _DTYPES[name], mode="r"))
         return TokenIndex(arrays, read_json(folder / _ABOUT)["dimensions"], bits)
-
-
-def _mapped(path: Path, dtype: np.dtype) -> Array:
-    if not path.stat().st_size:
-        return np.zeros(0, dtype)  # nothing cannot be mapped
-    return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
 def _put_together(blocks: Iterable[Block], n_passages: int, bits: int, write: Callable[[str, Array], None]) -> int:
@@ -222,17 +218,14 @@ def _placed(blocks: Iterator[Block], n_passages: int, bits: int) -> tuple[_Tree,
     for block in blocks:
         first.append(block)
         n_seen, n_tokens = n_seen + len(block[1]), n_tokens + len(block[1].vectors)
-        wanted = _centroids(n_tokens * n_passages // max(1, n_seen))
+        of_all = max(1, n_tokens * n_passages // max(1, n_seen))
+        # as PLAID, a power of two about 16 times the square root of the tokens
+        wanted = min(_MOST_CENTROIDS, 1 << math.ceil(math.log2(16 * math.sqrt(of_all))))
         if n_tokens >= _TOKENS_A_CENTROID * wanted:
             break
     vectors = np.concatenate([tokens.vectors for _, tokens in first])
     drawn = np.random.default_rng(0).permutation(len(vectors))[: _TOKENS_A_CENTROID * wanted]
     return _tree(vectors[drawn].astype(np.float32), wanted, bits), chain(first, blocks)
-
-
-def _centroids(n_tokens: int) -> int:
-    """Return how many centroids so many tokens have: as PLAID, a power of two about 16 times their square root."""
-    return min(_MOST_CENTROIDS, 1 << math.ceil(math.log2(16 * math.sqrt(max(1, n_tokens)))))
 
 
 def _tree(vectors: np.ndarray, count: int, bits: int) -> _Tree:

@@ -155,7 +155,6 @@ class Dense:
         return self._index.memory_bytes
 
     def cut_off(self) -> int:
-        """Of how many passages only the beginning is read."""
         if self._windows or not isinstance(self._encoder, LimitedEncoder):
             return 0
         return self._encoder.cut_off(self._texts)

@@ -107,7 +107,6 @@ class Late:
         return self._tokens.vectors.nbytes if isinstance(self._tokens, TokenVectors) else self._tokens.memory_bytes
 
     def cut_off(self) -> int:
-        """Of how many passages only the beginning is read."""
         return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
@@ -130,8 +129,7 @@ class Late:
 
     def _scores(self, question: TokenVectors, rows: np.ndarray) -> np.ndarray:
         if isinstance(self._tokens, TokenVectors):
-            scores: np.ndarray = max_sim(question, self._tokens.at(rows))[0]
-            return scores
+            return np.asarray(max_sim(question, self._tokens.at(rows))[0])
         return self._tokens.scores(question.vectors, rows)
 
     def _reordered(self, questions: TokenVectors, found: Rankings, k: int) -> Rankings:

@@ -137,7 +137,9 @@ def learn(
 ) -> Learned:
     """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out."""
     distinct = _distinct(rankings)
-    shares = _shares([half if new else None for half, new in zip(halves, distinct, strict=True)])
+    own = [half if new else None for half, new in zip(halves, distinct, strict=True)]
+    sizes = Counter(half for half in own if half)  # parts count the same, and so do the signals of a part
+    shares = np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in own])
     untrained = np.zeros((len(rankings), _VALUES))
     untrained[:, 0] = shares
     start = untrained.ravel()
@@ -332,9 +334,3 @@ def _distinct(rankings: Sequence[Rankings]) -> np.ndarray:
         return np.allclose(scores[one], scores[other], atol=1e-4, equal_nan=True)
 
     return np.array([not any(same(before, row) for before in range(row)) for row in range(len(rankings))])
-
-
-def _shares(halves: Sequence[str | None]) -> np.ndarray:
-    """Shares `(n_signals,)` of the untrained mix: each part counts the same, and each signal of a part."""
-    sizes = Counter(half for half in halves if half)
-    return np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in halves])

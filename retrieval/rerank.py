@@ -158,13 +158,12 @@ class PairScores:
 
 
 _FILE = "reranking.json"
-_UNTRAINED_STARTER = 0.5  # it has learned nothing yet, so it decides half
 
 
 def recommended_weight(source: ModelSource) -> float:
     """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
-    if source.folder is None and source.hub_id is None:
-        return _UNTRAINED_STARTER
+    if source.folder is None and source.hub_id is None:  # a starter that has learned nothing yet decides half
+        return 0.5
     path = source.folder / _FILE if source.folder else None
     if path is None or not path.is_file():
         return 1.0

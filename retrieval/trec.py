@@ -185,9 +185,8 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
         theirs = table[what].iloc[int((question >= 0).argmax())]
         message = f"names no {what} of this data: its ids are like {theirs!r}, ours like {ids[0]!r}"
         raise RunError("run_other_ids", f"{reference} {message}", reference)
-    rankings, repeated = _ranked(
-        question[known], passage[known], table["score"].to_numpy()[known], (len(question_ids), passage_ids)
-    )
+    scores = table["score"].to_numpy()[known]
+    rankings, repeated = _ranked(question[known], passage[known], scores, len(question_ids), passage_ids)
     notes = Notes(
         depth=rankings.indices.shape[1],
         questions=int((rankings.indices[:, 0] != NOT_FOUND).sum()),
@@ -239,8 +238,7 @@ def _rows_of_texts(column: "pd.Series[str]", texts: Iterable[str]) -> np.ndarray
     """Row of each text however it is spaced, the first of several, -1 where it is none of `texts`."""
     row_of = {composed(text): row for row, text in reversed(list(enumerate(texts)))}
     rows = np.array([row_of.get(composed(text), -1) for text in column.cat.categories], dtype=np.int64)
-    found: np.ndarray = rows[column.cat.codes.to_numpy()]
-    return found
+    return np.asarray(rows[column.cat.codes.to_numpy()])
 
 
 def _table(path: Path, reference: str) -> pd.DataFrame:
@@ -294,15 +292,13 @@ def _is_number(text: str) -> bool:
 def _rows(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
     """Row of each id, -1 where it is none of `ids`."""
     of_category = pd.Index(ids).get_indexer(column.cat.categories)
-    rows: np.ndarray = of_category[column.cat.codes.to_numpy()]
-    return rows
+    return np.asarray(of_category[column.cat.codes.to_numpy()])
 
 
 def _ranked(
-    question: np.ndarray, passage: np.ndarray, score: np.ndarray, shape: tuple[int, list[str]]
+    question: np.ndarray, passage: np.ndarray, score: np.ndarray, n_questions: int, passage_ids: list[str]
 ) -> tuple[Rankings, int]:
     """Order the lines into rankings; return also how many named a passage again."""
-    n_questions, passage_ids = shape
     place_of_id = np.empty(len(passage_ids), dtype=np.int64)
     place_of_id[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
     order = np.lexsort((-place_of_id[passage], -score, question))

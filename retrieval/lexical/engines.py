@@ -230,7 +230,6 @@ class LearnedSparse:
         self.memory_bytes = self._postings.memory_bytes
 
     def cut_off(self) -> int:
-        """Of how many passages only the beginning is read."""
         return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:

@@ -278,13 +278,9 @@ def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Read]:
             if morpheme.end > match.start():
                 cut.append(morpheme._replace(start=morpheme.start - match.start(), end=morpheme.end - match.start()))
             morpheme = next(rest, None)
-        yield _Read(match.group().lower(), tuple(cut), _nouns(match.group(), cut))
-
-
-def _nouns(word: str, cut: Sequence[_Morpheme]) -> int:
-    nouns = 0
-    for one in cut:
-        if one.tag not in _NOUN_TAGS or one.start > nouns:
-            break
-        nouns = max(nouns, min(one.end, len(word)))
-    return nouns
+        nouns = 0
+        for one in cut:
+            if one.tag not in _NOUN_TAGS or one.start > nouns:
+                break
+            nouns = max(nouns, min(one.end, len(match.group())))
+        yield _Read(match.group().lower(), tuple(cut), nouns)

@@ -243,8 +243,11 @@ def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell
     client.flush(name, **PATIENCE)
     # a server builds its indexes by the way: times measured before would tell nothing
     until = time.monotonic() + _SECONDS_TO_INDEX
-    while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
-        time.sleep(0.5)
+    for field in fields:
+        while int((client.describe_index(name, field.name, **PATIENCE) or {}).get("pending_index_rows", 0)):
+            if time.monotonic() > until:
+                return
+            time.sleep(0.5)
 
 
 def _appears(client: Any, name: str) -> bool:
@@ -254,9 +257,3 @@ def _appears(client: Any, name: str) -> bool:
         if client.has_collection(name, **PATIENCE):
             return True
     return False
-
-
-def _pending(client: Any, name: str, field: Field) -> int:
-    """Return how many rows are not in the field's index yet; 0 where Milvus does not tell."""
-    told = client.describe_index(name, field.name, **PATIENCE) or {}
-    return int(told.get("pending_index_rows", 0))

@@ -82,7 +82,6 @@ class Milvus:
                 load(client, self.collection, fields, n_passages, on_progress)
 
     def cut_off(self) -> int:
-        """Of how many passages only the beginning has a vector."""
         return sum(field.cut_off() for field in self._fields if isinstance(field, VectorField))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
@@ -238,7 +237,6 @@ class VectorField:
         return self._encoder.encode_passages(self._texts)
 
     def cut_off(self) -> int:
-        """Of how many passages only the beginning has a vector."""
         return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def schema(self) -> dict[str, Any]:
