@@ -141,14 +141,7 @@ def mapped_postings(
     """
 
     def write(folder: Path) -> None:
-        with ExitStack() as stack:
-            files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
-
-            def write_part(name: str, part: Array) -> None:
-                np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
-
-            _put_together(segments(), write_part, size)
-        (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
+        _write(folder, n_passages, segments(), size)
 
     with kept_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
         if folder is not None:
@@ -157,6 +150,17 @@ def mapped_postings(
             except OSError as error:
                 logger.warning("the index %s cannot be opened: %s", folder, error)
     return Postings.of(segments(), n_passages, size)
+
+
+def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
+
+        def write(name: str, part: Array) -> None:
+            np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
+
+        _put_together(segments, write, size)
+    (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
 
 def _opened(folder: Path) -> Postings:

@@ -7,7 +7,7 @@ import pytest
 
 from data.passages import Passage
 from data.workspace import workspace
-from retrieval.lexical import bm25, weights
+from retrieval.lexical import engines, weights
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.postings import index
 from text import analysis
@@ -23,7 +23,7 @@ OPTIONS = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9,
 
 @pytest.fixture
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (analysis, bm25):
+    for module in (tokens, engines):
         monkeypatch.setattr(module, "PART", 8)
 
 
@@ -59,7 +59,7 @@ def test_segments_make_no_difference(options: BM25Options, request: pytest.Fixtu
 def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", PASSAGES, options).search(QUESTIONS, 20)
     monkeypatch.setattr(index, "_write", lambda *_: pytest.fail("it was built again"))
-    for module in (bm25, weights):
+    for module in (engines, weights):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     found = BM25("second", PASSAGES, options).search(QUESTIONS, 20)
     np.testing.assert_array_equal(found.indices, expected.indices)
