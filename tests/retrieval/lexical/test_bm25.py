@@ -1,7 +1,8 @@
-"""BM25 against the written formula, and against the two public implementations of it."""
+"""BM25 against the written formula and its two public implementations; a corpus of several segments as one of one."""
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 import bm25s
 import numpy as np
@@ -12,13 +13,18 @@ from rank_bm25 import BM25Okapi
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
+from data.workspace import workspace
+from retrieval.lexical import engines, weights
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
+from retrieval.lexical.postings import index
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
+from text import tokens
 from text.analysis import analyze
 from text.analyzers import Analyzer
+from text.tokens import Tokens
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
@@ -86,9 +92,9 @@ def test_the_reference_engine_is_rank_bm25(sample: QuestionSet, analyzer: Analyz
     options = BM25Options(analyzer, 1.5, 0.75, engine=Engine.RANK_BM25)
     asked = texts_of(sample.questions[ASKED])
     rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
-    index = BM25Okapi(documents, k1=1.5, b=0.75)
+    library = BM25Okapi(documents, k1=1.5, b=0.75)
     for scores, question in zip(found(rankings), questions, strict=True):
-        expected = {row: score for row, score in enumerate(index.get_scores(question)) if score > 0}
+        expected = {row: score for row, score in enumerate(library.get_scores(question)) if score > 0}
         assert scores == pytest.approx(expected, rel=1e-6)
 
 
@@ -98,9 +104,9 @@ def test_the_reference_engine_is_rank_bm25_on_any_tokens(texts: list[str], quest
     documents, asked = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
     options = BM25Options(Analyzer.WORD, engine=Engine.RANK_BM25)
     rankings = BM25("reference", passages(*texts), options).search(questions, len(texts))
-    index = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
+    library = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
     for scores, question in zip(found(rankings), asked, strict=True):
-        every = index.get_scores(question) if index else []
+        every = library.get_scores(question) if library else []
         assert scores == pytest.approx({row: score for row, score in enumerate(every) if score > 0}, rel=1e-6)
 
 
@@ -108,8 +114,8 @@ def test_the_reference_engine_is_rank_bm25_on_any_tokens(texts: list[str], quest
 def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: QuestionSet, analyzer: Analyzer) -> None:
     """With every idf above 0 the two variants differ by the constant factor k1 + 1."""
     documents, questions = tokens_of_sample(sample, analyzer)
-    index = bm25s.BM25(method="robertson", k1=0.9, b=0.4)
-    index.index(documents, show_progress=False)
+    library = bm25s.BM25(method="robertson", k1=0.9, b=0.4)
+    library.index(documents, show_progress=False)
     options = BM25Options(analyzer, engine=Engine.RANK_BM25)
     asked = texts_of(sample.questions[ASKED])
     rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
@@ -118,7 +124,7 @@ def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: Questi
     for scores, question in zip(found(rankings), questions, strict=True):
         known = [term for term in question if term in holders]
         if known and max(holders[term] for term in known) < len(documents) / 2:
-            expected = index.get_scores(known) * 1.9
+            expected = library.get_scores(known) * 1.9
             assert scores == pytest.approx({row: score for row, score in enumerate(expected) if score > 0}, rel=1e-5)
             compared += 1
     assert compared > 1
@@ -201,3 +207,71 @@ def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage_an
     assert known == 4 * (2 + 4) + 3 * (of_a_term + of_a_list)  # ab, bc; a, b, c
     assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
     assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0
+
+
+CORPUS = [
+    Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
+]
+CORPUS_ASKED = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
+WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9, title_weight=2.5)]
+
+
+@pytest.fixture
+def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (tokens, engines):
+        monkeypatch.setattr(module, "PART", 8)
+
+
+def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:
+    """Parts of which none may be asked for."""
+
+    def parts(*given: object) -> Iterator[Tokens]:
+        pytest.fail("tokens were read again")
+        yield from token_parts(*given)
+
+    return parts
+
+
+@pytest.mark.parametrize("options", WEIGHED)
+def test_segments_make_no_difference(options: BM25Options, request: pytest.FixtureRequest) -> None:
+    whole = BM25("whole", CORPUS, options)
+    assert not (workspace() / "cache" / "postings").exists()
+    request.getfixturevalue("segments_of_eight")
+    told: list[float] = []
+    in_segments = BM25("in segments", CORPUS, options, told.append)
+    found, expected = in_segments.search(CORPUS_ASKED, 20), whole.search(CORPUS_ASKED, 20)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    assert len([path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir()]) == 1
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    for blocks in zip(in_segments.score_blocks(CORPUS_ASKED), whole.score_blocks(CORPUS_ASKED), strict=True):
+        np.testing.assert_allclose(*blocks, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("segments_of_eight")
+@pytest.mark.parametrize("options", WEIGHED)
+def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = BM25("first", CORPUS, options).search(CORPUS_ASKED, 20)
+    monkeypatch.setattr(index, "_write", lambda *_: pytest.fail("it was built again"))
+    for module in (engines, weights):
+        monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
+    found = BM25("second", CORPUS, options).search(CORPUS_ASKED, 20)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+@pytest.mark.usefixtures("segments_of_eight")
+def test_another_weight_another_text_and_another_order_are_other_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_KEPT", 9)
+    for options in (*WEIGHED, BM25Options(Analyzer.WORD, k1=1.0), BM25Options(Analyzer.WORD, title=False)):
+        BM25("", CORPUS, options)
+    BM25("", CORPUS[::-1], WEIGHED[0])
+    assert len([path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir()]) == 5
+
+
+@pytest.mark.usefixtures("segments_of_eight")
+@pytest.mark.parametrize("options", WEIGHED)
+def test_a_large_corpus_without_a_token_finds_nothing(options: BM25Options) -> None:
+    found = BM25("", [Passage(f"p{row}", "?!") for row in range(20)], options).search(["what"], 3)
+    assert (found.indices == -1).all()
