@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,8 @@ from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine, LearnedSparse
-from retrieval.milvus.connection import place
+from retrieval.milvus import connection
+from retrieval.milvus.connection import Place, place
 from retrieval.milvus.retriever import EngineFusion, Milvus, TermField, VectorField
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked
@@ -140,6 +143,14 @@ def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def held_open() -> Iterator[Callable[[Place, str], AbstractContextManager[Any]]]:
+    """A file stays open from one search to the next: to open one takes longer than to search it."""
+    with ExitStack() as stack:
+        opened = cache(lambda at, collection: stack.enter_context(connection.connected(at, collection)))
+        yield lambda at, collection: nullcontext(opened(at, collection))
+
+
+@pytest.fixture(scope="session")
 def milvus_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("served")) as address:
         yield address
@@ -176,6 +187,7 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
+        monkeypatch.setattr("retrieval.milvus.retriever.connected", request.getfixturevalue("held_open"))
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -10,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ from tests.programs import free_port, wait_for
 
 EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 ASKED = json.dumps({"question": "자격루는 누가 만들었는가?", "k": 3})
+FORKS = get_context("forkserver")  # its server reads the libraries once, for all that are served here
+FORKS.set_forkserver_preload([__name__])
 
 
 @pytest.fixture
@@ -31,11 +36,28 @@ def file(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def served(*words: object, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "serving", *map(str, words)]
-    process = subprocess.Popen(command, cwd=PROJECT, pass_fds=fds, stdout=subprocess.DEVNULL)
+def served(*words: object, listening: socket.socket | None = None) -> Iterator[BaseProcess]:
+    process = FORKS.Process(target=_serve, args=(dict(os.environ), [*map(str, words)], listening))
+    process.start()
     try:
         yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(environment: dict[str, str], words: list[str], listening: socket.socket | None) -> None:
+    os.environ.update(environment)
+    sys.exit(main([*words, *(["--fd", str(listening.detach())] if listening else [])]))
+
+
+@contextmanager
+def served_afresh(*words: object) -> Iterator[None]:
+    """As a person starts it."""
+    command = [sys.executable, "-m", "serving", *map(str, words)]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
+    try:
+        yield
     finally:
         process.kill()
         process.wait()
@@ -89,16 +111,17 @@ class Load:
 @pytest.mark.parametrize("handed_over", [True, False], ids=["socket", "port"])
 def test_a_restart_under_load_loses_no_request(file: Path, handed_over: bool) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-        port, fds = (listening.getsockname()[1], (listening.fileno(),)) if handed_over else (free_port(), ())
-        words = (file, "--fd", listening.fileno()) if handed_over else (file, "--port", port)
-        with served(*words, fds=fds) as first:
+        port = listening.getsockname()[1] if handed_over else free_port()
+        words, given = ((file,), listening) if handed_over else ((file, "--port", port), None)
+        with served(*words, listening=given) as first:
             wait_for(f"http://127.0.0.1:{port}/healthz")
             load = Load(port)
             try:
                 load.wait_for(200)
-                first.send_signal(signal.SIGTERM)
-                assert first.wait(30) in (0, -signal.SIGTERM)
-                with served(*words, fds=fds):
+                first.terminate()
+                first.join(30)
+                assert first.exitcode in (0, -signal.SIGTERM)
+                with served(*words, listening=given):
                     load.wait_for(200)
                     load.end()
             finally:
@@ -116,8 +139,8 @@ def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, mo
     with ExitStack() as stack:
         monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
         ports = [free_port(), free_port()]
-        for port in ports:  # both begin at once, and one finds what the other has loaded
-            stack.enter_context(served(file, "--port", port))
+        for port, start in zip(ports, (served_afresh, served), strict=True):
+            stack.enter_context(start(file, "--port", port))  # at once, and one finds what the other has loaded
         for port in ports:
             wait_for(f"http://127.0.0.1:{port}/healthz")
         assert [ask(port) for port in ports] == [200, 200]

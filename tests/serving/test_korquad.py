@@ -14,7 +14,7 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
-from serving.app import app_of
+from serving.app import Limits, app_of
 from serving.searcher import open_searchers
 from tests.milvus_server import serving
 
@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
+AT_ONCE = 250  # questions: Milvus Lite opens its file for each request
 LOCAL = (
     {"name": "BM25", "kind": "bm25", "analyzer": "bigram"},
     {"name": "Dense", "kind": "dense"},
@@ -42,25 +43,30 @@ def asked() -> QuestionSet:
 
 
 @pytest.fixture(scope="module")
-def compared(asked: QuestionSet) -> Comparison:
-    return compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), asked)
+def compared(asked: QuestionSet) -> tuple[Comparison, str]:
+    """The comparison and its workspace, where the vectors of the passages are kept."""
+    comparison = compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), asked)
+    return comparison, os.environ["MRC_WORKSPACE"]
 
 
 @pytest.mark.parametrize("where", ["here", "Milvus Lite", "a Milvus server"])
 def test_what_is_served_stands_in_the_order_and_has_the_ndcg_of_compare(
-    where: str, asked: QuestionSet, compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, asked: QuestionSet, compared: tuple[Comparison, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    comparison, workspace = compared
+    monkeypatch.setenv("MRC_WORKSPACE", workspace)
     file = tmp_path / "experiment.toml"
     specs = LOCAL if where == "here" else IN_MILVUS
     file.write_text(write_experiment(Experiment.model_validate({"data": str(FILE), "retriever": specs})), "utf-8")
     with ExitStack() as stack:
         if where == "a Milvus server":
             monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
-        service = stack.enter_context(TestClient(app_of(open_searchers(file)), "http://127.0.0.1"))
-        for name, wanted in compared.rankings.items():
+        app = app_of(open_searchers(file), Limits(most_questions=AT_ONCE, seconds=600.0))
+        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+        for name, wanted in comparison.rankings.items():
             found = Rankings.of_nothing(len(asked.questions), 10)
-            for start in range(0, len(asked.questions), 50):
-                texts = [question.text for question in asked.questions[start : start + 50]]
+            for start in range(0, len(asked.questions), AT_ONCE):
+                texts = [question.text for question in asked.questions[start : start + AT_ONCE]]
                 answer = service.post("/search", json={"questions": texts, "k": 10, "retriever": name}).json()
                 for row, one in enumerate(answer["results"], start):
                     rows = [asked.row_of_passage[hit["id"]] for hit in one["hits"]]

@@ -48,10 +48,26 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def run_script(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {**os.environ, "PYTHONPATH": "", **environment}
-    command = [sys.executable, folder / "engine.py", *words]
-    return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=120)
+END = "\x1e\n"  # of what a script writes
+SCRIPTS = """
+import json, os, runpy, sys
+
+for folder, url, *words in json.loads(sys.argv[1]):
+    os.environ["ENGINE_URL"], sys.argv = url, ["engine.py", *words]
+    try:
+        runpy.run_path(folder + "/engine.py", run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    print("\x1e", flush=True)
+"""
+
+
+def run_scripts(*asked: tuple[object, ...], path: str = "") -> subprocess.CompletedProcess[str]:
+    """Run scripts of folders, each with the engine's address and its words, one after the other in one process."""
+    command = [sys.executable, "-P", "-c", SCRIPTS, json.dumps([[*map(str, one)] for one in asked])]
+    given = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
 
 @contextmanager
@@ -97,16 +113,17 @@ def test_the_script_loads_all_documents_and_measures_what_it_is_answered(engine:
     folder = written(engine, tmp_path / "made")
     told = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
     with engine_serving(folder) as (url, requests):
-        assert run_script(folder, "load", ENGINE_URL=url).stdout == f"{len(PASSAGES)} passages are in {engine}\n"
-        setup = [(one["method"], one["path"], one["body"]) for one in told["setup"]]
-        assert [(method, path, json.loads(body)) for method, path, body in requests[: len(setup)]] == setup
-        documents = "".join(body for _, path, body in requests if path.startswith(told["bulk"]["path"]))
-        for row, passage in enumerate(PASSAGES):
-            assert json.dumps(passage.text) in documents
-            assert f'"row": {row}' in documents
-        checked = run_script(folder, "check", ENGINE_URL=url)
-        assert checked.stdout.startswith("nDCG@10: 1.0000 there, "), checked.stderr
-    assert run_script(folder, "check", ENGINE_URL="file:///etc/passwd").returncode == 1
+        done = run_scripts((folder, url, "load"), (folder, url, "check"), (folder, "file:///etc/passwd", "check"))
+    loaded, checked, _ = done.stdout.split(END)
+    assert loaded == f"{len(PASSAGES)} passages are in {engine}\n"
+    assert checked.startswith("nDCG@10: 1.0000 there, "), done.stderr
+    assert (done.returncode, "not 'file:///etc/passwd'" in done.stderr) == (1, True)
+    setup = [(one["method"], one["path"], one["body"]) for one in told["setup"]]
+    assert [(method, path, json.loads(body)) for method, path, body in requests[: len(setup)]] == setup
+    documents = "".join(body for _, path, body in requests if path.startswith(told["bulk"]["path"]))
+    for row, passage in enumerate(PASSAGES):
+        assert json.dumps(passage.text) in documents
+        assert f'"row": {row}' in documents
 
 
 @pytest.mark.slow
@@ -114,21 +131,40 @@ def test_a_document_that_is_not_taken_ends_loading(tmp_path: Path) -> None:
     folder = written(Engine.ELASTICSEARCH, tmp_path / "made")
     refused = {"items": [{"index": {"error": {"reason": "too long"}}}]}
     with engine_serving(folder, refused) as (url, _):
-        loaded = run_script(folder, "load", ENGINE_URL=url)
+        loaded = run_scripts((folder, url, "load"))
     assert (loaded.returncode, "too long" in loaded.stderr) == (1, True)
 
 
+IN_MILVUS = {
+    f"{name} {fusion}": (
+        name,
+        BIGRAMS,
+        WORDS,
+        {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"], "fusion": fusion},
+    )
+    for name, fusion in (("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score"))
+}
+
+
+@pytest.fixture(scope="module")
+def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What each folder's script writes: loaded and checked by Python alone, asked with the workbench beside it."""
+    place = tmp_path_factory.mktemp("milvus")
+    folders = [written(Engine.MILVUS, place / case, *of) for case, of in IN_MILVUS.items()]
+    done = run_scripts(*((folder, "", word) for folder in folders for word in ("load", "check")))
+    asked = run_scripts(*((folder, "", "ask", QUESTIONS[0].text) for folder in folders), path=str(PROJECT))
+    assert (done.returncode, asked.returncode) == (0, 0), done.stderr + asked.stderr
+    loaded, answers = done.stdout.split(END)[:-1], asked.stdout.split(END)[:-1]
+    return dict(zip(IN_MILVUS, map(list, zip(loaded[::2], loaded[1::2], answers, strict=True)), strict=True))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "fusion"), [("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score")])
-def test_milvus_finds_what_was_computed_that_it_finds(name: str, fusion: str, tmp_path: Path) -> None:
-    specs = BIGRAMS, WORDS, {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"], "fusion": fusion}
-    folder = written(Engine.MILVUS, tmp_path / "made", name, *specs)
-    loaded = run_script(folder, "load")
-    assert loaded.stdout == f"{len(PASSAGES)} passages are in milvus\n", loaded.stderr
-    checked = run_script(folder, "check").stdout.split()
-    assert checked[1] == checked[3]  # measured there, expected there
-    asked = run_script(folder, "ask", QUESTIONS[0].text, PYTHONPATH=str(PROJECT))
-    assert json.loads(asked.stdout.splitlines()[0])["passage"] == "p1", asked.stderr
+@pytest.mark.parametrize("case", IN_MILVUS)
+def test_milvus_finds_what_was_computed_that_it_finds(case: str, told_in_milvus: dict[str, list[str]]) -> None:
+    loaded, checked, asked = told_in_milvus[case]
+    assert loaded == f"{len(PASSAGES)} passages are in milvus\n"
+    assert checked.split()[1] == checked.split()[3]  # measured there, expected there
+    assert json.loads(asked.splitlines()[0])["passage"] == "p1"
 
 
 @pytest.mark.parametrize("engine", [Engine.ELASTICSEARCH, Engine.VESPA, Engine.MILVUS])
