@@ -15,9 +15,8 @@ from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense import Dense, IndexKind
 from retrieval.late import Late, LateIndex
-from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
+from retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
 from retrieval.lexical.engines import Engine, LearnedSparse
-from retrieval.lexical.feedback import FeedbackOptions
 from retrieval.milvus.connection import place
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from retrieval.trec import ImportedRun, find_run, fingerprint

@@ -12,9 +12,8 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from retrieval.lexical.bm25 import BM25, BM25Options, windows_of
+from retrieval.lexical.bm25 import BM25, BM25Options, Feedback, windows_of
 from retrieval.lexical.engines import Engine
-from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
 from text.analysis import (

@@ -164,13 +164,7 @@ def text_index(
 
 
 def field_index(
-    passages: Passages,
-    analysis: Analysis,
-    k1: float,
-    b: float,
-    *,
-    title_weight: float,
-    on_progress: Told | None = None,
+    passages: Passages, analysis: Analysis, k1: float, b: float, *, title_weight: float, on_progress: Told | None = None
 ) -> Index:
     """Return the index of passages as a title and a text each; see `text_index`."""
     statistics = field_statistics(analysis, passages, _analysis_told(on_progress))

@@ -152,9 +152,7 @@ class _Finding(NamedTuple):
 
 
 def cut_words(
-    question_set: QuestionSet,
-    dictionary: Dictionary | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    question_set: QuestionSet, dictionary: Dictionary | None = None, on_progress: Callable[[float], None] | None = None
 ) -> list[CutWord]:
     """Return words that may be cut wrongly, those of the surest evidence first, of these those of most questions.
 

@@ -220,12 +220,7 @@ class VectorField:
     name = "vector"
 
     def __init__(
-        self,
-        passages: Sequence[Passage],
-        encoder: Encoder,
-        *,
-        title: bool = True,
-        index: IndexKind = IndexKind.EXACT,
+        self, passages: Sequence[Passage], encoder: Encoder, *, title: bool = True, index: IndexKind = IndexKind.EXACT
     ) -> None:
         self._texts, self._encoder = Passages.of(passages).indexed_texts(title=title), encoder
         self._type, self._build, self.search = index_of(index, len(passages))

@@ -189,14 +189,7 @@ def _any(sums: Array, enough: float) -> bool:
 
 @compiled
 def _look_up_all(
-    lists: Lists,
-    asked: Asked,
-    term: int,
-    n_terms: int,
-    number: int,
-    enough: float,
-    sums: Array,
-    candidates: Array,
+    lists: Lists, asked: Asked, term: int, n_terms: int, number: int, enough: float, sums: Array, candidates: Array
 ) -> int:
     """Add what the lists from `term` on give the candidates, and keep those of `enough`; returns how many these are."""
     many = len(candidates)

@@ -13,9 +13,8 @@ from scipy.sparse import csr_array
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
-from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.bm25 import BM25, QUESTIONS, BM25Options, Feedback, FeedbackOptions, Weighed
 from retrieval.lexical.engines import Engine, LearnedSparse
-from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed
 from retrieval.lexical.weights import field_statistics, one_after_the_other, term_statistics
 from retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
