@@ -18,7 +18,7 @@ from retrieval.lexical.bm25 import BM25
 from retrieval.mix import Learned, learn, mixed
 from retrieval.rankings import Rankings, top_k
 from retrieval.trec import write_qrels, write_run
-from text.analysis import analyze
+from text.tokens import tokens_of
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
@@ -72,13 +72,14 @@ def test_what_is_searched_is_the_ranking_of_all_scores_and_these_are_the_written
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.scores, expected.scores)
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
-    counts = counter.fit_transform(analyze(bm25.analysis, list(questions.passages.indexed_texts(title=True)))).tocsr()
+    analyzed = [tokens_of(bm25.analysis, one).texts() for one in (questions.passages.indexed_texts(title=True), texts)]
+    counts = counter.fit_transform(analyzed[0]).tocsr()
     n = np.bincount(counts.indices, minlength=counts.shape[1])
     lengths = counts.sum(axis=1).A1
     held_back = 0.9 * (1 - 0.4 + 0.4 * lengths / lengths.mean())
     idf = np.log(1 + (len(lengths) - n + 0.5) / (n + 0.5))
     counts.data = idf[counts.indices] * counts.data / (counts.data + np.repeat(held_back, np.diff(counts.indptr)))
-    by_formula = (counter.transform(analyze(bm25.analysis, texts)) @ counts.T).toarray()
+    by_formula = (counter.transform(analyzed[1]) @ counts.T).toarray()
     np.testing.assert_allclose(np.where(np.isfinite(scores), scores, 0), by_formula, rtol=2e-6)
 
 
