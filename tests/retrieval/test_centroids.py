@@ -1,6 +1,7 @@
 """Candidates by centroids: exact scores of what is found, what is missed, what is kept, texts without tokens."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -43,8 +44,13 @@ MANY = tokens(np.random.default_rng(5).integers(0, 30, 3000).tolist(), 1)
 ASKED = tokens([8] * 30, 2)
 
 
+@cache
+def index_of_many(bits: int = 0) -> TokenIndex:
+    return index_of(MANY, bits)
+
+
 def test_what_is_found_has_its_exact_score() -> None:
-    index, exact = index_of(MANY), max_sim(ASKED, MANY)
+    index, exact = index_of_many(), max_sim(ASKED, MANY)
     for row in range(len(ASKED)):
         found = index.search(ASKED.between(row, row + 1).vectors, 10)
         np.testing.assert_allclose(found.scores[0], exact[row, found.indices[0]], atol=1e-6)
@@ -60,7 +66,7 @@ def test_all_passages_as_candidates_are_an_exact_search() -> None:
 
 
 def test_few_of_the_best_are_missed() -> None:
-    index, exact = index_of(MANY), max_sim(ASKED, MANY)
+    index, exact = index_of_many(), max_sim(ASKED, MANY)
     assert len(MANY) > 5 * CANDIDATES
     for k in (10, 100):
         found = [index.search(ASKED.between(row, row + 1).vectors, k).indices[0] for row in range(len(ASKED))]
@@ -87,8 +93,8 @@ def test_passages_that_are_the_same_tie_by_row() -> None:
 
 def test_a_question_without_tokens_finds_nothing() -> None:
     nothing = np.zeros((0, 16), dtype=np.float16)
-    assert not index_of(MANY).candidates(nothing, 10).size
-    assert (index_of(MANY).search(nothing, 3).indices == NOT_FOUND).all()
+    assert not index_of_many().candidates(nothing, 10).size
+    assert (index_of_many().search(nothing, 3).indices == NOT_FOUND).all()
 
 
 @pytest.mark.parametrize("bits", [1, 2])
@@ -127,7 +133,7 @@ def test_more_bits_come_closer_and_take_more_memory() -> None:
     exact = max_sim(ASKED, MANY)[:, np.diff(MANY.starts) > 0]
     known, off, sizes = np.flatnonzero(np.diff(MANY.starts)), [], []
     for bits in (1, 2, 0):
-        index = index_of(MANY, bits)
+        index = index_of_many(bits)
         scores = [index.scores(ASKED.between(row, row + 1).vectors, known) for row in range(len(ASKED))]
         off.append(np.abs(np.array(scores) - exact).mean())
         sizes.append(index.memory_bytes)
@@ -138,7 +144,7 @@ def test_more_bits_come_closer_and_take_more_memory() -> None:
 
 def test_the_same_vectors_give_the_same_index() -> None:
     for bits in (0, 2):
-        for one, other in zip(index_of(MANY, bits)._arrays, index_of(MANY, bits)._arrays, strict=True):
+        for one, other in zip(index_of_many(bits)._arrays, index_of(MANY, bits)._arrays, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
@@ -150,7 +156,7 @@ def test_a_kept_index_is_read_as_it_was_made(bits: int) -> None:
         times.append(1)
         return blocks(MANY)
 
-    anew = index_of(MANY, bits)
+    anew = index_of_many(bits)
     for _ in range(2):
         kept = mapped_index("key", made, len(MANY), bits)
         for one, other in zip(kept._arrays, anew._arrays, strict=True):
