@@ -27,11 +27,10 @@ from data.passages import Passage, Passages
 from retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
 from retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings, joined
-from text.analysis import Analysis, TokenKind, analyze, reading
+from text.analysis import Analysis, TokenKind, Tokens, analyze, are_kept, reading, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary
 from text.marking import marked_sentences
-from text.tokens import Tokens, are_kept, tokens_of
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
 _COMMON = 0.1  # a term of more passages than this share tells none of them apart, and is not added

@@ -21,8 +21,7 @@ from retrieval.lexical.weights import (
     term_statistics,
 )
 from retrieval.rankings import Rankings, joined, places_in, top_k
-from text.analysis import Analysis
-from text.tokens import PART, Tokens, token_parts
+from text.analysis import PART, Analysis, Tokens, token_parts
 
 if TYPE_CHECKING:
     from retrieval.lexical.postings.index import Postings  # imports a compiler

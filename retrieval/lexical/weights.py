@@ -25,7 +25,7 @@ from data.passages import Passages
 from data.texts import fingerprint_of
 from retrieval.lexical.postings import Segment, first_places, in_one
 from retrieval.rankings import places_in
-from text.analysis import Analysis
+from text.analysis import Analysis, Tokens, token_parts
 from text.analyzers import VERSION, Analyzer
 
 FEW = 1_000_000  # tokens that numpy counts in a tenth of a second

@@ -25,7 +25,7 @@ from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
 from retrieval.takeaway.fusion import Engine, Mix
 from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Vectors, numbers, projected, written
-from text.analysis import Analysis
+from text.analysis import Analysis, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import find as find_dictionary
 

@@ -30,7 +30,7 @@ from retrieval.lexical.engines import Engine as BM25Engine
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import Ranker, Search, term_weights
 from retrieval.mix import LearnedMix
-from text.tokens import Tokens, tokens_of
+from text.analysis import Tokens, tokens_of
 
 _SPACE = "␣"  # stands in a token for a space, at which engines cut
 _QUESTIONS = 64  # scored at a time with all passages

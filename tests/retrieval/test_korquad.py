@@ -18,7 +18,7 @@ from retrieval.lexical.bm25 import BM25
 from retrieval.mix import Learned, learn, mixed
 from retrieval.rankings import Rankings, top_k
 from retrieval.trec import write_qrels, write_run
-from text.tokens import tokens_of
+from text.analysis import tokens_of
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [

@@ -21,10 +21,9 @@ from retrieval.lexical.postings import index
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
-from text import tokens
-from text.analysis import analyze
+from text import analysis
+from text.analysis import Tokens, analyze
 from text.analyzers import Analyzer
-from text.tokens import Tokens
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
@@ -218,7 +217,7 @@ WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9,
 
 @pytest.fixture
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tokens, engines):
+    for module in (analysis, engines):
         monkeypatch.setattr(module, "PART", 8)
 
 
