@@ -20,7 +20,7 @@ from views.ui.words import catalog
 
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
 LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
-PUSH = PROJECT / "training" / "runs" / "push.py"
+PUSH = PROJECT / "training" / "runs" / "model.py"
 
 
 # the line: what waits, in which order, and how it gets out
