@@ -1,5 +1,6 @@
 """Programs as a person runs them, without the seconds in which Python reads the libraries anew."""
 
+import multiprocessing
 import os
 import runpy
 import socket
@@ -9,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -65,6 +67,19 @@ def have_libraries_read() -> None:
             if process := handed_over("timeit", "-n1", "-r1", check, log=log):
                 process.wait(60)
     _ready.add(os.environ["MRC_FORK_SERVER"])
+
+
+def forks() -> ForkServerContext:
+    """What begins a function in a process of its own, with the libraries read.
+
+    A test process has one server for all its files, and that reads what the first one asks for.
+    """
+    context = multiprocessing.get_context("forkserver")
+    files = ("tests.training.test_resume", "tests.serving.test_command")
+    context.set_forkserver_preload(
+        [*files, "faiss", "sklearn.metrics", "training.engine.trainers", "training.runs.model"]
+    )
+    return context
 
 
 def free_port() -> int:

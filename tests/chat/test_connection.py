@@ -37,6 +37,7 @@ def failing(reply: Reply, *, streamed: bool = True) -> tuple[EndpointError, Chat
     return caught.value, server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 def test_what_the_environment_adds_goes_to_its_own_address_alone(
     streamed: bool, monkeypatch: pytest.MonkeyPatch
@@ -56,6 +57,7 @@ def test_what_the_environment_adds_goes_to_its_own_address_alone(
     assert not re.search("tenant-1|org-1|project-1|admin-1", str(typed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_an_address_that_sends_elsewhere_is_not_followed(status: int, streamed: bool) -> None:
@@ -101,6 +103,7 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
 def test_an_answer_larger_than_any_is_not_read_on(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +117,7 @@ def test_an_answer_larger_than_any_is_not_read_on(kind: str, streamed: bool, mon
     assert (caught.value.code, caught.value.ends, caught.value.details) == ("too_much", False, limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
 def test_an_answer_in_ever_smaller_parts_is_not_read_on(
@@ -256,6 +260,7 @@ def test_time_is_up_while_a_server_has_itself_waited_for(monkeypatch: pytest.Mon
 STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(503, "later", {"retry-after": "100"})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STOPPED)
 def test_stopping_ends_the_thread_and_the_connection(kind: str) -> None:
     ended, asked = list[str](), threading.Event()

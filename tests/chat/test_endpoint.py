@@ -217,6 +217,7 @@ def test_a_limit_longer_than_anybody_waits_ends_at_once() -> None:
     assert (failure.code, failure.ends, len(server.asked)) == ("rate", True, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "code", "ends"),
     [

@@ -31,12 +31,14 @@ def _use(content: bytes) -> None:
     assert len(split(reading.question_set).rows) == 4
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=300))
 @settings(max_examples=300, deadline=None)
 def test_random_bytes(content: bytes) -> None:
     _use(content)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_random_text(text: str) -> None:
@@ -123,6 +125,7 @@ def test_delimited(rows: list[Row], delimiter: str, encoding: str) -> None:
     _check(as_csv(rows, delimiter).encode(encoding), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("write", [as_json, as_jsonl, as_squad])
 @given(rows=row_lists())

@@ -61,6 +61,7 @@ KINDS: dict[str, Callable[[], list[np.ndarray]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_damaged_is_made_anew(kind: str) -> None:
     drawn = np.random.default_rng(7)

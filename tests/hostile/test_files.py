@@ -17,6 +17,7 @@ from tests.hostile.files import FILES
 MOST_MEMORY = 2**29
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_small_one_is_read_as_a_large_one_is(name: str) -> None:
     make, refusal = FILES[name]

@@ -17,6 +17,7 @@ def test_what_is_whole_is_read_as_it_was_written(format_: str) -> None:
     assert reading.problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 def test_damage_is_told_or_stays_where_it_is(format_: str) -> None:
     wrong = {seed: found for seed in range(40) if (found := verdict(format_, seed)[1])}

@@ -193,6 +193,7 @@ def test_the_file_holds_every_token_once(
     assert np.array_equal(written(tmp_path, texts).tokens, file.tokens), "however many are cut together"
 
 
+@pytest.mark.slow
 def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for some numbers of each document, fewer than its tokens."""
     monkeypatch.setattr("language.masking._CHARACTERS_AT_ONCE", 1000)

@@ -95,6 +95,7 @@ def test_options_that_cannot_be_are_told() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_a_saved_tokenizer_is_one_that_libraries_read(kind: TokenizerKind, split: Split, tmp_path: Path) -> None:
@@ -204,6 +205,7 @@ def test_of_wordpiece_the_longest_piece_goes_first() -> None:
         assert tokenizer.encode(word, add_special_tokens=False).tokens == found
 
 
+@pytest.mark.slow
 def test_a_document_of_the_greatest_length_is_cut() -> None:
     text = "학교" * (LONGEST // 2)
     assert "".join(piece.letters for piece in prepared(TokenizerKind.BPE).pieces(text)) == text
@@ -255,6 +257,7 @@ def after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
     return [*[one for one in steps(word, tokenizer) if one.merges <= merges][-1].pieces]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("kind", [TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
 def test_a_word_is_what_the_tokenizer_makes_of_it_after_any_number_of_merges(kind: TokenizerKind, split: Split) -> None:

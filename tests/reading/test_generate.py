@@ -130,6 +130,7 @@ def test_nobody_is_asked_twice() -> None:
         assert elsewhere.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed", [{"temperature": 0.5}, {"prompt": prompts()["en"]}, {"most_passages": 1}, {"most_characters": 5}]
 )
@@ -176,6 +177,7 @@ def test_one_answer_that_is_stopped_is_not_kept() -> None:
     assert made(None).left == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "code"),
     [
@@ -216,6 +218,7 @@ def test_a_question_that_is_answered_too_late_fails_alone(monkeypatch: pytest.Mo
     assert {id_: failure.code for id_, failure in found.failures.items()} == {"q2": "timeout"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "code"),
     [

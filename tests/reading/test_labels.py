@@ -86,6 +86,7 @@ QUESTION = st.tuples(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", Property)
 @given(st.lists(QUESTION, max_size=4))
 def test_every_question_has_one_label(by: Property, drawn: list[tuple[str, list[str], bool, list[int]]]) -> None:

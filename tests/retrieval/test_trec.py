@@ -327,6 +327,7 @@ def test_a_run_of_an_engine_that_knows_no_ids_is_matched_by_texts(tmp_path: Path
     assert (notes.questions, notes.other_questions, notes.unknown_passages, notes.repeated) == (1, 1, 1, 1)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
 def test_a_line_that_is_no_object_of_texts_is_told_with_its_number(line: str) -> None:
     with TemporaryDirectory() as folder:

@@ -163,6 +163,7 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary() | (JSON | NEARLY).map(lambda one: json.dumps(one).encode()))
 def test_whatever_is_sent_is_answered_or_refused_in_json(service: TestClient, body: bytes) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,12 +19,10 @@ import pytest
 from data.workspace import PROJECT
 from serving.__main__ import KEY, main, read_key
 from tests.milvus_server import serving
-from tests.programs import free_port, wait_for
+from tests.programs import forks, free_port, wait_for
 
 EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 ASKED = json.dumps({"question": "자격루는 누가 만들었는가?", "k": 3})
-FORKS = get_context("forkserver")  # its server reads the libraries once, for all that are served here
-FORKS.set_forkserver_preload([__name__])
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 @contextmanager
 def served(*words: object, listening: socket.socket | None = None) -> Iterator[BaseProcess]:
-    process = FORKS.Process(target=_serve, args=(dict(os.environ), [*map(str, words)], listening))
+    process = forks().Process(target=_serve, args=(dict(os.environ), [*map(str, words)], listening))
     process.start()
     try:
         yield process

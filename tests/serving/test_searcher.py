@@ -51,6 +51,7 @@ def in_batches(searcher: Searcher, asked: Sequence[tuple[Sequence[str], int]], m
     return run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_what_is_found_is_what_the_retriever_ranks_alone_among_others_and_in_batches(
     make: Callable[..., Retriever],
@@ -67,6 +68,7 @@ def test_what_is_found_is_what_the_retriever_ranks_alone_among_others_and_in_bat
     assert [[hit.id for hit in hits[0]] for hits in together] == [one[: 1 + row % 6] for row, one in enumerate(ids)]
 
 
+@pytest.mark.slow
 def test_an_experiment_and_a_kept_comparison_are_opened_and_answer_as_they_were_compared(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")

@@ -176,6 +176,7 @@ def test_words_and_synonyms_of_a_dictionary(text: str, compounds: Compounds, tok
     assert kiwi(text, compounds, DICTIONARY) == tokens.split()
 
 
+@pytest.mark.slow
 def test_pairs_of_letters_are_those_of_the_text() -> None:
     (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
     assert tokens == ["자동차/", "차량"]
@@ -193,6 +194,7 @@ def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compounds", Compounds)
 @pytest.mark.parametrize("dictionary", [None, DICTIONARY], ids=["no", "dictionary"])
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])

@@ -96,6 +96,7 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "reranked" in json.dumps(json.loads((tmp_path / "result" / "scores.json").read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 
 from data.workspace import workspace
 from jobs.folder import RESUMABLE, State
+from tests.programs import forks
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
@@ -202,10 +203,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Carry out a run in a process of its own, which begins with the libraries already read."""
     # a page that was tested before may have left itself as the program that new processes would begin with
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, "faiss", "sklearn.metrics", "training.engine.trainers", "training.runs.model"]
-    )
+    context = forks()
 
     def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
         here = {"MRC_WORKSPACE": str(workspace()), "MRC_LOCK": str(run.folder / "machine.lock")}

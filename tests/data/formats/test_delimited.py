@@ -12,6 +12,7 @@ def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], Prob
     return [(row.number, list(row.cells.values()), row.problem and row.problem.code) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "delimiter"),
     [

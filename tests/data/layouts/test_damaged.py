@@ -78,6 +78,7 @@ def _read(files: Files) -> Reading:
     return read_files([File(Content(content), name) for name, content in files.items()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_damaged_files_are_read_or_refused_and_lose_nothing_unsaid(name: str) -> None:
     kept = keep(small_set())

@@ -82,6 +82,7 @@ def test_entities_that_a_file_declares_are_never_expanded() -> None:
 
 
 # a reader that looks to the end of the file for each tag takes minutes for each of these, which the suite's limit ends
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tag", "entries"),
     [("<DOC>", 100_001), ("<DOCNO>", 1)]

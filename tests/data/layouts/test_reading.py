@@ -339,6 +339,7 @@ def test_a_broken_file_is_named() -> None:
     assert str(caught.value).startswith("ko-corpus/corpus-00001-of-00002.parquet: The Parquet file cannot be read")
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text("ab1", min_size=1, max_size=2), st.text("가나다 ", min_size=1, max_size=9), min_size=1, max_size=6

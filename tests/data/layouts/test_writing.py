@@ -51,6 +51,7 @@ def sets(draw: st.DrawFn) -> QuestionSet:
     return QuestionSet("내 세트", passages, tuple(map(question, draw(st.lists(ids, max_size=3, unique=True)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", WRITTEN)
 @given(question_set=sets())
 def test_what_is_written_is_read_again_as_the_same_set(layout: Layout, question_set: QuestionSet) -> None:

@@ -128,6 +128,7 @@ def check(content: bytes, rows: list[Row], kind: PairKind) -> None:
     assert pairs.published.tolist() == [names[row["구분"]] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @given(rows=rows_of(SCORES))
@@ -196,6 +197,7 @@ def test_random_bytes(content: bytes) -> None:
     use(as_csv(GOOD).encode() + content)
 
 
+@pytest.mark.slow
 @given(cuts=CHANGES, kind=st.sampled_from(list(PairKind)))
 @pytest.mark.parametrize("name", ["csv", "json", "jsonl", "parquet"])
 @settings(max_examples=50, deadline=None)

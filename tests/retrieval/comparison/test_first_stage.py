@@ -66,6 +66,7 @@ def test_a_dictionary_finds_what_was_cut_wrongly_and_synonyms() -> None:
     assert unmatched(ASKED, Analysis(Analyzer.KIWI, dictionary=DICTIONARY)).own.tolist() == []
 
 
+@pytest.mark.slow
 def test_synonyms_are_one_term_of_the_formula() -> None:
     """Counts as of Lucene's SynonymQuery: what is held twice under two names is held twice, by two passages of four."""
     options = BM25Options(Analyzer.KIWI, dictionary=DICTIONARY)

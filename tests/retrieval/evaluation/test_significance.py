@@ -52,6 +52,7 @@ def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> N
         np.testing.assert_allclose(ours[column], theirs.confidence_interval, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_interval_of_groups_is_that_of_scipy_over_their_sums_and_sizes() -> None:
     rng = np.random.default_rng(3)
     groups = np.sort(rng.integers(0, 40, 200))

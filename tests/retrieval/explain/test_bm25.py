@@ -45,6 +45,7 @@ def explained(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("engine", list(Engine))
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def test_values_sum_to_the_score_after_feedback_on_any_tokens(
         assert explanation.score == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, pytest.param(Analyzer.KIWI_BIGRAM, marks=pytest.mark.slow)])
 def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
     options = BM25Options(analyzer, feedback_passages=5, feedback_terms=20, feedback_share=0.3)
@@ -270,6 +272,7 @@ def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pyt
     assert explained.score == pytest.approx(scores[0, 0], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
 def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, sample: QuestionSet) -> None:

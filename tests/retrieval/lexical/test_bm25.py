@@ -59,6 +59,7 @@ def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list
     return documents, analyze(analyzer, texts_of(sample.questions[ASKED]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_scores_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
@@ -129,6 +130,7 @@ def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: Questi
     assert compared > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.WORD])
 def test_the_reference_finds_the_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions)

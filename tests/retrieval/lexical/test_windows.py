@@ -87,6 +87,7 @@ def test_scores_are_the_best_of_a_plain_bm25_over_the_windows(drawn: list[list[s
         assert {row: score for row, score in found if row >= 0} == best
 
 
+@pytest.mark.slow
 def test_windows_as_long_as_the_passages_are_plain_bm25() -> None:
     sample = read_entry(CATALOG["sample"]).question_set
     asked = texts_of(sample.questions[::16])

@@ -101,6 +101,7 @@ def test_a_weighted_fusion_is_the_sum_its_formula_tells() -> None:
         np.testing.assert_allclose(found.scores[row], -np.sort(-wanted[row]), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_passages_whose_beginning_alone_has_a_vector_are_counted() -> None:
     class Short(KeywordEncoder):
         def cut_off(self, texts: Sequence[str]) -> int:

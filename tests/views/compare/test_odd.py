@@ -59,6 +59,7 @@ TORN: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tear", TORN.values(), ids=TORN.keys())
 def test_a_torn_comparison_is_run_anew(tear: Callable[[Path], object], started: list[Experiment]) -> None:
     folder = compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
@@ -150,6 +151,7 @@ def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monk
     assert search_failure_text(failure) == told  # on the Search page too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])
 def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
     compared(small_set(), {"BM25": FOUND, "Dense": FOUND})

@@ -156,6 +156,7 @@ def test_nothing_found_is_told(data: StoredSet) -> None:
     assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
 
 
+@pytest.mark.slow
 def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
@@ -381,6 +382,7 @@ def test_the_sample_is_called_in_the_person_s_language() -> None:
     assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("view", "there"), [("overview", True), ("where", True), ("tune", False), ("kept", False)])
 def test_a_measure_is_chosen_where_it_has_an_effect(data: StoredSet, view: str, there: bool) -> None:
     finished(data)

@@ -89,6 +89,7 @@ def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppT
     return driving.opened(page, **look, question=question, explained=explained)
 
 
+@pytest.mark.slow
 def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)

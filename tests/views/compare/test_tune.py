@@ -208,6 +208,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert spec.chosen_on is Part.VALIDATION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "says"),
     [

@@ -131,6 +131,7 @@ def numbers(app: AppTest) -> dict[str, str]:
 # slices
 
 
+@pytest.mark.slow
 def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
     (told,) = [text for text in texts(drawn) if "points **behind**" in text]

@@ -195,6 +195,7 @@ def test_the_address_alone_gives_the_same_list() -> None:
     assert set(listed(first)) == {"q3", "q4", "q5"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     "wrong",

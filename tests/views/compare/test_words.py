@@ -80,6 +80,7 @@ def starts(app: AppTest) -> list[str]:
     return [button.label for button in app.button if button.key == "start_lexical"]
 
 
+@pytest.mark.slow
 def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")

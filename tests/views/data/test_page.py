@@ -100,6 +100,7 @@ def test_what_is_chosen_about_a_set_comes_before_what_it_is_like(app: AppTest) -
     assert app.button[0].key == "use"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "status"),
     [
@@ -368,6 +369,7 @@ def add(app: AppTest, name: str, content: bytes) -> AppTest:
     return run(app)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [OTHER.encode(), b'{"data": [', None])
 def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, first: bytes | None) -> None:
     drop(app, {"first": first} if first else beir())

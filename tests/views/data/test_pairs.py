@@ -66,6 +66,7 @@ def choose(app: AppTest, name: str, value: object) -> AppTest:
     return run(app)
 
 
+@pytest.mark.slow
 def test_the_choice_of_the_kind_of_data_lies_in_the_address() -> None:
     app = opened(page)
     assert "sort" not in app.query_params
@@ -151,6 +152,7 @@ def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
     assert table["score"].tolist() == ["많이"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 5000])
 def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest, score: str) -> None:
     upload(app, ("pairs.tsv", SCORED + f"하나\t둘\t{score}\n"))

@@ -100,6 +100,7 @@ def of_pairs(variant: Variant) -> Variant:
 HELPED = "**Pre-training on this text helped**"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variants", "told", "untold"),
     [
@@ -136,6 +137,7 @@ def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
     assert f"{HELPED}: Spearman before tuning 50.0 against 45.0 without" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("difference", "told"),
     [

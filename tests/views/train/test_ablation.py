@@ -125,6 +125,7 @@ def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
     assert experiment.vary == {"mask_share": (0.3, 0.4)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "told"),
     [
@@ -143,6 +144,7 @@ def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str
     assert all_jobs() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "more", "told"),
     [

@@ -375,6 +375,7 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "objective", "entered", "told"),
     [

@@ -126,6 +126,7 @@ def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppT
     assert len(run(app).pills(key="train_en").options) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_an_address_opens_every_kind(app: AppTest, kind: str) -> None:
     app.query_params["train"] = kind

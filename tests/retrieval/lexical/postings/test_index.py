@@ -45,6 +45,7 @@ def all_of(postings: Postings, *question: Any) -> np.ndarray:
     return np.concatenate(list(postings.scores(*question)))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 70), SIZES, st.tuples(st.floats(0, 3), st.floats(0, 1)))
 def test_a_search_is_the_ranking_of_all_scores_and_these_are_the_written_formula(
