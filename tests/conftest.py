@@ -91,6 +91,15 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["MRC_WORKSPACE"] = str(tmp_path_factory.mktemp("workspace"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _libraries_are_read_for_all_jobs() -> None:
+    """The fork server reads while no job works: among jobs that follow each other, each would read them for itself."""
+    if os.environ.get("MRC_FORK_SERVER"):
+        from tests.programs import have_libraries_read
+
+        have_libraries_read()
+
+
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the test's own. That of pytest looks through those of all tests before, thousands of them."""
