@@ -11,7 +11,7 @@ from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from views.choices import finished_runs, model_place
-from views.language.page import REFERENCE
+from views.language.tokenizers import REFERENCE
 from views.names import base_name, is_a_starter, told_with_download
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_view

@@ -1,350 +1,187 @@
-"""The views of tokenizers: their figures on text that they were not trained on, as a picture and as a table; one
-sentence cut by all of them, side by side; and a word built by a BPE, merge by merge.
+"""Tokenizers trained on a text of one's own, side by side with those of models, and how each cuts words."""
 
-What a person or a vocabulary wrote is escaped."""
-
-import shlex
-import zipfile
-from collections.abc import Sequence
-from dataclasses import asdict
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
-from html import escape
-from io import BytesIO
-from math import sqrt
-from pathlib import Path
+from itertools import product
 from typing import Any
 
-import altair as alt
-import pandas as pd
 import streamlit as st
 
-from language.morphemes import BOUNDARY, UNKNOWN, TokenizerKind
-from language.prepared import Step
-from language.texts import LanguageError
-from retrieval.report.charts import colour, legend, shape
-from retrieval.report.drawing import READABLE
-from views.language.page import MOST_UNKNOWN, TokenizersView, known_enough, pick_tokenizer
-from views.resources.language import CutPiece, cut_text, steps_of
-from views.ui import tables
-from views.ui.charts import draw_chart, present, tips
+from jobs.folder import Status
+from language.comparison import KeptTokenizer, Request, TokenizerJob, TokenizerRequest
+from language.morphemes import Split, TokenizerKind
+from models.hub import ModelError
+from models.sources import STARTER, default_model, find_model
+from views.choices import finished_runs, model_place
+from views.language.pieces import (
+    MOST_UNKNOWN,
+    TokenizersView,
+    called_by,
+    draw_figures,
+    draw_merges,
+    draw_pieces,
+    known_enough,
+)
+from views.names import base_name, is_a_starter, set_name
+from views.resources.language import open_tokenizers
+from views.resources.sets import chosen_set
+from views.texts import Learned, characters_in, documents_in, learned_name, pick_text, reference_of
+from views.ui.job import begin, draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose, typed
-from views.ui.words import plain, word
+from views.ui.state import choose_several, choose_tab
+from views.ui.words import known, plain, word
 
-SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
-MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")
-_HIGHER = ("whole_words", "f1")  # is better; of all others, lower
-_OF_WHO_KNOWS = ("tokens_per_word", "tokens_per_character", "longer_than_512", "f1")  # unknown words would look cheap
-_HEIGHT = 340
-_DASHES = ([1, 0], [6, 4])  # of the first split and of the second
-_COLUMNS = (*MEASURES, "unknown_rate", "seconds")
-
-
-def draw_figures(view: TokenizersView) -> None:
-    table = figure_table(view)
-    told, label = [one for one in MEASURES if table[one].notna().any()], word("tokenizers.measure")
-    look: dict[str, Any] = {"format_func": lambda one: word(f"tokenizers.{one}"), "width": 300}
-    measure = choose(st.selectbox, "tokenizer_measure", label, told, MEASURES[0], **look)
-    _draw_picture(view, table, measure)
-    _draw_table(view, table)
-    _draw_downloads(view)
+VIEWS = {"figures": draw_figures, "pieces": draw_pieces, "merging": draw_merges}
+_USUAL = (2_000, 8_000, 32_000)
+_CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_FEW = 30  # documents that are too few to rely on
+REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
-def figure_table(view: TokenizersView) -> pd.DataFrame:
-    """One row a tokenizer, in the order of the comparison; `able` are those that know enough words."""
-    rows = []
-    for one in view.kept.tokenizers:
-        trained, figures = one.measured.trained, asdict(one.figures)
-        told = {name: figures[name] for name in (*SHARES, *MEASURES, "pieces")}
-        names = {"name": view.name(one), "kind": view.name(one), "split": ""}
-        if trained:
-            names |= {part: word(f"tokenizers.{part}_{trained[part]}") for part in ("kind", "split")}
-        more = {"seconds": figures["seconds_to_train"], "trained": bool(trained), "able": known_enough(one)}
-        rows.append({**names, **told, **more})
-    return pd.DataFrame(rows).astype(dict.fromkeys((*MEASURES, "seconds"), float))
-
-
-def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
-    """Return which rows have the best figure of a column; none where all have the same."""
-    values = table[column].where(table["able"]) if column in _OF_WHO_KNOWS else table[column]
-    best = values.max() if column in _HIGHER else values.min()
-    found: pd.Series = (values == best) & (table[column].nunique() > 1)
-    return found
-
-
-def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> None:
-    drawn = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
-    if measure not in _OF_WHO_KNOWS:
-        drawn["able"] = True
-    kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
-    splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
-    columns = ["name", "kind", "split", "pieces", "value", "able"]
-    draw_chart(
-        by_size,
-        drawn.loc[drawn["trained"], columns].reset_index(drop=True),
-        drawn.loc[~drawn["trained"], columns].reset_index(drop=True),
-        kinds,
-        splits,
-        y=word(f"tokenizers.{measure}"),
-        share=measure in SHARES,
-        alt=word("tokenizers.picture", measure=word(f"tokenizers.{measure}")),
-    )
-    if not drawn["able"].all():
-        st.caption(word("tokenizers.hollow", share=f"{MOST_UNKNOWN:.0%}"))
-
-
-def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
-    columns = {"kind": tables.text("tokenizers.tokenizer", pinned=True, width=145)}
-    if len(view.request.compared.splits) > 1:
-        columns["split"] = tables.text("tokenizers.split")
-    columns["pieces"] = tables.number("tokenizers.pieces")
-    columns |= {name: tables.number(f"tokenizers.{name}") for name in _COLUMNS}
-    forms = {name: "{:.1%}" if name in SHARES else "{:.2f}" for name in _COLUMNS}
-    styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
-    for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
-        best = [tables.BOLD if one else "" for one in best_rows(table, name)]
-        styled = styled.apply(lambda _, best=best: best, subset=[name])
-    tables.draw(styled, columns, placeholder="–")
-    short = [
-        view.name(one) for one in view.kept.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
-    ]
-    if short:
-        st.caption(word("tokenizers.fewer_pieces", names=", ".join(map(plain, short))))
-
-
-def _draw_downloads(view: TokenizersView) -> None:
-    trained = {one.folder.name: one for one in view.kept.tokenizers if one.is_trained}
-    if trained:
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            label, explained = word("tokenizers.take"), word("tokenizers.take_help")
-            folder = pick_tokenizer(view, trained, "tokenizer", label, help=explained, width=320).folder
-            look: dict[str, Any] = {"key": "download_tokenizer", "on_click": "ignore", "icon": ":material/folder_zip:"}
-            label, archive = word("tokenizers.download"), partial(zipped, folder)
-            st.download_button(label, archive, f"{folder.name}.zip", "application/zip", **look)
-    with st.expander(word("tokenizers.command")):
-        st.code(command_of(view), language="bash", wrap_lines=True)
-
-
-def zipped(folder: Path) -> bytes:
-    content = BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.iterdir()):
-            archive.write(path, f"{folder.name}/{path.name}")
-    return content.getvalue()
-
-
-def command_of(view: TokenizersView) -> str:
-    asked = view.request.compared
-    words = ["python", "-m", "language", "tokenizers", "--data", view.request.data]
-    words += ["--kind", *asked.kinds, "--split", *asked.splits, "--vocabulary", *map(str, asked.vocabularies)]
-    for reference in asked.against:
-        words += ["--against", reference]
-    return shlex.join([*map(str, words), "--out", "tokenizers"])
-
-
-def by_size(
-    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
-) -> alt.LayerChart:
-    """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
-
-    Both tables have the columns "name", "kind", "split", "pieces", "value" and "able"; what is not able has a hollow
-    mark. `kinds` are all there are, in their fixed order. A `share` is written in percent.
-    """
-    axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
-    up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
-    tooltip = tips(
-        ("name:N", word("tokenizers.tokenizer")),
-        ("pieces:Q", word("tokenizers.pieces"), ","),
-        ("value:Q", y, ".1%" if share else ".2f"),
-    )
-    layers: list[alt.Chart] = []
-    if len(models):
-        rules = alt.Chart(models).encode(y=up, tooltip=tooltip)
-        names = rules.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=READABLE, fontSize=12)
-        layers = [rules.mark_rule(strokeDash=[2, 3], strokeWidth=2, color=READABLE)]
-        layers += [names.encode(x=alt.value(0), text="name:N")]
-    if len(table):
-        base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
-        drawn = present(kinds, table["kind"])
-        told = legend(columns=1, symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
-        of_split = alt.Scale(domain=list(splits), range=list(_DASHES[: len(splits)]))
-        dashes = alt.StrokeDash("split:N", scale=of_split, legend=told)
-        tint = colour("kind", drawn, kinds, legend(columns=2, symbolOpacity=1))
-        mark = shape("kind", drawn, kinds, legend(columns=2))
-        filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
-        hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
-        layers += [
-            base.mark_line(strokeWidth=2.5).encode(color=tint, detail="split:N", strokeDash=dashes),
-            filled.encode(color=tint, shape=mark),
-            hollow.encode(color=tint, shape=mark),
-        ]
-    return alt.layer(*layers).properties(height=_HEIGHT)
-
-
-def _sizes(table: pd.DataFrame) -> alt.X:
-    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap.
-
-    It reaches over a factor of four at least: sizes that hardly differ stand close together.
-    """
-    ticks: list[int] = []
-    sizes = sorted(set(table["pieces"]))
-    for size in sizes:
-        if not ticks or size > 1.3 * ticks[-1]:
-            ticks.append(size)
-    axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
-    middle = sqrt(sizes[0] * sizes[-1])
-    domain = [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)]
-    scale = alt.Scale(type="log", domain=domain, nice=False, padding=24)
-    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=scale, axis=axis)
-
-
-SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
-WORD = "도서관에서부터"
-_STYLE = Path(__file__).with_name("pieces.css")
-_LEADS = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
-_LETTERS, _LETTERS_OF_WORD = 300, 40
-_OF_MERGES = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
-Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
-
-
-def draw_pieces(view: TokenizersView) -> None:
+def draw() -> None:
     answer = st.container()
-    look: dict[str, Any] = {"max_chars": _LETTERS, "help": word("tokenizers.sentence_help")}
-    text = typed(st.text_input, "cut", word("tokenizers.sentence"), SENTENCE, **look).strip()
-    if not text:
-        answer.info(word("tokenizers.type_sentence"), icon=":material/info:")
+    learned = pick_text(chosen_set())
+    request, models = _pick_request(learned)
+    if request is None:
+        answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
-    found: list[tuple[str, Sequence[CutPiece]]] = []
-    for one in view.kept.tokenizers:
-        try:
-            if pieces := cut_text(one, text):
-                found.append((view.name(one), pieces))
-        except LanguageError as error:
-            told = {"model": plain(view.name(one)), "reason": plain(failure_text(error))}
+    job = TokenizerJob.of(request, learned.fingerprint)
+    kept = open_tokenizers(job.folder) if job.done else None
+    if kept is None:
+        with answer:
+            _draw_job(job, request, learned)
+        return
+    view = TokenizersView(request, kept, models)
+    with answer:
+        _draw_answer(view)
+        for model, reason in kept.failed.items():
+            told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
             st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-    if not found:
+        if kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+            begin(partial(job.start, request))
+    if kept.tokenizers:
+        name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
+        with place:
+            VIEWS[name](view)
+
+
+def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
+    asked = request.compared
+    ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
+
+    def at_work(status: Status) -> str:
+        if not status.share:
+            return word("tokenizers.starting")
+        name = called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
+        return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
+
+    def reason(status: Status) -> str:
+        # in the person's language where the text's name is all that the words ask for, else as the process told it
+        key, name = f"language.{status.code}", learned_name(learned)
+        try:
+            return word(key, corpus=name, name=name) if known(key) else status.message
+        except KeyError:
+            return status.message
+
+    about = word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against))
+    start = partial(job.start, request)
+    draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
+
+
+def _draw_answer(view: TokenizersView) -> None:
+    """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
+    every = view.kept.tokenizers
+    if not every:
         return
-    answer.markdown(_answer(found))
-    st.html(_STYLE)
-    frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in found]
-    st.html("".join(frames))
-    st.caption(word("tokenizers.marks", documents=f"{view.kept.counted:,}"))
-    _draw_cuts(found)
+    able = [one for one in every if known_enough(one)]
+    said = [_fewest(view, able or every), _nearest(view, able)]
+    if left_out := [plain(view.name(one)) for one in every if one not in able]:
+        key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
+        said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
+    st.markdown(" ".join(said))
+    figures = every[0].figures
+    counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
+    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.kept.corpus)))]
+    limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
+    st.caption(" ".join(limits))
 
 
-def _answer(found: Cuts) -> str:
-    """Who cuts it into how many pieces, of those that know all of it: one piece may be a whole word that is unknown."""
-    able = [one for one in found if all(piece.known for piece in one[1])]
-    ranked = able or found
-    (least, few), (most, many) = (pick(ranked, key=lambda one: len(one[1])) for pick in (min, max))
-    told = {"least": plain(least), "fewest": len(few), "most": plain(most), "count": len(many)}
-    told["tokenizers"] = len(ranked)
-    alike = "_alike" if len(few) == len(many) else ""
-    key = f"sentence_answer{alike}" if len(ranked) > 1 else "sentence_answer_one"
-    left_out = [word("tokenizers.sentence_unknown", count=len(found) - len(able))] if 0 < len(able) < len(found) else []
-    return " ".join([word(f"tokenizers.{key}", **told), *left_out])
+def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
+    best, worst = ranked[0], ranked[-1]
+    told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
+    if len(ranked) == 1:
+        return word("tokenizers.answer_one", **told)
+    others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
+    if told["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
+    return word("tokenizers.answer", **told, **others, count=len(ranked))
 
 
-def _draw_cuts(found: Cuts) -> None:
-    rows = [(name, seen(one.name), one.letters, one.number, one.occurrences) for name, cut in found for one in cut]
-    columns = {
-        "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
-        "piece": tables.text("tokenizers.piece", ""),
-        "letters": tables.text("tokenizers.letters", ""),
-        "number": tables.number("tokenizers.number", "%d"),
-        "occurrences": tables.number("tokenizers.occurrences", "localized"),
-    }
-    with st.expander(word("tokenizers.as_table")):
-        tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
+        return ""
+    f1, best = max(judged, key=lambda one: one[0])
+    return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
 
 
-def draw_merges(view: TokenizersView) -> None:
-    answer = st.container()
-    able = {one.folder.name: one for one in view.kept.tokenizers if one.measured.trained.get("kind") in _OF_MERGES}
-    if not able:
-        answer.info(word("tokenizers.no_bpe"), icon=":material/info:")
-        return
-    left, right = st.columns(2, vertical_alignment="bottom")
-    with left:
-        text = typed(st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_LETTERS_OF_WORD).strip()
-    with right:
-        label, explained = word("tokenizers.of_bpe"), word("tokenizers.of_bpe_help")
-        chosen = pick_tokenizer(view, able, "merges_of", label, help=explained)
-    if not text:
-        answer.info(word("tokenizers.type_word"), icon=":material/info:")
-        return
-    try:
-        found = steps_of(chosen, text)
-    except LanguageError as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
-        return
-    last = found[-1]
-    told = {"word": plain(text), "merges": len(found) - 1, "letters": len(found[0].pieces), "pieces": len(last.pieces)}
-    answer.markdown(word("tokenizers.built", **told))
-    _draw_steps(found)
+def usual_sizes(characters: int) -> list[int]:
+    """Return the vocabularies picked before anybody chooses: those that so much text allows, and smaller ones."""
+    allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
+    return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def _draw_steps(found: Sequence[Step]) -> None:
-    at = _pick_step(found) if len(found) > 1 else 0
-    st.html(_STYLE)
-    step = found[at]
-    note = word("tokenizers.pieces_count", count=len(step.pieces))
-    head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
-    st.html(names_html(head, note, step.pieces, step.joined))
-    st.caption(word("tokenizers.merges_help"))
-    if len(found) < 2:
-        return
-    rows = [(one.merges, *map(seen, one.pair), " · ".join(map(seen, one.pieces))) for one in found[1:]]
-    columns = {
-        "number": tables.number("tokenizers.merge", "localized"),
-        "first": tables.text("tokenizers.first", ""),
-        "second": tables.text("tokenizers.second", ""),
-        "pieces": tables.text("tokenizers.word_then", "", width="large"),
-    }
-    made = [tables.BOLD if row < at else "" for row in range(len(rows))]
-    tables.draw(pd.DataFrame(rows, columns=[*columns]).style.apply(lambda _: made), columns)
+def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
+    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with place, st.container(horizontal=True, vertical_alignment="bottom"):
+        kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
+        splits = _pick("splits", [*Split], [Split.WORDS], "split")
+        usual = [str(size) for size in usual_sizes(characters_in(learned))]
+        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
+        label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
+        every = [*map(str, SIZES)]
+        sizes = choose_several(st.pills, "vocabularies", label, every, usual, wrap=True, help=explained, **look)
+        names, against = _pick_models()
+    if not (kinds and splits and sizes):
+        return None, names
+    ways = tuple(map(TokenizerKind, kinds)), tuple(map(Split, splits))
+    compared = Request(*ways, tuple(map(int, sizes)), tuple(against))
+    return TokenizerRequest(reference_of(learned), compared), names
 
 
-def _pick_step(found: Sequence[Step]) -> int:
-    """Draw the slider over the merges; it stops where one of them changes the word."""
-
-    def called(place: str) -> str:
-        return f"{found[int(place)].merges:,}" if int(place) < len(found) else place
-
-    places, label = [str(place) for place in range(len(found))], word("tokenizers.merges")
-    return int(choose(st.select_slider, "merges", label, places, places[-1], follows=True, format_func=called))
+def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
+    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{called}_help"), "key": f"picked_{name}"}
+    look["format_func"] = lambda one: word(f"tokenizers.{called}_{one}")
+    every, first = [*map(str, options)], [*map(str, usual)]
+    return choose_several(st.pills, name, word(f"tokenizers.{called}"), every, first, **look)
 
 
-def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
-    """Return a text cut by the tokenizer of this name: each piece in a frame, more of it where one points at it."""
-    items = []
-    for one in pieces:
-        told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
-        lead, kind = (_parted(one.name), "") if one.known else ((f"{UNKNOWN} ", one.letters), "unknown")
-        items.append(_item(*lead, kind, told))
-    return _framed(name, note, items)
+def _pick_models() -> tuple[dict[str, str], list[str]]:
+    """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
+    key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
+    runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
+    names = {one: base_name(one) for one in first} | runs
+    typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
+    names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}
+    look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
+    look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
+    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], first, **look)
+    there = []
+    for one in picked:
+        try:
+            find_model(one)
+            there.append(one)
+        except ModelError as error:
+            told = {"model": plain(names[one]), "reason": plain(failure_text(error))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+    return names, there
 
 
-def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
-    """Return pieces of which only the names are known; those named `new` are told from the others."""
-    return _framed(name, note, [_item(*_parted(one), "new" if one == new else "", "") for one in names])
-
-
-def seen(name: str) -> str:
-    return "".join(_parted(name))
-
-
-def _framed(name: str, note: str, items: Sequence[str]) -> str:
-    head = f'<div class="of"><b>{escape(name)}</b><span>{escape(note)}</span></div>'
-    return f'<div class="pieces">{head}<ol>{"".join(items)}</ol></div>'
-
-
-def _item(lead: str, text: str, kind: str, told: str) -> str:
-    small = f"<small>{escape(lead)}</small>" if lead else ""
-    more = "".join(f' {name}="{escape(value)}"' for name, value in (("class", kind), ("title", told)) if value)
-    return f"<li{more}>{small}{escape(text)}</li>"
-
-
-def _parted(name: str) -> tuple[str, str]:
-    lead = next((one for one in _LEADS if (name.startswith(one) and name != one) or name == one != "##"), "")
-    return _LEADS.get(lead, ""), name.removeprefix(lead)
+def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+    del selection_mode  # there is but one
+    picked: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
+    return picked

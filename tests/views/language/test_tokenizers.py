@@ -32,8 +32,8 @@ from language.train import TrainedTokenizer
 from retrieval.report.drawing import colour_of
 from tests.language.test_train import SENTENCES, prepared, trained
 from tests.views.driving import opened, run, texts
-from views.language.page import TokenizersView, usual_sizes
-from views.language.tokenizers import best_rows, by_size, command_of, cut_html, names_html, zipped
+from views.language.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
+from views.language.tokenizers import TokenizersView, usual_sizes
 from views.resources.language import CutPiece
 from views.ui.words import catalog
 
@@ -46,9 +46,9 @@ HOSTILE = "<img src=x onerror=alert(1)> **학교** 뷁"
 
 
 def page() -> None:
-    from views.language.page import draw_tokenizers
+    from views.language.tokenizers import draw
 
-    draw_tokenizers()
+    draw()
 
 
 @pytest.fixture(autouse=True)
