@@ -22,7 +22,7 @@ install: .venv/installed ## make the environment
 test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those with real data)
 	$(PYTEST)
 
-quick: .venv/installed-dev ## run the tests of a minute, while you change code: no browser, no torch, no fresh process
+quick: .venv/installed-dev ## run the quick tests, while you change code: no browser, no torch, no fresh process
 	$(PYTEST) -m "not slow"
 
 durations: .venv/installed-dev chromium ## run every test, and write how long each file takes: the longest are begun first
