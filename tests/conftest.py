@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from data import apart
 from data.terminal import quiet
-from jobs.detached import read_on, start_fork_server
+from jobs.detached import FORKS, read_on, start_fork_server
 from models.packaged import PackagedBase
 
 PROGRAM = sys.modules["__main__"]
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # threads that spin while others hold the cores are many times slower than one: test processes share the cores
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or config.getoption("numprocesses", None) or 1)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
-    if config.getoption("numprocesses", None) and not is_worker and not config.option.markexpr:
+    if FORKS and config.getoption("numprocesses", None) and not is_worker and not config.option.markexpr:
         # all workers' jobs have the libraries of one process, read while the tests are collected
         start_fork_server()
         read_on()
