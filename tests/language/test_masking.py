@@ -212,6 +212,19 @@ def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pyt
     assert most(60) - most(10) < 50 * 500, "the tokens of a document alone are two thousand bytes"
 
 
+def test_documents_are_cut_together_until_they_are_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("language.masking._CHARACTERS_AT_ONCE", 4)
+    together: list[list[str]] = []
+
+    class Noted(LetterTokenizer):
+        def __call__(self, texts: list[str], **more: Any) -> Any:
+            together.append(texts)
+            return super().__call__(texts, **more)
+
+    write_tokens(tmp_path, iter(["abc", "de", "f", "ghijk", "l"]), Noted(), SPECIALS, WholeWords.SPACES)
+    assert together == [["abc", "de"], ["f", "ghijk"], ["l"]]
+
+
 def test_tokens_stay_in_the_file_and_pairs_are_four_numbers_each(file: TokenFile) -> None:
     for array in (file.tokens, file.starts):
         assert isinstance(array.base, np.memmap)
@@ -328,6 +341,13 @@ def test_a_copy_of_a_document_is_no_other_document(tmp_path: Path) -> None:
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
     with refused("one_document"):
         SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
+
+
+def test_of_segments_that_are_too_long_together_the_longer_one_is_cut(tmp_path: Path) -> None:
+    pairs = SegmentPairs(written(tmp_path, ["mnopqrstuvwx", "a bcdefghijkl"]), 16, SPECIALS)
+    read = pairs.read([0] * 40, np.random.default_rng(0))
+    ends = {tuple(tokens[segments == 1].tolist()) for tokens, segments in zip(read.tokens, read.segments, strict=True)}
+    assert (*ids_of("bcdefgh"), END) in ends, "beside the six letters of the first, which stay"
 
 
 def test_where_there_is_no_text_there_are_no_blocks(tmp_path: Path) -> None:

@@ -60,13 +60,14 @@ def test_an_answer_stands_where_the_file_says_if_it_is_there_else_where_it_first
         Question("told wrongly", "?", seoul, ("p1",), starts=(5,)),
         Question("beyond", "?", seoul, ("p1",), starts=(500,)),
         Question("not told", "?", harbour, ("p1",), starts=(-1,)),
+        Question("of several answers", "?", ("항구", "서울"), ("p1",)),
         Question("not in it", "?", ("제주",), ("p1",)),
         Question("no passage", "?", seoul),
         Question("nobody", "?"),
     )
     assert len(TEXT) == 32
     assert told(asked, Property.ANSWER_PLACE) == [
-        *("first_third", "last_third", "first_third", "first_third", "second_third"),
+        *("first_third", "last_third", "first_third", "first_third", "second_third", "second_third"),
         *(UNKNOWN, UNKNOWN, NO_ANSWER),
     ]
 

@@ -53,6 +53,7 @@ def test_tokens_of_nothing(texts: list[str]) -> None:
 def test_ids_in_another_vocabulary() -> None:
     tokens = tokens_of(Analyzer.WORD, ["a b a", "c", "b z"])
     assert [part.tolist() for part in tokens.ids_in({"a": 7, "b": 3, "y": 1})] == [[7, 3, 7], [], [3]]
+    assert [part.tolist() for part in tokens.ids_in({"a": 0, "b": 1})] == [[0, 1, 0], [], [1]], "0 is an id, too"
 
 
 @pytest.mark.parametrize("count", range(len(TEXTS) + 1))

@@ -108,6 +108,7 @@ SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
         (2, None, NAMED, PairKind.LABELLED),
         (2, None, SCORES, PairKind.SCORED),
         (2, None, BINARY, PairKind.SCORED),
+        (2, None, values("1", "함의"), PairKind.LABELLED),  # half of them are not most
         (2, None, WORDS, PairKind.LABELLED),
         (2, WORDS, NAMED, PairKind.LABELLED),
         (2, SCORES, NAMED, PairKind.SCORED),

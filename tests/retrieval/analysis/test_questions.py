@@ -73,6 +73,7 @@ def test_from_1_to_2_is_more_than_from_4_to_5() -> None:
 
 def test_each_retriever_leads_once_before_any_leads_twice() -> None:
     assert disputed([1, 1, 1, 3, 1], [5, 5, 5, 2, 1], count=2) == [0, 3]
+    assert disputed([1, 1, 3, 1, 1], [0, 4, 2, 1, 1], count=2) == [0, 2], "what finds nothing does not lead"
 
 
 def test_where_all_agree_nothing_is_disputed() -> None:

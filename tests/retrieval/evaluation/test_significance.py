@@ -93,6 +93,7 @@ def test_shares_without_a_miss_have_the_exact_interval() -> None:
     np.testing.assert_allclose(found[0], [exact.low, 1.0])
     np.testing.assert_allclose(found[1], [0.0, 1 - exact.low])
     np.testing.assert_allclose(found[2], mean_intervals(values, groups)[2])
+    assert share_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], "of one group"
 
 
 @pytest.mark.slow
