@@ -46,7 +46,7 @@ from retrieval.explain.encoders import (
     token_matches,
 )
 from retrieval.lexical.terms import CutWord, cut_words
-from retrieval.rankings import Findings, ask, truth_of
+from retrieval.rankings import Findings, Truth, ask, truth_of
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary, StoredDictionary, find, load, stored, written
 from text.marking import MarkedText, marked
@@ -120,12 +120,16 @@ def findings(key: str, experiment: str, name: str, question: str) -> Findings:
     return ask(retriever, question)
 
 
+@cached(max_entries=512)
+def truth_in(key: str, question: str) -> Truth | None:
+    return truth_of(question_set(key), question)
+
+
 @cached(max_entries=32)
 def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
     """Return title and text of the passages at `rows`, marked for the question."""
     passages = [question_set(key).passages[row] for row in rows]
-    truth = truth_of(question_set(key), question)
-    answers = truth.answers if truth else ()
+    answers = truth.answers if (truth := truth_in(key, question)) else ()
     texts = [text for passage in passages for text in (passage.title, passage.text)]
     found = marked(question, texts, [(), answers] * len(passages))
     return list(zip(found[::2], found[1::2], strict=True))

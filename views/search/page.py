@@ -10,10 +10,10 @@ from data.store import StoredSet
 from data.texts import Script, script_of
 from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.store import ComparisonJob
-from retrieval.rankings import Findings, truth_of
+from retrieval.rankings import Findings
 from views import reasons
 from views.choices import Choices, choices_for
-from views.resources.retrieval import open_comparison
+from views.resources.retrieval import open_comparison, truth_in
 from views.resources.sets import chosen_set, question_set
 from views.search import pool
 from views.search.answer import (
@@ -158,7 +158,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     asked = question_set(data.key)
     ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
     judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
-    answered = SearchAnswer(data, question, outcomes, truth_of(asked, question), k, judged)
+    answered = SearchAnswer(data, question, outcomes, truth_in(data.key, question), k, judged)
     _what_is_known(answered)
     if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")

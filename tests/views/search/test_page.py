@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.questions.judgements import Verdict, judge, judgements_of
-from data.records import Passage, Question, QuestionSet
+from data.records import Passage, Question, QuestionSet, composed
 from data.split import Part
 from data.store import StoredSet, keep, load, stored
 from data.workspace import workspace
@@ -102,8 +102,11 @@ def test_a_question_asked_of_bm25() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_the_address_and_an_example_search_too() -> None:
+def test_the_address_and_an_example_search_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr("retrieval.rankings.composed", lambda text: read.append(text) or composed(text))
     app = opened(page, columns="BM25", q=QUESTIONS[3].text)
+    assert len(read) == 1 + len(QUESTIONS)  # the set is looked through once for what it knows of a question
     assert "설악산" in columns(app)[0]
     press(app, "question_box_example_1")
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
