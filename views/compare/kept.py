@@ -34,9 +34,8 @@ from retrieval.comparison.store import (
 )
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
-from text.analyzers import Analyzer
 from training.runs.runs import find_run
-from views.choices import method_line
+from views.choices import Choices, method_line
 from views.compare.scores import ComparisonView, draw_table, in_points, means
 from views.names import set_name
 from views.resources.retrieval import finished_part, open_comparison
@@ -209,7 +208,7 @@ def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:
     return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
 
 
-def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer) -> None:
+def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, choices: Choices) -> None:
     """Start the comparison nobody has run yet, or that cannot be opened any more, once; and show how far it is."""
     started = f"started_{data.key}_{job.id}"
     if started not in st.session_state and not job.running:
@@ -218,10 +217,10 @@ def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer:
         # what draws the figures, while they are waited for
         Thread(target=import_module, args=("views.compare.overview",), daemon=True).start()
         st.rerun()  # the button above is drawn already, and must not offer to start it again
-    follow(job, experiment, data, analyzer)
+    follow(job, experiment, data, {spec.name: method_line(spec, choices) for spec in experiment.retriever})
 
 
-def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
+def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, methods: dict[str, str] | None = None) -> None:
     """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
     if job.done and st.session_state.get(_ENDED) != (ended := (job.id, job.status().started)):
         st.session_state[_ENDED] = ended  # while the page was drawn: it is opened now, unless it cannot be
@@ -234,7 +233,7 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer
         name, count = plain(set_name(data.name)), len(experiment.retriever)
         st.markdown(word("compare.comparing", name=name, count=count, **counts))
         done = _finished(job)
-        below = partial(_draw_methods, job, experiment, analyzer, done)
+        below = partial(_draw_methods, job, methods or {}, done)
         job_view.follow(job, _at_work, below, every=_POLL_SECONDS if done else _FIRST_POLL_SECONDS)
         _draw_figures(experiment, data, done)
         return
@@ -247,17 +246,15 @@ def _at_work(status: Status) -> str:
     return word("compare.at_work", name=plain(status.phase)) if status.phase else word("compare.starting")
 
 
-def _draw_methods(
-    job: ComparisonJob, experiment: Experiment, analyzer: Analyzer, drawn: set[str], status: Status
-) -> None:
+def _draw_methods(job: ComparisonJob, methods: dict[str, str], drawn: set[str], status: Status) -> None:
     """Draw each retriever with what it does and how it stands.
 
     Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
     """
     done, lines = _finished(job), []
-    for name, spec in experiment.specs.items():
+    for name, line in methods.items():
         icon = "check_circle" if name in done else "pending" if name == status.phase else "schedule"
-        lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
+        lines.append(f":material/{icon}: {plain(line)}")
     st.caption("  \n".join(lines))
     if done != drawn:
         st.rerun()

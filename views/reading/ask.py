@@ -26,7 +26,6 @@ from data.questions.judgements import (
     judgements_of,
 )
 from data.records import Passage, QuestionSet
-from data.split import Part
 from data.store import StoredSet
 from data.workspace import LimitError, for_this_user
 from models.hub import ModelError
@@ -113,9 +112,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 def _draw_results(
     of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
 ) -> None:
-    # the experiment of Search: retrievers that are loaded there are loaded here
-    experiment = choices.experiment(of.data, choices.searchable, Part.ALL)
-    outcomes = search(of.data, experiment, [spec.name for spec in choices.needed(list(picked))], of.question)
+    outcomes = search(of.data, choices, list(picked), of.question)
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
     readings = _read(of, found, k, reader)
     weights = kept_weights(of.data, reader) if reader else {}

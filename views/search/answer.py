@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from data.records import QuestionSet
+from data.split import Part
 from data.store import StoredSet
 from retrieval.comparison.compare import blind_parts
 from retrieval.comparison.experiment import Experiment
@@ -46,8 +47,11 @@ logger = logging.getLogger(__name__)
 Outcome = Findings | Exception
 
 
-def search(data: StoredSet, experiment: Experiment, names: Sequence[str], question: str) -> dict[str, Outcome]:
-    """Return what each retriever found, or why it failed; the first search builds and loads what is needed."""
+def search(data: StoredSet, choices: Choices, picked: list[str], question: str) -> dict[str, Outcome]:
+    """Return what each retriever picked, or wrapped by one, found, or why it failed; the first search builds them."""
+    # one experiment of everything that can be picked: another pick finds the models loaded
+    experiment = choices.experiment(data, choices.searchable, Part.ALL)
+    names = [spec.name for spec in choices.needed(picked)]
     key = (data.key, experiment.model_dump_json())
     with st.spinner(word("search.preparing"), show_time=True):
         again = st.session_state.pop("try_failed_again", False)
@@ -65,7 +69,7 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
             began = time.perf_counter()
             told = {"name": plain(name), "number": number, "all": len(names)}
             model = dict(experiment.specs[name]).get("model")
-            told |= {"model": plain(base_name(model))} if model else {}
+            told |= {"model": plain(base_name(model, read=choices.plans))} if model else {}
             status.update(label=word(f"search.loading_{'model' if model else 'one'}", **told), expanded=True)
             outcomes[name] = _prepared(made[name]) or _outcome(data, experiment, name, question)
             st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
@@ -185,7 +189,7 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) 
             outcome = answer.outcomes[spec.name]
             known = isinstance(outcome, Findings) and answer.right
             truth = truth_line(answer.found[spec.name], answer.right, DEPTH) if known else ""
-            does = method_line(spec, choices.specs, choices.analyzer).removeprefix(f"{spec.name}: ")
+            does = method_line(spec, choices).removeprefix(f"{spec.name}: ")
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth, does))
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")

@@ -152,9 +152,7 @@ def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
 
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
-    # one experiment of everything that can be picked: another pick finds the models loaded
-    experiment = choices.experiment(data, choices.searchable, Part.ALL)
-    outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
+    outcomes = search(data, choices, picked, question)
     asked = question_set(data.key)
     ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
     judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
