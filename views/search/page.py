@@ -22,6 +22,7 @@ from views.search.answer import (
     draw_columns,
     draw_pieces,
     draw_table,
+    everything,
     search,
     try_failed_again,
 )
@@ -171,7 +172,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
             reasons.draw(answered.asked, told, list(choices.specs))
     for spec in shown:
         if isinstance(spec, LateSpec) and spec.name in answered.found:
-            draw_pieces(answered, spec)
+            draw_pieces(answered, spec, everything(data, choices))
     draw_table(answered, shown)
     draw_judged(data)
 

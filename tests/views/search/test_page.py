@@ -24,7 +24,7 @@ from tests.views.test_choices import finished
 from text.marking import MarkedText
 from training.options.rankers import BI_ENCODER
 from views.choices import choices_for
-from views.resources.retrieval import listening, retrievers
+from views.resources.retrieval import listening, materials
 from views.search.answer import SearchAnswer
 from views.ui.passages import Hit, hits_html
 from views.ui.words import catalog, word
@@ -314,8 +314,7 @@ def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
     told: list[float] = []
     specs = choices_for(data).experiment(data, ["BM25"], Part.ALL).model_dump_json()
     with listening(told.append):
-        retriever = retrievers(data.key, specs)["BM25"]
-        assert not isinstance(retriever, Exception)
+        retriever = materials(data.key, specs).part("BM25")
         retriever.prepare()
     assert told == [0.9]
     retriever.release()
