@@ -10,7 +10,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pandas as pd
 import streamlit as st
@@ -19,8 +19,7 @@ from data.formats.delimited import csv_bytes
 from data.store import StoredSet
 from jobs.folder import Status
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.compare import Result
-from retrieval.comparison.experiment import Experiment, needed, write_experiment
+from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.store import (
     ComparisonJob,
     StoredComparison,
@@ -38,7 +37,7 @@ from training.runs.runs import find_run
 from views.choices import Choices, method_line
 from views.compare.scores import ComparisonView, draw_table, in_points, means
 from views.names import set_name
-from views.resources.retrieval import finished_part, open_comparison
+from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import job as job_view
 from views.ui import tables
@@ -233,9 +232,9 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, methods:
         name, count = plain(set_name(data.name)), len(experiment.retriever)
         st.markdown(word("compare.comparing", name=name, count=count, **counts))
         done = _finished(job)
-        below = partial(_draw_methods, job, methods or {}, done)
+        below = partial(_draw_methods, job, methods or {}, set(done))
         job_view.follow(job, _at_work, below, every=_POLL_SECONDS if done else _FIRST_POLL_SECONDS)
-        _draw_figures(experiment, data, done)
+        _draw_figures(experiment, done)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
     if not job.done:
@@ -256,22 +255,20 @@ def _draw_methods(job: ComparisonJob, methods: dict[str, str], drawn: set[str], 
         icon = "check_circle" if name in done else "pending" if name == status.phase else "schedule"
         lines.append(f":material/{icon}: {plain(line)}")
     st.caption("  \n".join(lines))
-    if done != drawn:
+    if set(done) != drawn:
         st.rerun()
 
 
-def _draw_figures(experiment: Experiment, data: StoredSet, done: set[str]) -> None:
+def _draw_figures(experiment: Experiment, done: dict[str, dict[str, Any]]) -> None:
     """Draw a row for each retriever from the beginning: a browser reads what draws a table before it is filled."""
-    rows = {name: Result(name) for name in experiment.specs}
-    if names := [name for name in experiment.specs if name in done]:
-        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, names))})
-        found = finished_part(data.key, first.model_dump_json())
-        rows |= {result.name: result for result in found.results} if found else {}
-    draw_table([*rows.values()], Measure("recall", CUT), experiment.ks)
+    rows = [{"retriever": name, **done.get(name, {}).get("figures", {})} for name in experiment.specs]
+    questions = max((note.get("questions", 0) for note in done.values()), default=0)
+    draw_table(pd.DataFrame(rows), questions or 1, Measure("recall", CUT), experiment.ks)
 
 
-def _finished(job: ComparisonJob) -> set[str]:
-    return {str(entry["finished"]) for entry in job.progress() if "finished" in entry}
+def _finished(job: ComparisonJob) -> dict[str, dict[str, Any]]:
+    """Return what was noted of the retrievers that are done, by name; by a process of an earlier version no figures."""
+    return {str(note["finished"]): note for note in job.progress() if "finished" in note}
 
 
 def draw_export(view: ComparisonView | None) -> None:

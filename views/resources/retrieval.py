@@ -24,7 +24,7 @@ from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.comparison.compare import Comparison, compare, is_kept, materials_of
+from retrieval.comparison.compare import materials_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
@@ -75,13 +75,6 @@ def _opened(key: str, folder: str, finished: float) -> OpenComparison | None:
     except ValueError as error:
         logger.warning("a kept comparison cannot be opened: %s", error)
         return None
-
-
-@cached(max_entries=8)
-def finished_part(key: str, experiment: str) -> Comparison | None:
-    """Return a comparison that is still going on, cut to what is done; None where rankings are gone."""
-    wanted = Experiment.model_validate_json(experiment)
-    return compare(wanted, question_set(key)) if is_kept(wanted, question_set(key)) else None
 
 
 @cached(max_entries=8)

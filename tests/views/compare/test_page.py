@@ -267,6 +267,24 @@ def test_what_was_trained_is_read_once_a_drawing(data: StoredSet, monkeypatch: p
     assert len(read) == 1
 
 
+def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.comparison.compare.evaluate", lambda *_: pytest.fail("the page scores again"))
+    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": FOUND, "Dense": MISSED})
+    job.note(replace(bm25, build_seconds=2.0, query_seconds=3.0))
+    for again in range(2):  # and after a reload
+        (shown,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
+        table = shown.value.set_index("retriever")
+        assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
+        assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
+        assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
+    job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
+    app = opened(worlds.page, part="all", retrievers="BM25|Dense")
+    assert app.dataframe[0].value["recall@1"].notna().sum() == 1
+    assert said(app).count("check_circle") == 2
+    job.note(dense)
+    assert opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe[0].value["recall@1"].notna().all()
+
+
 # what it gives
 
 
