@@ -2,15 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run
-from data.records import QuestionSet
 from data.store import CATALOG, find, read_entry
 from data.terminal import aligned, tell, tell_progress
 from jobs.detached import handed_over
@@ -18,7 +17,7 @@ from jobs.folder import GoesOn, Status, carried_out_alone, progress_writer
 from retrieval.analysis.changes import Gate
 from retrieval.analysis.evidence import shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
-from retrieval.comparison.experiment import Experiment, read_experiment
+from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.store import (
     ComparisonJob,
@@ -86,7 +85,9 @@ def compare_command(
     asked = read_experiment(experiment)
     found = find(asked.data, experiment.parent)
     gate = Gate.of(asked, found, at_least, not_below, by)  # before hours of work
-    comparison, origin = _compared(asked, found, experiment.parent, tell_progress)
+    tell_progress("", 0.0)
+    comparison = compare(asked, found, base=experiment.parent, on_progress=tell_progress)
+    origin = provenance(comparison, found, experiment.parent)
     status = _report(comparison, gate)  # first: a full disk takes no figures away
     from retrieval.report.exports import save  # draws with a library that a page's job does not wait for
 
@@ -102,17 +103,17 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
     def work(began: Status) -> None:
         nonlocal reported, is_left
         pace = Pace(least)
-        tell = _finished_too(job, progress_writer(job, began, lambda: pace.seconds_left))
+        tell = progress_writer(job, began, lambda: pace.seconds_left)
         tell("", 0.0)
-        asked = read_experiment(experiment)
-        found = find(asked.data, experiment.parent)
+        asked, base = read_experiment(experiment), experiment.parent
+        found = find(asked.data, base)
         if not rest:
-            is_left = search_light(asked, found, base=experiment.parent, on_progress=tell, pace=pace)
+            is_left = search_light(asked, found, base=base, on_progress=tell, on_result=job.note, pace=pace)
             if is_left:
                 raise GoesOn
-        comparison, origin = _compared(asked, found, experiment.parent, tell, pace)
+        comparison = compare(asked, found, base=base, on_progress=tell, on_result=job.note, pace=pace)
         reported = _report(comparison)
-        keep(comparison, out, origin)
+        keep(comparison, out, provenance(comparison, found, base))
 
     status = carried_out_alone(job, work)
     if is_left and not job.asked_to_stop:
@@ -123,32 +124,6 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
             return 0 if job.done else 2
         return _compare_for_the_page(experiment, out, rest=True)  # nobody has read the libraries: they are read here
     return status or reported
-
-
-def _finished_too(job: ComparisonJob, tell: Callable[[str, float], None]) -> Callable[[str, float], None]:
-    """Have the job's progress name each retriever once it is done: the page shows its figures."""
-    at_work = ""
-
-    def tell_more(name: str, share: float) -> None:
-        nonlocal at_work
-        if at_work and name != at_work:
-            job.add_progress({"finished": at_work})
-        at_work = name
-        tell(name, share)
-
-    return tell_more
-
-
-def _compared(
-    asked: Experiment,
-    question_set: QuestionSet,
-    base: Path,
-    on_progress: Callable[[str, float], None],
-    pace: Pace | None = None,
-) -> tuple[Comparison, dict[str, Any]]:
-    on_progress("", 0.0)
-    comparison = compare(asked, question_set, base=base, on_progress=on_progress, pace=pace)
-    return comparison, provenance(comparison, question_set, base)
 
 
 def _report(comparison: Comparison, gate: Gate | None = None) -> int:

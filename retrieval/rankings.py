@@ -122,8 +122,8 @@ def places_in(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them
 
-# a page that is drawn anew while a search goes on asks the same retriever from a second thread
-_one_at_a_time = threading.Lock()
+# a page that is drawn anew while a search goes on asks the same retriever, or its model, from a second thread
+asking = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Truth:
 
 def ask(retriever: Retriever, question: str) -> Findings:
     """Search the first `DEPTH` passages of one question. Raises whatever building the retriever raises."""
-    with _one_at_a_time:
+    with asking:
         rankings = retriever.search([question], DEPTH)
     return Findings.of(rankings)
 

@@ -82,10 +82,10 @@ def execute(run: Run, watch: Watch | None = None) -> Status:
     return carry_out(run, work, problem_of)
 
 
-def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None) -> Any:
-    """Return what a plan works on. Raises `DataError` and `TrainingError`: the data is gone, or another by now."""
+def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
+    """Return what a plan works on, of the `data` found. Raises `DataError`, `TrainingError`: it is gone, or another."""
     family = recipe_of(plan.kind).family
-    data = family.find(plan.data)
+    data = family.find(plan.data) if data is None else data
     if data.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
     return family.material(data, plan.split, plan.options, plan.marked_negatives, on_progress)
@@ -122,7 +122,8 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     tell = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _check(plan)
-    material = load_material(plan, tell)
+    data = recipe_of(plan.kind).family.find(plan.data)
+    material = load_material(plan, tell, data)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
     measured = dict(recipe.family.baselines(material))
@@ -133,7 +134,8 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
             means = reached.means()
             run.add_measures(name, means["validation"])
             run.add_measures(f"{name}_training", means["training"])
-        run.write("provenance.json", provenance(plan, source) | _processes(plan))
+        run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
+    del data  # training needs the room
     enter(Phase.MINING if plan.options.mines else Phase.PREPARING)
     set_seed(plan.options.seed)
     task = recipe.task(source)

@@ -22,8 +22,8 @@ from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
-from training.runs.runs import Plan, Run, all_runs, find_model_run, shared_runs
-from views.names import base_name
+from training.runs.runs import Plan, Run, planned_runs, shared_runs
+from views.names import base_name, plan_of
 from views.ui.words import plain, word, word_or
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -48,6 +48,7 @@ class Choices:
     trained: dict[str, Plan]  # by name of the retriever that uses the trained model
     added: tuple[str, ...]  # names of those that a person added
     analyzer: Analyzer  # what suits the passages
+    plans: dict[str, Plan]  # of finished trainings on any set, by what an experiment file calls their models
     large: bool = False
 
     @property
@@ -107,9 +108,11 @@ def choices_for(data: StoredSet) -> Choices:
         specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
-    for run in reversed(finished_runs(data)):
-        plan = run.plan()
-        for spec in _specs_of(run, plan, {**specs, **own}):
+    plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
+    for reference, plan in plans.items():
+        if plan.fingerprint != data.fingerprint:
+            continue
+        for spec in _specs_of(reference, plan, {**specs, **own}):
             specs[spec.name] = spec
             trained[spec.name] = plan
         if newest := [name for name, known in trained.items() if known is plan]:
@@ -123,7 +126,7 @@ def choices_for(data: StoredSet) -> Choices:
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
     first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
-    return Choices(specs, first_picked, trained, shown, analyzer, large)
+    return Choices(specs, first_picked, trained, shown, analyzer, plans, large)
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
@@ -152,15 +155,13 @@ def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
     return choose(Analyzer.AUTO, passages_of(key).indexed_texts(title=True))
 
 
-def finished_runs(data: StoredSet | None = None) -> list[Run]:
-    """Return the runs that ended well, newest first, then the shelf's; only those on `data` where it is given.
+def finished_runs() -> dict[Run, Plan]:
+    """Return the runs that ended well with what was planned, newest first, then the shelf's.
 
     The trials of a search for settings are none of them: their trainings are cut short. Those of an ablation are whole.
     """
-    own = [run for run in all_runs() if run.status().state is State.DONE]
-    plans = {run: run.plan() for run in (*own, *shared_runs())}
-    whole = {run: plan for run, plan in plans.items() if not plan.trial or plan.trial.whole}
-    return [run for run, plan in whole.items() if data is None or plan.fingerprint == data.fingerprint]
+    own = {run: plan for run, plan in planned_runs() if plan.is_training and run.status().state is State.DONE}
+    return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -174,45 +175,42 @@ def model_place(run: Run) -> str:
     return run.id if run.folder.parent.name == "runs" else str(Path(run.model_folder))
 
 
-def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
+def _specs_of(model: str, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
     def named(name: str) -> str:
         return free_name(f"{name} · {plan.name}", taken)
 
-    return recipe_of(plan.kind).retrievers(
-        model_place(run), BM25_NAME, title=getattr(plan.options, "title", True), named=named
-    )
+    return recipe_of(plan.kind).retrievers(model, BM25_NAME, title=getattr(plan.options, "title", True), named=named)
 
 
-def draw_methods(names: Sequence[str], specs: Mapping[str, Spec], analyzer: Analyzer) -> None:
-    if lines := [plain(method_line(specs[name], specs, analyzer)) for name in names if name in specs]:
+def draw_methods(names: Sequence[str], choices: Choices) -> None:
+    if lines := [plain(method_line(choices.specs[name], choices)) for name in names if name in choices.specs]:
         st.caption("  \n".join(lines))
 
 
-def method_line(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer = Analyzer.AUTO) -> str:
-    """Return the name of a retriever and what it does. Not Markdown.
-
-    `specs` are those that it may wrap, by name; `analyzer` is what `AUTO` comes to on the passages searched.
-    """
-    return f"{spec.name}: {_does(spec, specs, analyzer)}"
+def method_line(spec: Spec, choices: Choices) -> str:
+    """Return the name of a retriever and what it does. Not Markdown."""
+    return f"{spec.name}: {_does(spec, choices)}"
 
 
-def _does(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer) -> str:
+def _does(spec: Spec, choices: Choices) -> str:
     match spec:
         case HybridSpec():
             weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
             parts = [name + weight for name, weight in zip(spec.of, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case RerankSpec():
-            return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model))
+            return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model, choices))
         case DenseSpec():
-            return word("method.lsa") if spec.model == STARTER else word("method.dense", model=_model(spec.model))
+            starter = spec.model == STARTER
+            return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
         case MilvusSpec():
-            mixed = word("method.hybrid", parts=f"BM25 + {_model(spec.model)}") if spec.search is Search.HYBRID else ""
-            return word("method.milvus", does=mixed or _does(spec.local, specs, analyzer))
+            both = f"BM25 + {_model(spec.model, choices)}"
+            mixed = word("method.hybrid", parts=both) if spec.search is Search.HYBRID else ""
+            return word("method.milvus", does=mixed or _does(spec.local, choices))
         case TermSpec():
-            return _terms(spec, analyzer)
+            return _terms(spec, choices.analyzer)
     model = dict(spec).get("model")
-    told = {"model": _model(model)} if model else {"parts": ", ".join(spec.parts)}
+    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(spec.parts)}
     return word_or(f"method.{spec.kind}", spec.kind, **told)
 
 
@@ -228,12 +226,12 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     return ", ".join(said)
 
 
-def _model(reference: str) -> str:
+def _model(reference: str, choices: Choices) -> str:
     """Return the words for a model, and whether it was trained here."""
-    if run := find_model_run(reference):
-        plan = run.plan()
-        return word("method.trained", base=base_name(plan.options.base, plan.kind), name=plan.name)
     if reference == STARTER:
         return word("method.starter")
-    untrained = reference.startswith(PREFIX)  # of a model of the hub, or of a folder, nothing is known
-    return word("method.untrained", model=base_name(reference)) if untrained else reference
+    if reference.startswith(PREFIX):  # of a model of the hub, or of a folder, nothing is known
+        return word("method.untrained", model=base_name(reference))
+    if plan := plan_of(reference, choices.plans):
+        return word("method.trained", base=base_name(plan.options.base, plan.kind, choices.plans), name=plan.name)
+    return reference

@@ -85,8 +85,7 @@ def model_label(choice: str, kind: str = "") -> str:
 
     `kind` is that of the training which is to start from it, as far as that matters.
     """
-    if run := find_model_run(choice):
-        plan = run.plan()
+    if plan := plan_of(choice):
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
@@ -95,14 +94,22 @@ def model_label(choice: str, kind: str = "") -> str:
     return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
 
 
-def base_name(reference: str, kind: str = "") -> str:
-    """Return the words for the base model of a kind of training: a finished run by its name, or as it is called."""
+def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:
+    """Return the plan of the training whose model this is, from those `read` where it is among them; None of others."""
+    if read and model in read:
+        return read[model]
+    run = find_model_run(model)
+    return run.plan() if run else None
+
+
+def base_name(reference: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
+    """Return the words for the base of a kind of training: a run by its name (see `plan_of`), or as it is called."""
     if reference == STARTER:
         return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
     if packaged := _packaged(reference):
         return packaged.name
-    run = find_model_run(reference)
-    return run.plan().name if run else reference
+    plan = plan_of(reference, read)
+    return plan.name if plan else reference
 
 
 def told_with_download(reference: str, name: str) -> str:

@@ -5,7 +5,7 @@ nobody waits for an analyzer or an encoder before they have texts of their own; 
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,6 +104,14 @@ class Result:
         """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
         return dict(self.notes.get("signals", {}))
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """The mean of every measure, 0 to 1, and of what was not made elsewhere the seconds; empty where it failed."""
+        means = self.scores.means() if self.scores else {}
+        if not means or self.imported:
+            return means
+        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds}
+
     def as_dict(self) -> dict[str, object]:
         """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
@@ -176,21 +184,20 @@ def compare(
     *,
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
-    failed: Mapping[str, Exception] | None = None,
+    on_result: Callable[[Result], None] | None = None,
     pace: Pace | None = None,
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
-    Those in `failed` are not tried again: they failed so when this was run before.
     `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1; `pace` knows
-    then how long the rest takes. Raises `ValueError` where the split has no question with a relevant passage.
+    then how long the rest takes. `on_result` is told each result, the others still to come. Raises `ValueError` where
+    the split has no question with a relevant passage.
     """
-    tell, names = on_progress or (lambda *_: None), list(experiment.specs)
-    asked = _asked(experiment, question_set)
-    results = [
-        _result(name, (failed or {}).get(name, made), asked, experiment.ks)
-        for name, made in _in_turn(experiment, question_set, asked, names, base, tell=tell, pace=pace or Pace())
-    ]
+    tell, note, results = on_progress or (lambda *_: None), on_result or (lambda _: None), list[Result]()
+    asked, names = _asked(experiment, question_set), list(experiment.specs)
+    for name, made in _in_turn(experiment, question_set, asked, names, base, tell=tell, pace=pace or Pace()):
+        results.append(_result(name, made, asked, experiment.ks))
+        note(results[-1])
     tell("", 1.0)
     return Comparison(experiment, asked, tuple(results))
 
@@ -201,6 +208,7 @@ def search_light(
     *,
     base: Path | None = None,
     on_progress: Callable[[str, float], None],
+    on_result: Callable[[Result], None],
     pace: Pace,
 ) -> bool:
     """Search those that need no model, or were searched before, and keep what they find for `compare`.
@@ -217,7 +225,7 @@ def search_light(
         if reads_nothing and all(part in light for part in spec.parts):
             light.append(spec.name)
     for name, made in _in_turn(experiment, question_set, asked, light, base, tell=on_progress, pace=pace):
-        _result(name, made, asked, experiment.ks)
+        on_result(_result(name, made, asked, experiment.ks))
     if left := [name for name in experiment.specs if name not in light]:
         on_progress(left[0], pace.at(left[0], 0.0))
     return bool(left)
@@ -259,14 +267,6 @@ def _in_turn(
 def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
     """Return what went wrong, by retriever, of those that a `scores.json` tells of."""
     return {name: Failure.from_dict(told) for name, told in retrievers.items() if "error" in told}
-
-
-def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
-    """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
-    asked = experiment.asked(question_set)
-    texts = [question.text for question in asked.questions]
-    retrievers = retrievers_of(experiment, asked, whole=question_set)
-    return all(name in failed or _is_done(made, texts) for name, made in retrievers.items())
 
 
 def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:

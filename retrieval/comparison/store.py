@@ -2,8 +2,7 @@
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
 name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
-and may be closed: a process runs `python -m retrieval compare` and leaves rankings in the cache, from which the page's
-own call of `compare` then reads. Both give the same numbers: they are the same function over the same rankings.
+and may be closed: a process runs `python -m retrieval compare`, and notes the figures of each retriever that is done.
 """
 
 import re
@@ -50,6 +49,11 @@ class ComparisonJob(RequestJob[Experiment]):
     def begin(self) -> None:
         Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
         self.launch("retrieval", "compare", self.folder / self.file, "--out", self.folder, "--tell", light=True)
+
+    def note(self, result: Result) -> None:
+        """Tell of a retriever that is done: a page shows its figures while others are at work."""
+        questions = len(result.rankings.indices) if result.rankings else 0
+        self.add_progress({"finished": result.name, "figures": result.figures, "questions": questions})
 
 
 # the libraries whose versions decide numbers; those that are not installed are left out

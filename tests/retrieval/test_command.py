@@ -341,6 +341,8 @@ def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     assert {path.name for path in job.folder.iterdir()} == left
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
+    told = {note["finished"]: note["figures"] for note in job.progress()}
+    assert told == {result.name: result.figures for result in load(job.folder, small_set()).results}
 
 
 def finished_of(job: ComparisonJob) -> list[str]:

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data.records import QuestionSet
 from data.split import SplitOptions
-from data.store import StoredSet, keep
+from data.store import StoredSet, find, keep
 from jobs.folder import State
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
@@ -174,10 +175,20 @@ def assert_trained(run: Run, scale: float) -> None:
 
 
 @pytest.mark.slow
-def test_an_added_kind_is_trained_by_the_command(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_added_kind_is_trained_by_the_command(
+    data: StoredSet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(reference: str) -> QuestionSet:
+        asked.append(reference)
+        return find(reference)
+
+    monkeypatch.setattr("training.rankers.material.find", counted)
     assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
+    assert asked == [data.key] * 2  # by the command that plans it, and by the training
     capsys.readouterr()
     assert main(["list", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)

@@ -1,7 +1,6 @@
 """What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample
 speaks the person's language; what others bring keeps its own names."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,11 +23,12 @@ from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
 from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
-from views.choices import choices_for, free_name, method_line, without_plainest
+from views.choices import Choices, choices_for, free_name, method_line, without_plainest
 
 USUAL = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
 E5 = "packaged:multilingual-e5-small"
-SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
+SPECS: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
+CHOICES = Choices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
 
 
 def sample() -> StoredSet:
@@ -205,7 +205,7 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
 def test_a_retriever_of_every_kind_says_what_it_does(spec: Spec, said: dict[str, str], spoken: str) -> None:
-    line = method_line(spec, SPECS, Analyzer.KIWI_BIGRAM)
+    line = method_line(spec, CHOICES)
     assert line.startswith(f"{spec.name}: ")
     assert said[spoken] in line
 
@@ -214,14 +214,15 @@ def test_a_trained_model_is_told_by_its_base_and_the_name_it_was_given(spoken: s
     plan = new_plan(BI_ENCODER, "Bi-encoder 1", ("k", "n", "f"), SplitOptions(), BiEncoderOptions(base=E5))
     run = create_run(plan)
     run.write_status(replace(run.status(), state=State.DONE))
-    line = method_line(DenseSpec(name="Dense · 1", model=run.id), SPECS)
-    said = {"en": "trained here (Bi-encoder 1)", "ko": "여기서 학습(Bi-encoder 1)"}
-    assert f"multilingual-e5-small, {said[spoken]}" in line
+    spec, said = DenseSpec(name="Dense · 1", model=run.id), {"en": "trained here (", "ko": "여기서 학습("}
+    assert f"multilingual-e5-small, {said[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
+    read = replace(CHOICES, plans={run.id: replace(plan, name="as it was read")})
+    assert f"multilingual-e5-small, {said[spoken]}as it was read)" in method_line(spec, read)
 
 
 def test_where_the_analyzer_is_not_known_the_line_says_that_it_suits_the_language(spoken: str) -> None:
     said = {"en": "what suits the language", "ko": "글의 언어에 맞춤"}
-    assert said[spoken] in method_line(SPECS["BM25"], SPECS)
+    assert said[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
 @pytest.mark.usefixtures("spoken")
@@ -229,7 +230,7 @@ def test_a_kind_that_was_added_to_the_program_is_called_by_its_kind() -> None:
     class Letters(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]
 
-    assert method_line(Letters(name="Mine", path="x"), SPECS) == "Mine: letters"
+    assert method_line(Letters(name="Mine", path="x"), CHOICES) == "Mine: letters"
 
 
 def page() -> None:

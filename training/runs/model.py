@@ -39,14 +39,12 @@ LIBRARIES = (
 Options = TypeVar("Options", bound=TrainingOptions)
 
 
-def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
+def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
     """Return, JSON-able: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
 
-    `source` is the base as it was resolved. Raises `DataError` where the plan's data is gone, `ModelError` where the
-    base is.
+    `source` is the base as it was resolved, `data` what the family found. Raises `ModelError` where the base is gone.
     """
     family = recipe_of(plan.kind).family
-    data = family.find(plan.data)
     texts = family.texts(data, plan.options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -211,9 +211,10 @@ def find_run(run_id: str) -> Run | None:
     return run if run.id == run_id and _plan_of(run) else None
 
 
-def shared_runs() -> list[Run]:
+def shared_runs() -> dict[Run, Plan]:
     """Finished trainings on the shelf, newest first: a user searches and trains with them, and cannot change them."""
-    return [run for run in _folders(shelf()) if _plan_of(run) and run.status().state is State.DONE]
+    found = {run: plan for run in _folders(shelf()) if (plan := _plan_of(run))}
+    return {run: plan for run, plan in found.items() if run.status().state is State.DONE}
 
 
 def find_model_run(run_id: str) -> Run | None:

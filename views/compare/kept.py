@@ -10,7 +10,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pandas as pd
 import streamlit as st
@@ -19,8 +19,7 @@ from data.formats.delimited import csv_bytes
 from data.store import StoredSet
 from jobs.folder import Status
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.compare import Result
-from retrieval.comparison.experiment import Experiment, needed, write_experiment
+from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.store import (
     ComparisonJob,
     StoredComparison,
@@ -34,12 +33,11 @@ from retrieval.comparison.store import (
 )
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
-from text.analyzers import Analyzer
 from training.runs.runs import find_run
-from views.choices import method_line
+from views.choices import Choices, method_line
 from views.compare.scores import ComparisonView, draw_table, in_points, means
 from views.names import set_name
-from views.resources.retrieval import finished_part, open_comparison
+from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import job as job_view
 from views.ui import tables
@@ -209,7 +207,7 @@ def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:
     return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
 
 
-def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer) -> None:
+def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, choices: Choices) -> None:
     """Start the comparison nobody has run yet, or that cannot be opened any more, once; and show how far it is."""
     started = f"started_{data.key}_{job.id}"
     if started not in st.session_state and not job.running:
@@ -218,10 +216,10 @@ def begin(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer:
         # what draws the figures, while they are waited for
         Thread(target=import_module, args=("views.compare.overview",), daemon=True).start()
         st.rerun()  # the button above is drawn already, and must not offer to start it again
-    follow(job, experiment, data, analyzer)
+    follow(job, experiment, data, {spec.name: method_line(spec, choices) for spec in experiment.retriever})
 
 
-def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
+def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, methods: dict[str, str] | None = None) -> None:
     """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
     if job.done and st.session_state.get(_ENDED) != (ended := (job.id, job.status().started)):
         st.session_state[_ENDED] = ended  # while the page was drawn: it is opened now, unless it cannot be
@@ -234,9 +232,9 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer
         name, count = plain(set_name(data.name)), len(experiment.retriever)
         st.markdown(word("compare.comparing", name=name, count=count, **counts))
         done = _finished(job)
-        below = partial(_draw_methods, job, experiment, analyzer, done)
+        below = partial(_draw_methods, job, methods or {}, set(done))
         job_view.follow(job, _at_work, below, every=_POLL_SECONDS if done else _FIRST_POLL_SECONDS)
-        _draw_figures(experiment, data, done)
+        _draw_figures(experiment, done)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
     if not job.done:
@@ -247,34 +245,30 @@ def _at_work(status: Status) -> str:
     return word("compare.at_work", name=plain(status.phase)) if status.phase else word("compare.starting")
 
 
-def _draw_methods(
-    job: ComparisonJob, experiment: Experiment, analyzer: Analyzer, drawn: set[str], status: Status
-) -> None:
+def _draw_methods(job: ComparisonJob, methods: dict[str, str], drawn: set[str], status: Status) -> None:
     """Draw each retriever with what it does and how it stands.
 
     Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
     """
     done, lines = _finished(job), []
-    for name, spec in experiment.specs.items():
+    for name, line in methods.items():
         icon = "check_circle" if name in done else "pending" if name == status.phase else "schedule"
-        lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
+        lines.append(f":material/{icon}: {plain(line)}")
     st.caption("  \n".join(lines))
-    if done != drawn:
+    if set(done) != drawn:
         st.rerun()
 
 
-def _draw_figures(experiment: Experiment, data: StoredSet, done: set[str]) -> None:
+def _draw_figures(experiment: Experiment, done: dict[str, dict[str, Any]]) -> None:
     """Draw a row for each retriever from the beginning: a browser reads what draws a table before it is filled."""
-    rows = {name: Result(name) for name in experiment.specs}
-    if names := [name for name in experiment.specs if name in done]:
-        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, names))})
-        found = finished_part(data.key, first.model_dump_json())
-        rows |= {result.name: result for result in found.results} if found else {}
-    draw_table([*rows.values()], Measure("recall", CUT), experiment.ks)
+    rows = [{"retriever": name, **done.get(name, {}).get("figures", {})} for name in experiment.specs]
+    questions = max((note.get("questions", 0) for note in done.values()), default=0)
+    draw_table(pd.DataFrame(rows), questions or 1, Measure("recall", CUT), experiment.ks)
 
 
-def _finished(job: ComparisonJob) -> set[str]:
-    return {str(entry["finished"]) for entry in job.progress() if "finished" in entry}
+def _finished(job: ComparisonJob) -> dict[str, dict[str, Any]]:
+    """Return what was noted of the retrievers that are done, by name; by a process of an earlier version no figures."""
+    return {str(note["finished"]): note for note in job.progress() if "finished" in note}
 
 
 def draw_export(view: ComparisonView | None) -> None:

@@ -31,7 +31,9 @@ _PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an impo
 
 def draw(view: ComparisonView) -> None:
     _draw_sentences(view)
-    draw_table(view.results, view.figure, view.comparison.experiment.ks, view.against, view.opened.intervals)
+    of = view.comparison
+    told = means(view.results), len(of.question_set.questions), view.figure, of.experiment.ks
+    draw_table(*told, against=view.against, intervals=view.opened.intervals)
     if view.scored:
         _draw_pictures(view)
         if len(view.scored) > 1:

@@ -72,12 +72,12 @@ def draw() -> None:
         compare_kept.draw_export(shown)
     with methods:
         if not job.running:  # one at work tells of each what it does
-            draw_methods(picked, choices.specs, choices.analyzer)
+            draw_methods(picked, choices)
         if not job.done:
             _draw_costs(data, experiment)
     with answer:
         if shown is None:
-            compare_kept.begin(job, experiment, data, choices.analyzer)
+            compare_kept.begin(job, experiment, data, choices)
         elif another:
             _draw_offer(job, experiment, another, picked)
     if shown:

@@ -99,13 +99,7 @@ _FIGURE_WIDTHS = {f"mrr@{CUT}": 76, f"ndcg@{CUT}": 84}  # pixels
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
     """One row a retriever: its name, every measure (0 to 1) and its times; nothing but the name where it failed."""
-    rows = []
-    for result in found:
-        means = result.scores.means() if result.scores else {}
-        is_measured = means and not result.imported  # nothing is built or searched of an imported run
-        times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if is_measured else {}
-        rows.append({"retriever": result.name, **means, **times})
-    return pd.DataFrame(rows)
+    return pd.DataFrame([{"retriever": result.name, **result.figures} for result in found])
 
 
 def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
@@ -116,24 +110,24 @@ def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
 
 
 def draw_table(
-    shown: Sequence[Result],
+    table: pd.DataFrame,
+    questions: int,
     figure: Measure,
     ks: Sequence[int],
+    *,
     against: Sequence[PairTest] = (),
     intervals: Mapping[str, Intervals] | None = None,
 ) -> None:
-    """Draw the figure with its interval and what the tests `against` the baseline say of it, the highest first.
+    """Draw the figure of `means` with its interval and what the tests `against` the baseline say, the highest first.
 
     Beside it the same measure at the first few of `ks`, MRR and nDCG, in percent, but for what all find entirely; the
     best of a column is bold, where not all are equal. More of `ks`, and times, are in the table: a page as wide as a
     notebook's screen has room for no more.
     """
-    table = means(shown)
     of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
     measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
     table = table.reindex(columns=["retriever", of_figure, *measures, "build_seconds", "query_seconds"])
     table = table.loc[:, ~table.columns.duplicated()]
-    questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
     table["per_question"] = table.pop("query_seconds") / questions * 1000
     tests = {test.a: test for test in against}
     baseline = next((test.b for test in against), "")

@@ -198,8 +198,8 @@ def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> l
 def models_at_hand() -> Models:
     """Return the base everything starts from, the starter, one of the hub, finished bi-encoders and what was added."""
     usual = list(dict.fromkeys((default_model(), STARTER)))
-    trained = [run for run in reversed(finished_runs()) if recipe_of(run.plan().kind).hub_task == _BI_ENCODER]
-    runs = {model_place(run): run for run in trained}
+    trained = reversed(finished_runs().items())
+    runs = {model_place(run): run for run, plan in trained if recipe_of(plan.kind).hub_task == _BI_ENCODER}
     others = tuple(added())
     names: dict[str, str] = {}
     for one in dict.fromkeys([*usual, DEFAULT_BI_ENCODER, *runs, *others]):

@@ -80,7 +80,7 @@ def _typed_text() -> str:
 
 def _language_runs() -> Mapping[str, Run]:
     """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
-    return {model_place(run): run for run in finished_runs() if run.plan().kind == LANGUAGE_MODEL}
+    return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
 
 
 def _base_of(model: str) -> str | None:

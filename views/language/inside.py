@@ -65,7 +65,7 @@ def reason(error: Failure) -> str:
 def _names() -> Mapping[str, str]:
     """Names by reference: the packaged base, finished trainings of transformers, what was typed, and one of the hub."""
     first = [] if default_model() == STARTER else [default_model()]
-    runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
+    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("network", "")
     if given not in (*first, *runs) and REFERENCE.fullmatch(given):

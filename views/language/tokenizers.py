@@ -163,7 +163,7 @@ def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
     """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
     key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
-    runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
+    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
     names = {one: base_name(one) for one in first} | runs
     typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
     names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}

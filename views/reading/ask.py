@@ -26,7 +26,6 @@ from data.questions.judgements import (
     judgements_of,
 )
 from data.records import Passage, QuestionSet
-from data.split import Part
 from data.store import StoredSet
 from data.workspace import LimitError, for_this_user
 from models.hub import ModelError
@@ -34,7 +33,7 @@ from reading.extractive import spread
 from reading.generate import answer, kept_answer
 from reading.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.rules import ReadingError, Rules
-from retrieval.rankings import Findings, truth_of
+from retrieval.rankings import Findings
 from views.choices import Choices
 from views.reading.evaluation import Weight, kept_weights, probability
 from views.reading.page import Readers, draw_box, draw_truth, is_wanted, pick_k, pick_reader, pick_retrievers
@@ -50,6 +49,7 @@ from views.reading.passages import (
     read_column,
     reason,
 )
+from views.resources.retrieval import truth_in
 from views.resources.sets import question_set
 from views.search.answer import search
 from views.search.judging import draw_judged, draw_mark
@@ -100,7 +100,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         st.info(word("search.pick_one"), icon=":material/info:")
     elif question:
         questions = question_set(data.key)
-        truth = truth_of(questions, question)
+        truth = truth_in(data.key, question)
         draw_truth(truth)
         ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
         judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
@@ -112,9 +112,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 def _draw_results(
     of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
 ) -> None:
-    # the experiment of Search: retrievers that are loaded there are loaded here
-    experiment = choices.experiment(of.data, choices.searchable, Part.ALL)
-    outcomes = search(of.data, experiment, [spec.name for spec in choices.needed(list(picked))], of.question)
+    outcomes = search(of.data, choices, list(picked), of.question)
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
     readings = _read(of, found, k, reader)
     weights = kept_weights(of.data, reader) if reader else {}

@@ -130,7 +130,7 @@ def draw_truth(truth: Truth | None) -> None:
 
 def readers_at_hand() -> Readers:
     """Return the finished trainings of readers, what was typed in this session, and what the address names."""
-    runs = {model_place(run): run for run in finished_runs() if run.plan().kind == READER}
+    runs = {model_place(run): run for run, plan in finished_runs().items() if plan.kind == READER}
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("reader", "")
     if given not in runs and _REFERENCE.fullmatch(given):

@@ -19,17 +19,16 @@ from data.store import StoredSet
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.sparse_encoder import SparseTextEncoder
-from models.encoders.token_encoder import TokenEncoder
 from models.hub import ModelError
 from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.comparison.compare import Comparison, compare, is_kept, retrievers_of
+from retrieval.comparison.compare import materials_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import CachedRetriever
+from retrieval.comparison.spec import Materials
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from retrieval.explain.encoders import (
     LateExplanation,
@@ -46,7 +45,7 @@ from retrieval.explain.encoders import (
     token_matches,
 )
 from retrieval.lexical.terms import CutWord, cut_words
-from retrieval.rankings import Findings, ask, truth_of
+from retrieval.rankings import Findings, Truth, ask, asking, truth_of
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary, StoredDictionary, find, load, stored, written
 from text.marking import MarkedText, marked
@@ -79,21 +78,14 @@ def _opened(key: str, folder: str, finished: float) -> OpenComparison | None:
 
 
 @cached(max_entries=8)
-def finished_part(key: str, experiment: str) -> Comparison | None:
-    """Return a comparison that is still going on, cut to what is done; None where rankings are gone."""
-    wanted = Experiment.model_validate_json(experiment)
-    return compare(wanted, question_set(key)) if is_kept(wanted, question_set(key)) else None
-
-
-@cached(max_entries=8)
 def analyzers_of(key: str) -> tuple[Analyzer, ...]:
     return analyzers_for(question_set(key).passages.texts)
 
 
 @cached(max_entries=4)
-def retrievers(key: str, experiment: str) -> dict[str, CachedRetriever | Exception]:
-    """Return the experiment's retrievers, which build themselves when first searched, and tell the one `listening`."""
-    return retrievers_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
+def materials(key: str, experiment: str) -> Materials:
+    """Return what the experiment's retrievers are made from, and these as `made`: they tell the one `listening`."""
+    return materials_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
 
 
 @contextmanager
@@ -114,18 +106,19 @@ def _tell(share: float) -> None:
 @cached(max_entries=512)
 def findings(key: str, experiment: str, name: str, question: str) -> Findings:
     """Return what one retriever of the experiment finds. Raises what making or building it raised."""
-    retriever = retrievers(key, experiment)[name]
-    if isinstance(retriever, Exception):
-        raise retriever
-    return ask(retriever, question)
+    return ask(materials(key, experiment).part(name), question)
+
+
+@cached(max_entries=512)
+def truth_in(key: str, question: str) -> Truth | None:
+    return truth_of(question_set(key), question)
 
 
 @cached(max_entries=32)
 def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
     """Return title and text of the passages at `rows`, marked for the question."""
     passages = [question_set(key).passages[row] for row in rows]
-    truth = truth_of(question_set(key), question)
-    answers = truth.answers if truth else ()
+    answers = truth.answers if (truth := truth_in(key, question)) else ()
     texts = [text for passage in passages for text in (passage.title, passage.text)]
     found = marked(question, texts, [(), answers] * len(passages))
     return list(zip(found[::2], found[1::2], strict=True))
@@ -257,22 +250,18 @@ def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExpl
     return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
-@cached(max_entries=2)
-def _token_encoder(key: str, spec: str) -> TokenEncoder:
-    of, passages = LateSpec.model_validate_json(spec), question_set(key).passages
-    texts = passages.indexed_texts(title=of.title)
-    encoder = TokenEncoder(
-        find_model(of.model), texts, precision=of.precision, dimensions=of.dimensions, windows=of.window_options
-    )
-    encoder.fit(texts, passages.heads(title=of.title))
-    return encoder
-
-
 @cached(max_entries=512)
-def explained_late(key: str, spec: str, question: str, row: int) -> LateExplanation:
-    """Explain the score of a passage (a row) token by token, which loads the model. Raises `ModelError`."""
-    title = LateSpec.model_validate_json(spec).title
-    return token_matches(_token_encoder(key, spec), question, question_set(key).passages[row], title=title)
+def explained_late(key: str, experiment: str, spec: str, question: str, row: int) -> LateExplanation:
+    """Explain the score of a passage (a row) token by token, by the model of the experiment's retriever.
+
+    Loads it where nobody has searched with it. Raises `ModelError`.
+    """
+    of, made_from, passages = LateSpec.model_validate_json(spec), materials(key, experiment), question_set(key).passages
+    encoder = made_from.token_encoder(of.model, of.title, of.precision, of.dimensions, of.window_options)
+    encoder.load()  # meanwhile others may ask theirs
+    with asking:
+        encoder.fit(made_from.texts(of.title), passages.heads(title=of.title))
+        return token_matches(encoder, question, passages[row], title=of.title)
 
 
 @cached(max_entries=512)

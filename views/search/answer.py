@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from data.records import QuestionSet
+from data.split import Part
 from data.store import StoredSet
 from retrieval.comparison.compare import blind_parts
-from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import LateSpec, TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.explain.encoders import LateExplanation
@@ -21,7 +21,7 @@ from text.marking import MarkedText
 from views.choices import Choices, method_line
 from views.names import base_name
 from views.reasons import AskedQuestion
-from views.resources.retrieval import explained_late, findings, listening, marked_passages, retrievers
+from views.resources.retrieval import explained_late, findings, listening, marked_passages, materials
 from views.resources.sets import question_set
 from views.search.judging import draw_mark
 from views.ui import tables
@@ -46,16 +46,21 @@ logger = logging.getLogger(__name__)
 Outcome = Findings | Exception
 
 
-def search(data: StoredSet, experiment: Experiment, names: Sequence[str], question: str) -> dict[str, Outcome]:
-    """Return what each retriever found, or why it failed; the first search builds and loads what is needed."""
-    key = (data.key, experiment.model_dump_json())
+def everything(data: StoredSet, choices: Choices) -> str:
+    """Return one experiment of all that can be picked, as JSON: another pick finds the models loaded."""
+    return choices.experiment(data, choices.searchable, Part.ALL).model_dump_json()
+
+
+def search(data: StoredSet, choices: Choices, picked: list[str], question: str) -> dict[str, Outcome]:
+    """Return what each retriever picked, or wrapped by one, found, or why it failed; the first search builds them."""
+    key, names = (data.key, everything(data, choices)), [spec.name for spec in choices.needed(picked)]
     with st.spinner(word("search.preparing"), show_time=True):
         again = st.session_state.pop("try_failed_again", False)
-        if again and any(isinstance(one, Exception) for one in retrievers(*key).values()):
-            retrievers.clear(*key)
-        made = retrievers(*key)
+        if again and any(isinstance(one, Exception) for one in materials(*key).made.values()):
+            materials.clear(*key)
+        made = materials(*key).made
     if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
-        return {name: _outcome(data, experiment, name, question) for name in names}
+        return {name: _outcome(*key, name, question) for name in names}
     outcomes: dict[str, Outcome] = {}
     place = st.empty()
     with place.status(word("search.loading"), expanded=True) as status:
@@ -64,10 +69,10 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
         for number, name in enumerate(names, start=1):
             began = time.perf_counter()
             told = {"name": plain(name), "number": number, "all": len(names)}
-            model = dict(experiment.specs[name]).get("model")
-            told |= {"model": plain(base_name(model))} if model else {}
+            model = dict(choices.specs[name]).get("model")
+            told |= {"model": plain(base_name(model, read=choices.plans))} if model else {}
             status.update(label=word(f"search.loading_{'model' if model else 'one'}", **told), expanded=True)
-            outcomes[name] = _prepared(made[name]) or _outcome(data, experiment, name, question)
+            outcomes[name] = _prepared(made[name]) or _outcome(*key, name, question)
             st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
     place.empty()
     return outcomes
@@ -110,9 +115,9 @@ def try_failed_again() -> None:
     st.session_state["try_failed_again"] = True
 
 
-def _outcome(data: StoredSet, experiment: Experiment, name: str, question: str) -> Outcome:
+def _outcome(key: str, experiment: str, name: str, question: str) -> Outcome:
     try:
-        return findings(data.key, experiment.model_dump_json(), name, question)
+        return findings(key, experiment, name, question)
     except Exception as error:
         logger.warning("retriever %r failed: %s", name, error, exc_info=not hasattr(error, "code"))
         return error
@@ -185,7 +190,7 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) 
             outcome = answer.outcomes[spec.name]
             known = isinstance(outcome, Findings) and answer.right
             truth = truth_line(answer.found[spec.name], answer.right, DEPTH) if known else ""
-            does = method_line(spec, choices.specs, choices.analyzer).removeprefix(f"{spec.name}: ")
+            does = method_line(spec, choices).removeprefix(f"{spec.name}: ")
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth, does))
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
@@ -262,7 +267,7 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
 
 
 @st.fragment
-def draw_pieces(answer: SearchAnswer, spec: LateSpec) -> None:
+def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     """Draw which piece of a passage found by late interaction answered which of the question, for whoever asks."""
     found, passages = answer.found[spec.name], answer.questions.passages
     compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
@@ -279,7 +284,7 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec) -> None:
         picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
 
         def tell() -> LateExplanation:
-            return explained_late(answer.data.key, spec.model_dump_json(), answer.question, picked)
+            return explained_late(answer.data.key, experiment, spec.model_dump_json(), answer.question, picked)
 
         explained = once_asked(spec.name, word("search.pieces_ask"), tell)
         if explained is None:

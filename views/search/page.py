@@ -10,10 +10,10 @@ from data.store import StoredSet
 from data.texts import Script, script_of
 from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.store import ComparisonJob
-from retrieval.rankings import Findings, truth_of
+from retrieval.rankings import Findings
 from views import reasons
 from views.choices import Choices, choices_for
-from views.resources.retrieval import open_comparison
+from views.resources.retrieval import open_comparison, truth_in
 from views.resources.sets import chosen_set, question_set
 from views.search import pool
 from views.search.answer import (
@@ -22,6 +22,7 @@ from views.search.answer import (
     draw_columns,
     draw_pieces,
     draw_table,
+    everything,
     search,
     try_failed_again,
 )
@@ -152,13 +153,11 @@ def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
 
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
-    # one experiment of everything that can be picked: another pick finds the models loaded
-    experiment = choices.experiment(data, choices.searchable, Part.ALL)
-    outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
+    outcomes = search(data, choices, picked, question)
     asked = question_set(data.key)
     ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
     judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
-    answered = SearchAnswer(data, question, outcomes, truth_of(asked, question), k, judged)
+    answered = SearchAnswer(data, question, outcomes, truth_in(data.key, question), k, judged)
     _what_is_known(answered)
     if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
@@ -173,7 +172,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
             reasons.draw(answered.asked, told, list(choices.specs))
     for spec in shown:
         if isinstance(spec, LateSpec) and spec.name in answered.found:
-            draw_pieces(answered, spec)
+            draw_pieces(answered, spec, everything(data, choices))
     draw_table(answered, shown)
     draw_judged(data)
 

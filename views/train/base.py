@@ -93,7 +93,7 @@ def suited_to(kind: str, base: Base) -> TrainingOptions:
 
 
 def _runs(kind: str) -> dict[str, Run]:
-    return {run.id: run for run in finished_runs() if run.plan().kind == kind}
+    return {run.id: run for run, plan in finished_runs().items() if plan.kind == kind}
 
 
 def _typed() -> list[str]:

@@ -159,7 +159,7 @@ def _models(field: Field) -> list[str]:
     """What a field that names a model offers."""
     kind = field.model or _MODELS[field.name]
     kinds = kinds_alike(kind)
-    runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
+    runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
     packaged = [base.reference] if (base := base_at_hand()) else []
     if field.name == "guide":  # it must read texts as the base does, and starters have no tokenizer
         return [_ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]

@@ -46,9 +46,8 @@ def draw_known_time(plan: Plan | None) -> None:
     if plan is None:
         return
     decides = _decides(plan)
-    for run in finished_runs():
-        earlier, spent = run.plan(), run.status().spent
-        if spent and _decides(earlier) == decides:
+    for run, earlier in finished_runs().items():
+        if (spent := run.status().spent) and _decides(earlier) == decides:
             seconds = spent * plan.options.epochs / earlier.options.epochs
             st.caption(word("train.known_time", time=duration(seconds), name=plain(earlier.name)), width="content")
             return

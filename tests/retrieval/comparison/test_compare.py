@@ -15,9 +15,10 @@ from models.hub import ModelError
 from models.packaged import DEFAULT
 from models.sources import find_model
 from retrieval.comparison import first_stage as making
-from retrieval.comparison.compare import compare, failures, is_kept, ship, write_bases
+from retrieval.comparison.compare import Result, compare, failures, retrievers_of, ship, write_bases
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.evaluation.measures import evaluate, measures
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Rankings
@@ -121,17 +122,19 @@ def test_unanswerable_questions_are_not_asked() -> None:
     assert texts_of(asked.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
 
 
-def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again() -> None:
-    question_set, experiment = small_set(), experiment_of(WORDS, LOST_MODEL)
-    assert not is_kept(experiment, question_set)
-    first = compare(experiment, question_set)
-    assert is_kept(experiment, question_set)
+def test_what_was_searched_is_remembered_and_a_failure_is_told_as_it_was() -> None:
+    question_set, experiment, told = small_set(), experiment_of(WORDS, LOST_MODEL), list[Result]()
+    words = retrievers_of(experiment, question_set)["words"]
+    assert isinstance(words, CachedRetriever)
+    assert not words.remembers(texts_of(question_set.questions), words.depth)
+    first = compare(experiment, question_set, on_result=told.append)
+    assert words.remembers(texts_of(question_set.questions), words.depth)
+    assert tuple(told) == first.results
     failed = failures(first.as_dict()["retrievers"])
     assert list(failed) == ["lost"]
     assert isinstance(first.results[1].error, ModelError)
     assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
     assert failed["lost"].details == first.results[1].error.details
-    assert compare(experiment, question_set, failed=failed).results[1].error is failed["lost"]
 
 
 def searched(monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
-from data.store import keep
+from data.store import find, keep
 from jobs.folder import State, Status
 from models.loading import load_bi_encoder
 from models.precision import Precision
@@ -38,7 +38,8 @@ from tests.training.runs.test_card import finished, finished_plain
 from tests.training.worlds import python
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.recipe import ranking_kinds
-from training.runs.model import LIBRARIES, PushError, in_precision_begun, provenance, push, write_card
+from training.runs.model import LIBRARIES, PushError, in_precision_begun, push, write_card
+from training.runs.model import provenance as provenance_of
 from training.runs.runs import Plan, Run, new_plan
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
@@ -49,6 +50,10 @@ def planned(question_set: QuestionSet, **options: Any) -> Plan:
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
     chosen = replace(BiEncoderOptions.suited_to(options.get("base", STARTER)), **options)
     return new_plan(BI_ENCODER, "a run", data, SHARES, chosen)
+
+
+def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
+    return provenance_of(plan, source, find(plan.data))
 
 
 def with_passages(texts: Sequence[str]) -> QuestionSet:

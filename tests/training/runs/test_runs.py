@@ -460,7 +460,7 @@ def test_a_user_may_use_them_by_their_ids() -> None:
     with acting_as(BOB):
         assert [run.id for run in finished_runs()] == [RUN]
         assert find_model_run(f"{RUN}-own") is None
-    assert shared_runs() == []
+    assert shared_runs() == {}
     assert [run.id for run in finished_runs()] == [RUN]
 
 

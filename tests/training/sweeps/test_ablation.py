@@ -17,10 +17,12 @@ from data.store import keep
 from embeddings.evaluate import evaluate
 from jobs.folder import State, Status
 from models.reader_networks import new_masked
-from retrieval.comparison.compare import compare, is_kept
+from retrieval.comparison.compare import compare, retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import DenseSpec
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from tests.doubles import texts_of
 from tests.embeddings.worlds import scored_pairs
 from tests.hub import build_bi_encoder
 from tests.training.language.worlds import of_topics
@@ -151,7 +153,10 @@ def test_the_figures_are_those_of_each_measured_alone(there: Ablation) -> None:
             test_share=0.4,
             retriever=(DenseSpec(name="alone", model=one.tuned, windows=True),),
         )
-        assert is_kept(alone, question_set()), "under another name, Compare has nothing to search again"
+        of_test = alone.asked(question_set())
+        made, texts = retrievers_of(alone, of_test)["alone"], texts_of(of_test.questions)
+        assert isinstance(made, CachedRetriever)
+        assert made.remembers(texts, made.depth), "under another name, Compare has nothing to search again"
         asked = compare(alone, question_set())
         value, low, high = figures["ndcg@10"]
         assert value == asked.scores["alone"].means()["ndcg@10"]

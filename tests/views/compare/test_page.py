@@ -4,6 +4,7 @@ import io
 import json
 import math
 import shutil
+import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,8 @@ from streamlit.testing.v1 import AppTest
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
+from jobs.folder import State, Status
+from jobs.machine import this_process
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import LateSpec
@@ -25,8 +28,12 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
+from tests.views.compare import worlds
 from tests.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
 from tests.views.driving import opened, run
+from tests.views.test_choices import finished as trained
+from training.options.rankers import BI_ENCODER
+from training.runs.runs import Plan, Run
 from views.choices import choices_for
 from views.compare import kept as compare_export
 from views.compare.scores import ComparisonView
@@ -54,6 +61,15 @@ def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
     """Keep the comparison that the page asks for first, its rankings written by hand."""
     usual = {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}
     return kept(data, choices_for(data).specs, small_set(), results or by_hand(usual))
+
+
+def at_work(data: StoredSet, *names: str) -> ComparisonJob:
+    """A comparison that this process is at, of all questions."""
+    job = ComparisonJob.of(choices_for(data).experiment(data, list(names), Part.ALL), data.fingerprint)
+    job.folder.mkdir(parents=True)
+    pid, pid_started = this_process()
+    job.write_status(Status(State.RUNNING, names[-1], started=time.time(), pid=pid, pid_started=pid_started))
+    return job
 
 
 def three_finished(data: StoredSet) -> Path:
@@ -234,6 +250,39 @@ def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
     cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * letters * 384 * 2 / 1e6), passages=200)
     assert f"{cost} {EN['compare.cost_time'].format(time='2 min 0 s')}" in told
     assert cost not in said(opened(page, data=data.key, retrievers="BM25"))
+
+
+def test_what_was_trained_is_read_once_a_drawing(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(BI_ENCODER, "first", data)
+    at_work(data, "Dense · first")
+    read, plan = list[Run](), Run.plan
+
+    def counted(run: Run) -> Plan:
+        read.append(run)
+        return plan(run)
+
+    monkeypatch.setattr(Run, "plan", counted)
+    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks of what is at work
+    assert r"trained here \(first\)" in said(app)
+    assert len(read) == 1
+
+
+def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.comparison.compare.evaluate", lambda *_: pytest.fail("the page scores again"))
+    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": FOUND, "Dense": MISSED})
+    job.note(replace(bm25, build_seconds=2.0, query_seconds=3.0))
+    for again in range(2):  # and after a reload
+        (shown,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
+        table = shown.value.set_index("retriever")
+        assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
+        assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
+        assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
+    job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
+    app = opened(worlds.page, part="all", retrievers="BM25|Dense")
+    assert app.dataframe[0].value["recall@1"].notna().sum() == 1
+    assert said(app).count("check_circle") == 2
+    job.note(dense)
+    assert opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe[0].value["recall@1"].notna().all()
 
 
 # what it gives

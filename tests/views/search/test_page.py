@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.questions.judgements import Verdict, judge, judgements_of
-from data.records import Passage, Question, QuestionSet
+from data.records import Passage, Question, QuestionSet, composed
 from data.split import Part
 from data.store import StoredSet, keep, load, stored
 from data.workspace import workspace
@@ -24,7 +24,7 @@ from tests.views.test_choices import finished
 from text.marking import MarkedText
 from training.options.rankers import BI_ENCODER
 from views.choices import choices_for
-from views.resources.retrieval import listening, retrievers
+from views.resources.retrieval import listening, materials
 from views.search.answer import SearchAnswer
 from views.ui.passages import Hit, hits_html
 from views.ui.words import catalog, word
@@ -102,8 +102,11 @@ def test_a_question_asked_of_bm25() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_the_address_and_an_example_search_too() -> None:
+def test_the_address_and_an_example_search_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr("retrieval.rankings.composed", lambda text: read.append(text) or composed(text))
     app = opened(page, columns="BM25", q=QUESTIONS[3].text)
+    assert len(read) == 1 + len(QUESTIONS)  # the set is looked through once for what it knows of a question
     assert "설악산" in columns(app)[0]
     press(app, "question_box_example_1")
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
@@ -311,8 +314,7 @@ def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
     told: list[float] = []
     specs = choices_for(data).experiment(data, ["BM25"], Part.ALL).model_dump_json()
     with listening(told.append):
-        retriever = retrievers(data.key, specs)["BM25"]
-        assert not isinstance(retriever, Exception)
+        retriever = materials(data.key, specs).part("BM25")
         retriever.prepare()
     assert told == [0.9]
     retriever.release()

@@ -1,13 +1,16 @@
 """The pieces that answered each other, as Search shows them of a retriever of late interaction."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.records import Passage, Question, QuestionSet
 from data.store import keep
+from models.loading import load_token_encoder
 from models.precision import Precision
+from models.sources import ModelSource
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import LateSpec
 from tests.doubles import PASSAGES, QUESTIONS, small_set
@@ -41,11 +44,21 @@ def pairs(app: AppTest) -> list[str]:
     return [text for text in html(app) if "found pairs" in text]
 
 
-def test_once_asked_it_shows_in_one_colour_what_answered_each_other(folder: Path) -> None:
+def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[ModelSource] = []
+
+    def counted(source: ModelSource) -> Any:
+        loaded.append(source)
+        return load_token_encoder(source)
+
+    monkeypatch.setattr("models.encoders.token_encoder.load_token_encoder", counted)
     app = asked(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32))
     assert EN["search.pieces"].format(name="Own") in [one.label for one in app.expander]
-    assert not pairs(app)  # no second model is loaded unasked
+    assert not pairs(app)
     app = pressed(app)
+    assert len(loaded) == 1  # what was searched with explains
     (box,) = [one for one in app.selectbox if one.label == EN["search.pieces_of"]]
     (table,) = tables(app, "answered_cosine")
     assert "".join(table["asked"]) == QUESTION.replace(" ", "")

@@ -88,7 +88,7 @@ def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_it
         f"part_{search.id}_{search.id}-{number}" for number in (1, 2, 3)
     ]
     assert not [one for one in app.button if str(one.key).startswith(("use_2", "resume_2"))]
-    assert finished_runs() == []  # no page offers a trial as a model
+    assert finished_runs() == {}  # no page offers a trial as a model
     click(app, f"part_{search.id}_{search.id}-2")
     assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
     assert EN["train.loss"] in texts(app)

@@ -156,7 +156,8 @@ def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.matches_help"))
 
     def tell() -> list[LateExplanation]:
-        asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+        experiment = case.view.comparison.experiment.model_dump_json()
+        asked = (case.view.data.key, experiment, spec.model_dump_json(), case.question.text)
         return [explained_late(*asked, row) for row in _rows(of)]
 
     found = once_asked(spec.name, word("why.matches_ask"), tell)
