@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -113,8 +114,19 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     return _loaded(SparseEncoder, source, where)
 
 
+class TokenLayers(StrEnum):
+    """Which layers of a transformer tell of its tokens, where it was not made for late interaction.
+
+    The mean of the upper third, the last among them, finds more: what was trained to be pooled has drawn the tokens of
+    its last layer together (Zhang et al. 2020, BERTScore, choose a layer below the last for most models).
+    """
+
+    UPPER = "upper"
+    LAST = "last"
+
+
 @without_collections()
-def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
+def load_token_encoder(source: ModelSource, layers: TokenLayers = TokenLayers.UPPER) -> "MultiVectorEncoder":
     """Load a late-interaction model in float32 from safetensors; of any other, its transformer tells of every token.
 
     A bi-encoder's prompts stay, its pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
@@ -122,6 +134,7 @@ def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
     require_tokens(source)
     where = where_of(source)
@@ -132,8 +145,14 @@ def load_token_encoder(source: ModelSource) -> "MultiVectorEncoder":
         message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
         raise ModelError("not_late", message, model=source.reference)
     question, passage = prompts_of(bi_encoder)
+    modules: list[Any] = [bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
+    if layers is TokenLayers.UPPER:
+        config = bi_encoder[0].auto_model.config
+        config.output_hidden_states = True
+        count = config.num_hidden_layers
+        modules.insert(1, WeightedLayerPooling(config.hidden_size, count, max(1, count * 2 // 3)).requires_grad_(False))
     return MultiVectorEncoder(
-        modules=[bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")],
+        modules=modules,
         prompts={"query": question, "document": passage},
         similarity_fn_name="meanmaxsim",
     )

@@ -46,15 +46,18 @@ TINY: dict[str, Any] = {
 }
 
 
-def build_bi_encoder(folder: Path) -> Path:
-    """Write a random BERT with mean pooling, in the layout of sentence-transformers 2, as the real one is."""
+def build_bi_encoder(folder: Path, **shape: int) -> Path:
+    """Write a random BERT with mean pooling, in the layout of sentence-transformers 2, as the real one is.
+
+    `shape` are values of its configuration.
+    """
     import torch
     from transformers import BertConfig, BertModel
 
     tokenizer = _tokenizer(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=MAX_LENGTH, pad_token_id=0, **TINY)
-    BertModel(config).save_pretrained(folder)
+    chosen = {"max_position_embeddings": MAX_LENGTH, "pad_token_id": 0, **TINY, **shape}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **chosen)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name, content in _sentence_transformers_files().items():
         (folder / name).parent.mkdir(exist_ok=True)

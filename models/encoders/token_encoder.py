@@ -1,6 +1,6 @@
 """The token encoder of late interaction (ColBERT: Khattab & Zaharia 2020): a vector of every token, not of the text.
 
-Any transformer can be read so: the hidden states of its last layer, each brought to length 1, tell a question's words
+Any transformer can be read so: the hidden states of its upper layers, each brought to length 1, tell a question's words
 from each other where the pooled vector of the same weights has mixed them. A model that was trained for it brings its
 own projection and masks.
 """
@@ -18,7 +18,7 @@ from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
-from models.loading import load_token_encoder
+from models.loading import TokenLayers, load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
 from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
@@ -44,7 +44,7 @@ class TokenEncoder(SourcedModel):
 
     @cached_property
     def model(self) -> "MultiVectorEncoder":
-        return load_token_encoder(self._source)
+        return load_token_encoder(self._source, self._layers)
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class TokenEncoder(SourcedModel):
         precision: Precision = Precision.AUTO,
         dimensions: int = 0,
         windows: WindowOptions | None = None,
+        layers: TokenLayers = TokenLayers.UPPER,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = 0.8,
         at_hand: "MultiVectorEncoder | None" = None,
@@ -63,9 +64,15 @@ class TokenEncoder(SourcedModel):
         self._is_at_hand = at_hand is not None
         if at_hand is not None:
             self.model = at_hand
-        self._dimensions, self._windows, self._passages_share = dimensions, windows, passages_share
+        self._dimensions, self._windows, self._layers = dimensions, windows, layers
+        self._passages_share = passages_share
         self.meter, self._on_progress = Meter(), on_progress
         self.projection: np.ndarray | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        whole = super().fingerprint
+        return whole if self._layers is TokenLayers.LAST else key_of(whole, self._layers)
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         return self._vectors("question", texts, None, (self._passages_share, 1.0))

@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from data.passages import Passages
+from models.encoders.token_encoder import TokenEncoder
+from models.loading import TokenLayers
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
@@ -168,6 +170,7 @@ class SparseSpec(Spec):
 class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
+    `layers` tell of the tokens of a transformer that was not made for it: the mean of the `upper` third, or the `last`.
     `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages
     of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for
     candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision.
@@ -178,6 +181,7 @@ class LateSpec(ReadingSpec):
     kind: Literal["late"] = "late"
     model: str = Field(min_length=1)
     title: bool = True
+    layers: TokenLayers = TokenLayers.UPPER
     dimensions: CountOrNone = 0
     first: str = Field(default="", exclude_if=not_)
     depth: Count = 100
@@ -208,8 +212,13 @@ class LateSpec(ReadingSpec):
         """Return the characters of all passages and questions, whoever brought the candidates."""
         return passages + questions if n_passages and n_questions else 0
 
+    def encoder(self, materials: Materials) -> TokenEncoder:
+        return materials.token_encoder(
+            self.model, self.title, self.precision, self.dimensions, self.window_options, self.layers
+        )
+
     def make(self, materials: Materials) -> CachedRetriever:
-        encoder = materials.token_encoder(self.model, self.title, self.precision, self.dimensions, self.window_options)
+        encoder = self.encoder(materials)
         build = partial(
             Late,
             self.name,

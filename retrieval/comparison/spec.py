@@ -320,12 +320,13 @@ class Materials:
             )
         )
         self.token_encoder = cache(
-            lambda model, title, precision, dimensions, windows: TokenEncoder(
+            lambda model, title, precision, dimensions, windows, layers: TokenEncoder(
                 self.source(model),
                 self.texts(title),
                 precision=precision,
                 dimensions=dimensions,
                 windows=windows,
+                layers=layers,
                 on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
                 passages_share=_passages_share(question_set),
             )

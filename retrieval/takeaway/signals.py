@@ -17,7 +17,6 @@ from data.problems import Failure
 from data.split import FOLDS
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.protocols import TokenVectors
-from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from retrieval.comparison.experiment import needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
@@ -133,9 +132,7 @@ class LateTokens:
         self.field, self.name = field, spec.name
         self.model, self.precision = spec.model, spec.precision
         self.source = materials.source(spec.model)
-        self.encoder: TokenEncoder = materials.token_encoder(
-            spec.model, spec.title, spec.precision, spec.dimensions, spec.window_options
-        )
+        self.encoder = spec.encoder(materials)
         self._texts, self._heads = materials.texts(spec.title), materials.passages.heads(title=spec.title)
 
     @cached_property

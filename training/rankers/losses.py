@@ -34,6 +34,7 @@ def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
     """
     import torch
     from sentence_transformers.base.modules import Dense
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     wide = int(model.get_embedding_dimension() or model[0].get_embedding_dimension())
     if wide == dimensions:
@@ -46,7 +47,8 @@ def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
     told = {"activation_function": torch.nn.Identity(), "module_input_name": "token_embeddings"}
     layer = Dense(wide, dimensions, bias=False, **told)
     layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions(vectors.astype(np.float32), dimensions).T))
-    model.insert(1, layer.to(model.device))
+    place = next(place for place, module in enumerate(model) if isinstance(module, MultiVectorMask))
+    model.insert(place, layer.to(model.device))
 
 
 def has_routes(model: Any) -> bool:

@@ -257,7 +257,7 @@ def explained_late(key: str, experiment: str, spec: str, question: str, row: int
     Loads it where nobody has searched with it. Raises `ModelError`.
     """
     of, made_from, passages = LateSpec.model_validate_json(spec), materials(key, experiment), question_set(key).passages
-    encoder = made_from.token_encoder(of.model, of.title, of.precision, of.dimensions, of.window_options)
+    encoder = of.encoder(made_from)
     encoder.load()  # meanwhile others may ask theirs
     with asking:
         encoder.fit(made_from.texts(of.title), passages.heads(title=of.title))

@@ -1,40 +1,60 @@
 """Vectors of tokens are those of the library, of any transformer, whole, cut into windows, and of fewer dimensions."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+import torch
+from sentence_transformers import MultiVectorEncoder
+from transformers import AutoModel, AutoTokenizer
 
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.encoders.vector_blocks import BLOCK
 from models.hub import ModelError
-from models.loading import load_token_encoder
+from models.loading import TokenLayers, load_token_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import WindowOptions
 from retrieval.late import max_sim
-from tests.hub import SENTENCES
+from tests.hub import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, 1 + n % 41)) for n in range(BLOCK + 40)]
 
 
-def encoder_of(folder: Path, dimensions: int = 0, windows: WindowOptions | None = None) -> TokenEncoder:
+def encoder_of(folder: Path, dimensions: int = 0, windows: WindowOptions | None = None, **more: Any) -> TokenEncoder:
     source = find_model(str(folder))
-    return TokenEncoder(source, TEXTS, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
+    return TokenEncoder(source, TEXTS, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows, **more)
 
 
-def test_the_tokens_of_a_bi_encoder_are_its_hidden_states(folder: Path) -> None:
-    found = encoder_of(folder).encode_passages(TEXTS)
-    plain = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
-    told = plain.encode(TEXTS, output_value="token_embeddings")
-    assert len(found) == len(TEXTS)
-    for row, theirs in enumerate(told):
-        expected = theirs.numpy() / np.linalg.norm(theirs.numpy(), axis=1, keepdims=True)
-        np.testing.assert_allclose(found.between(row, row + 1).vectors, expected, atol=1e-3)
+def hidden_states(folder: Path, layers: slice) -> list[np.ndarray]:
+    """The mean over some layers of the states of the tokens of each text, as transformers tells them, of length 1."""
+    model, tokenizer = (
+        AutoModel.from_pretrained(folder, dtype=torch.float32).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    found = []
+    for text in TEXTS:
+        with torch.no_grad():
+            states = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        mean = torch.stack(states[layers]).mean(dim=0)[0]
+        found.append((mean / mean.norm(dim=1, keepdim=True)).numpy())
+    return found
+
+
+@pytest.mark.parametrize(("n_layers", "upper"), [(1, slice(1, 2)), (2, slice(1, 3)), (6, slice(4, 7))])
+def test_the_tokens_of_a_bi_encoder_are_the_mean_of_its_upper_layers(
+    tmp_path: Path, n_layers: int, upper: slice
+) -> None:
+    folder = build_bi_encoder(tmp_path / "base", num_hidden_layers=n_layers)
+    for layers, read in ((TokenLayers.UPPER, upper), (TokenLayers.LAST, slice(n_layers, n_layers + 1))):
+        found = encoder_of(folder, layers=layers).encode_passages(TEXTS)
+        assert len(found) == len(TEXTS)
+        for row, expected in enumerate(hidden_states(folder, read)):
+            np.testing.assert_allclose(found.between(row, row + 1).vectors, expected, atol=1e-3)
 
 
 def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None:
@@ -47,7 +67,7 @@ def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None
 def test_a_model_made_for_it_is_loaded_as_it_is(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers.base.modules import Dense
 
-    made = load_token_encoder(find_model(str(folder)))
+    made = load_token_encoder(find_model(str(folder)), TokenLayers.LAST)
     width = made[0].get_embedding_dimension()
     projected = MultiVectorEncoder(
         modules=[
