@@ -26,6 +26,7 @@ from data.questions.read import read_file
 from data.records import Passage, Passages, Question, QuestionSet
 from data.split import Part
 from data.store import CATALOG, read_entry
+from models.loading import TokenLayers
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
@@ -44,6 +45,7 @@ _RETRIEVERS: tuple[Spec, ...] = (
     DenseSpec(name=_DENSE, model=DEFAULT.reference, windows=True),
     LateSpec(name="Late", model=DEFAULT.reference, windows=True),
     LateSpec(name=f"Late, {_NARROW} dimensions", model=DEFAULT.reference, windows=True, dimensions=_NARROW),
+    LateSpec(name="Late, last layer", model=DEFAULT.reference, windows=True, layers=TokenLayers.LAST),
     HybridSpec(name=_RRF, of=(_BM25, _DENSE), fusion=Fusion.RRF),
     HybridSpec(name=_HYBRID, of=(_BM25, _DENSE)),
     LearnedSpec(name="Best mix without late", of=(_BM25, _DENSE), lessons=5000),
