@@ -199,8 +199,12 @@ def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment
     return next((one for one in with_any if _is_asked(one, experiment)), with_any[0] if with_any else None)
 
 
-def is_of(kept: StoredComparison, picked: Sequence[str], experiment: Experiment) -> bool:
-    return _is_asked(kept, experiment) and set(picked) <= set(kept.retrievers)
+def holds(kept: StoredComparison, experiment: Experiment) -> bool:
+    """Whether a comparison that is not the experiment's own holds it: it asked the same, of more retrievers.
+
+    One of the same retrievers would be its own, had a setting or the program not changed since.
+    """
+    return _is_asked(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
 
 
 def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:

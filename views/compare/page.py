@@ -65,7 +65,7 @@ def draw() -> None:
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
-    another = last if shown and last and not compare_kept.is_of(last, picked, experiment) else None
+    another = last if shown and last and not compare_kept.holds(last, experiment) else None
     with buttons:
         if not another:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)

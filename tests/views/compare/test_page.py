@@ -221,6 +221,16 @@ def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) ->
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
+    folder = finished(data)
+    folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
+    app = opened(page)
+    assert "last comparison of this set" in said(app)
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
 def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: list[Experiment]) -> None:
     three_finished(data)
     app = opened(page, retrievers="BM25|Reranked", run="now")
