@@ -49,9 +49,9 @@ def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
 ) -> None:
     loaded: list[ModelSource] = []
 
-    def counted(source: ModelSource) -> Any:
+    def counted(source: ModelSource, *more: Any) -> Any:
         loaded.append(source)
-        return load_token_encoder(source)
+        return load_token_encoder(source, *more)
 
     monkeypatch.setattr("models.encoders.token_encoder.load_token_encoder", counted)
     app = asked(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32))
