@@ -183,8 +183,17 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Return a saved comparison's provenance; empty where there is none."""
-    return read_json(folder / _PROVENANCE)
+    """Return a saved comparison's provenance; empty where there is none.
+
+    Where nothing is said of the layers of late interaction there was no choice yet: it was the last that was read.
+    """
+    origin = read_json(folder / _PROVENANCE)
+    experiment = origin.get("experiment")
+    retrievers = experiment.get("retriever") if isinstance(experiment, dict) else None
+    for spec in retrievers if isinstance(retrievers, list) else ():
+        if isinstance(spec, dict) and spec.get("kind") == "late":
+            spec.setdefault("layers", "last")
+    return origin
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:

@@ -82,6 +82,20 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     assert not (workspace() / "cache").exists()  # nothing was searched or built
 
 
+def test_late_interaction_that_says_nothing_of_its_layers_was_read_by_the_last() -> None:
+    late = {"name": "late", "kind": "late", "model": "no/such/model"}
+    comparison = compare(experiment_of(WORDS, late), small_set())
+    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
+    keep(comparison, folder)
+    assert load(folder, small_set()).experiment == comparison.experiment
+    path = folder / "provenance.json"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    layers = told["experiment"]["retriever"][1].pop("layers")  # as before there was a choice
+    path.write_text(json.dumps(told), encoding="utf-8")
+    opened = load(folder, small_set()).experiment.specs["late"]
+    assert (layers, dict(opened)["layers"]) == ("upper", "last")
+
+
 def test_the_grade_that_is_relevant_is_kept_with_it() -> None:
     asked = replace(
         small_set(), questions=tuple(replace(q, grades=((q.relevant[0], 2),)) for q in QUESTIONS[:3]) + QUESTIONS[3:]
