@@ -117,12 +117,17 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
 class TokenLayers(StrEnum):
     """Which layers of a transformer tell of its tokens, where it was not made for late interaction.
 
-    The mean of the upper third, the last among them, finds more: what was trained to be pooled has drawn the tokens of
-    its last layer together (Zhang et al. 2020, BERTScore, choose a layer below the last for most models).
+    What was trained to be pooled has drawn the tokens of its last layer together: with a layer two thirds of the way
+    up, of a third of the weight, more is found (Zhang et al. 2020, BERTScore, take a layer below the last of most
+    models). Both count by their directions: their vectors' usual lengths, which differ, are taken out.
     """
 
     UPPER = "upper"
     LAST = "last"
+
+
+LOWER_SHARE = 1 / 3  # of `UPPER`, that of the layer below the last
+_ANY_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
 
 
 @without_collections()
@@ -134,7 +139,6 @@ def load_token_encoder(source: ModelSource, layers: TokenLayers = TokenLayers.UP
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
     require_tokens(source)
     where = where_of(source)
@@ -147,15 +151,34 @@ def load_token_encoder(source: ModelSource, layers: TokenLayers = TokenLayers.UP
     question, passage = prompts_of(bi_encoder)
     modules: list[Any] = [bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
     if layers is TokenLayers.UPPER:
-        config = bi_encoder[0].auto_model.config
-        config.output_hidden_states = True
-        count = config.num_hidden_layers
-        modules.insert(1, WeightedLayerPooling(config.hidden_size, count, max(1, count * 2 // 3)).requires_grad_(False))
+        modules.insert(1, _upper_layers(bi_encoder[0]))
     return MultiVectorEncoder(
         modules=modules,
         prompts={"query": question, "document": passage},
         similarity_fn_name="meanmaxsim",
     )
+
+
+def _upper_layers(transformer: Any) -> Any:
+    """Return the module that reads tokens as `TokenLayers.UPPER` says, behind a transformer that tells all its layers.
+
+    A layer's weight is its share over the mean length of its vectors of a text, the same one always.
+    """
+    import torch
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+    from sentence_transformers.util import batch_to_device
+
+    config = transformer.auto_model.config
+    config.output_hidden_states = True
+    last = config.num_hidden_layers
+    lower = max(1, last * 2 // 3)
+    with torch.inference_mode():
+        text = batch_to_device(transformer.preprocess([_ANY_TEXT]), transformer.auto_model.device)
+        states = transformer(text)["all_layer_embeddings"]
+    weights = torch.zeros(last + 1 - lower)
+    for layer, share in ((lower, LOWER_SHARE), (last, 1 - LOWER_SHARE)):
+        weights[layer - lower] += share / states[layer].norm(dim=-1).mean()
+    return WeightedLayerPooling(config.hidden_size, last, lower, torch.nn.Parameter(weights, requires_grad=False))
 
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:

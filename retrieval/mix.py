@@ -72,7 +72,8 @@ class LearnedMix:
     `halves` name for each retriever the part of the untrained mix that it belongs to: parts count the same, and so do
     the retrievers of a part. One that belongs to none, None, counts only where that was learned. The untrained mix
     picks the candidates, and is the mix itself where nothing taught. `trained` are those whose models know the answers
-    to the lessons' `known` questions. `notes` tell what was learned, see `told`.
+    to the lessons' `known` questions. `depths` are how many of each retriever's first passages its scores tell of,
+    where that are fewer than `depth`: of a reranker, those it read. `notes` tell what was learned, see `told`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class LearnedMix:
         halves: Sequence[str | None],
         trained: Sequence[bool] = (),
         depth: int = 100,
+        depths: Sequence[int] = (),
     ) -> None:
         if not any(halves):
             raise ValueError("a mix needs a retriever that counts before anything is learned")
@@ -92,6 +94,7 @@ class LearnedMix:
         self._parts, self._lessons, self._halves = parts, lessons, halves
         self._trained = trained or [False] * len(parts)
         self._n_passages, self._depth = n_passages, depth
+        self._depths = depths or [depth] * len(parts)
         self._learned: Learned | None = None
         self.notes: dict[str, Any] = {}
 
@@ -101,7 +104,8 @@ class LearnedMix:
         _ = self.learned
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        learned, rankings = self.learned, [part.search(questions, self._depth) for part in self._parts]
+        asked = zip(self._parts, self._depths, strict=True)
+        learned, rankings = self.learned, [part.search(questions, self._depth).first(depth) for part, depth in asked]
         folds = np.array([self._lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
         return mixed(rankings, learned, folds, self._n_passages, k)
 
@@ -109,8 +113,8 @@ class LearnedMix:
     def learned(self) -> Learned:
         """What the lessons teach, learned when it is first asked for."""
         if self._learned is None:
-            asked = zip(self._parts, self._trained, strict=True)
-            rankings = [self._taught_by(part, is_trained) for part, is_trained in asked]
+            asked = zip(self._parts, self._trained, self._depths, strict=True)
+            rankings = [self._taught_by(part, is_trained).first(depth) for part, is_trained, depth in asked]
             self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)
             if self._lessons.texts:
                 self.notes = told(rankings, self._learned, self._lessons, [part.name for part in self._parts])
@@ -161,7 +165,7 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 
     The candidates are the best of the untrained mix, as many as the signals' lists are long, or k.
     """
-    candidates = _candidates(rankings, learned.shares, n_passages, max(k, rankings[0].indices.shape[1]))
+    candidates = _candidates(rankings, learned.shares, n_passages, max(k, *(one.indices.shape[1] for one in rankings)))
     scores = np.full(candidates.shape, -np.inf)
     for first in range(0, len(candidates), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)

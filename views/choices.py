@@ -219,6 +219,8 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     said = [word("method.bm25", cut=word(f"method.cut_{chosen.replace('+', '_')}"))]
     if isinstance(spec, WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))
+    if spec.pairs:
+        said.append(word("method.pairs"))
     if spec.dictionary:
         said.append(word("method.dictionary"))
     if isinstance(spec, BM25Spec) and spec.feedback_passages:

@@ -1,8 +1,8 @@
 """The token encoder of late interaction (ColBERT: Khattab & Zaharia 2020): a vector of every token, not of the text.
 
-Any transformer can be read so: the hidden states of its upper layers, each brought to length 1, tell a question's words
-from each other where the pooled vector of the same weights has mixed them. A model that was trained for it brings its
-own projection and masks.
+Any transformer can be read so: the hidden states of two of its upper layers, brought to length 1, tell a question's
+words from each other where the pooled vector of the same weights has mixed them. A model that was trained for it brings
+its own projection and masks.
 """
 
 import time
@@ -18,7 +18,7 @@ from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
-from models.loading import TokenLayers, load_token_encoder
+from models.loading import LOWER_SHARE, TokenLayers, load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
 from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
@@ -72,7 +72,7 @@ class TokenEncoder(SourcedModel):
     @cached_property
     def fingerprint(self) -> str:
         whole = super().fingerprint
-        return whole if self._layers is TokenLayers.LAST else key_of(whole, self._layers)
+        return whole if self._layers is TokenLayers.LAST else key_of(whole, self._layers, LOWER_SHARE)
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         return self._vectors("question", texts, None, (self._passages_share, 1.0))

@@ -42,6 +42,7 @@ class TermSpec(Spec):
     title_weight: Weight | None = Field(default=None, gt=0, exclude_if=not_)
     compounds: Compounds = Field(default=Compounds.AS_READ, exclude_if=lambda chosen: chosen is Compounds.AS_READ)
     dictionary: str = Field(default="", exclude_if=not_)
+    pairs: bool = Field(default=False, exclude_if=not_)
 
     @property
     def score_kind(self) -> str:
@@ -54,11 +55,11 @@ class TermSpec(Spec):
 
     def analysis(self, dictionary: Dictionary | None) -> Analysis:
         """Return how texts are analyzed, with the dictionary found. Raises `DictionaryError` where it is of no use."""
-        return Analysis(self.analyzer, self.compounds, dictionary)
+        return Analysis(self.analyzer, self.compounds, dictionary, self.pairs)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
         options = BM25Options(self.analyzer, self.k1, self.b, self.title, title_weight=self.title_weight)
-        return replace(options, compounds=self.compounds, dictionary=dictionary)
+        return replace(options, compounds=self.compounds, dictionary=dictionary, pairs=self.pairs)
 
     @model_validator(mode="after")
     def _values_go_together(self) -> "TermSpec":
@@ -170,7 +171,8 @@ class SparseSpec(Spec):
 class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
-    `layers` tell of the tokens of a transformer that was not made for it: the mean of the `upper` third, or the `last`.
+    `layers` tell of the tokens of a transformer that was not made for it: two `upper` ones, see `TokenLayers`, or the
+    `last`.
     `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages
     of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for
     candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision.
@@ -202,6 +204,9 @@ class LateSpec(ReadingSpec):
     def candidates(self, k: int) -> int:
         """Those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k) if self.first else 0
+
+    def scored(self, k: int) -> int:
+        return min(self.depth, k) if self.first else k
 
     def expected_bytes(self, passages: Passages) -> int:
         """Return about how many bytes the vectors of all tokens are in half precision; they are kept on disk, too."""

@@ -89,6 +89,9 @@ class RerankSpec(ReadingSpec):
         """Those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k)
 
+    def scored(self, k: int) -> int:
+        return min(self.depth, k)
+
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         """Return the characters of all pairs: a question, and each of the passages that are reranked."""
         depth = min(self.depth, n_passages)
@@ -125,13 +128,15 @@ class RerankSpec(ReadingSpec):
 
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
+_PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage
 
 
 class LearnedSpec(Spec):
     """The retrievers `of`, mixed as questions with known passages teach it; see `retrieval.mix`.
 
-    With `lexical` further signals are at hand for next to nothing: BM25 of character bigrams, of words, with the title
-    apart, and of windows of one and three sentences. Of questions that are not asked here, `lessons` teach at most.
+    With `lexical` further signals are at hand for next to nothing: BM25 of character bigrams, of words, of two words in
+    a row, of whether a word stands in a passage more than how often, with the title apart, and of windows of one and
+    three sentences. Of questions that are not asked here, `lessons` teach at most.
     """
 
     digits: ClassVar[int] = 3
@@ -149,11 +154,14 @@ class LearnedSpec(Spec):
         return max(k, self.depth)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        return (passages + questions) * (3 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
+        return (passages + questions) * (5 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
 
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
         own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
+        depths = [
+            materials.specs[name].scored(self.depth) if name in materials.specs else self.depth for name in self.of
+        ]
         halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
         trained = [
             any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
@@ -169,10 +177,17 @@ class LearnedSpec(Spec):
                 halves=[*halves, *[None] * len(own)],  # its own count only as far as that is learned
                 trained=[*trained, *[False] * len(own)],
                 depth=self.depth,
+                depths=[*depths, *[self.depth] * len(own)],
             )
 
         # which questions teach follows from these; they are looked up when somebody searches
-        taught_by = (materials.whole.fingerprint, astuple(materials.split_options), materials.part_asked, trained)
+        taught_by = (
+            materials.whole.fingerprint,
+            astuple(materials.split_options),
+            materials.part_asked,
+            trained,
+            depths,
+        )
         return materials.kept(self, build, *taught_by, own=own)
 
     def signals(self, materials: Materials) -> Iterator[TermSpec]:
@@ -185,6 +200,8 @@ class LearnedSpec(Spec):
         for analyzer, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
             if analyzer is not here:
                 yield BM25Spec.model_validate(of_passage | {"name": name, "analyzer": analyzer})
+        yield BM25Spec.model_validate(of_passage | {"name": "BM25 pairs", "pairs": True})
+        yield BM25Spec.model_validate(of_passage | {"name": "BM25 presence", **_PRESENCE})
         if usual.title and not usual.title_weight and materials.passages.titles.lengths().any():
             yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": 0.3})
         shared = usual.model_dump(include=set(TermSpec.model_fields) - {"name", "kind", "chosen_on", "title_weight"})

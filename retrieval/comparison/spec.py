@@ -208,6 +208,10 @@ class Spec(BaseModel, ABC):
         """How many passages of each part it orders to find its first k; 0 where it wraps no other."""
         return k if self.parts else 0
 
+    def scored(self, k: int) -> int:
+        """Of how many of its first k passages its scores tell: what it leaves as another ordered it has only a rank."""
+        return k
+
     @property
     def score_kind(self) -> str:
         """What its scores are: the words that tell of them are called so."""

@@ -64,7 +64,7 @@ class BM25Options:
     The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
     with `title_weight` (above 0, at most a million) as a field of its own that counts so much (BM25F). With
     `feedback_passages` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
-    `compounds` and `dictionary` are those of `Analysis`.
+    `compounds`, `dictionary` and `pairs` are those of `Analysis`.
     """
 
     analyzer: Analyzer = Analyzer.AUTO
@@ -78,6 +78,7 @@ class BM25Options:
     feedback_share: float = FeedbackOptions.share
     compounds: Compounds = Compounds.AS_READ
     dictionary: Dictionary | None = None
+    pairs: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.k1 <= _MOST_WEIGHT and 0 <= self.b <= 1):
@@ -97,7 +98,7 @@ class BM25Options:
 
     def analysis(self, texts: Iterable[str]) -> Analysis:
         """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""
-        return Analysis(self.analyzer, self.compounds, self.dictionary).chosen(texts)
+        return Analysis(self.analyzer, self.compounds, self.dictionary, self.pairs).chosen(texts)
 
 
 class BM25:

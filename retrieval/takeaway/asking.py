@@ -123,7 +123,8 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
         tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
         return [_blocks(numbers(projected(one, projection), 4)) for one in tokens_read]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
-    tokens = tokens_of(Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary), questions)
+    analysis = Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary, told.get("pairs", False))
+    tokens = tokens_of(analysis, questions)
     if engine is not Engine.MILVUS:
         return [_coded(engine, text) for text in written(tokens.texts())]
     terms = json.loads((folder / TERMS.format(told["field"])).read_text(encoding="utf-8"))

@@ -170,7 +170,12 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         write_text(folder / dictionary, written_dictionary(signal.analysis.dictionary))
     if mix.engine is Engine.MILVUS:
         write_json(folder / TERMS.format(signal.field), signal.tokens.vocabulary)
-    told = {"analyzer": signal.analysis.analyzer, "compounds": signal.analysis.compounds, "dictionary": dictionary}
+    told = {
+        "analyzer": signal.analysis.analyzer,
+        "compounds": signal.analysis.compounds,
+        "pairs": signal.analysis.pairs,
+        "dictionary": dictionary,
+    }
     return {"field": signal.field, "kind": signal.kind, **told}
 
 

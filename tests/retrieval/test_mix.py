@@ -263,6 +263,29 @@ def test_a_question_that_taught_is_ranked_by_its_fold_and_a_new_one_by_all() -> 
     assert [*mix.notes["signals"]] == ["a", "b", "c"]
 
 
+def test_of_a_reranker_only_what_it_read_is_a_signal() -> None:
+    """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
+    question_set, scores = world()
+    texts, lessons = [question.text for question in question_set.questions], Lessons.of(question_set, np.arange(50))
+    order = np.argsort(np.argsort(-scores[1], axis=1), axis=1)
+    reranked = scores.copy()
+    reranked[1] = np.where(order < 5, scores[1], scores[1].min() - 1.0 - 40.0 * order)
+    parts = [Fixed(name, texts, one) for name, one in zip("abc", reranked, strict=True)]
+
+    def mix(depths: tuple[int, ...]) -> LearnedMix:
+        return LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, depth=DEPTH, depths=depths)
+
+    cut = mix((DEPTH, 5, DEPTH))
+    lists = [one.first(5 if row == 1 else DEPTH) for row, one in enumerate(rankings_of(scores))]
+    expected = learn([Rankings(one.indices[:50], one.scores[:50]) for one in lists], lessons, PARTS, N_PASSAGES)
+    np.testing.assert_allclose(cut.learned.weights, expected.weights, atol=1e-4)
+    found = cut.search(texts, DEPTH)
+    assert found.indices.shape[1] == DEPTH
+    folds = np.concatenate([lessons.folds, np.full(10, FOLDS)])
+    np.testing.assert_array_equal(found.indices, mixed(lists, expected, folds, N_PASSAGES, DEPTH).indices)
+    assert ndcg(found, question_set) > ndcg(mix(()).search(texts, DEPTH), question_set)
+
+
 @pytest.mark.parametrize("known", [40, 60])
 def test_who_was_trained_on_a_question_is_not_asked_it_to_teach(known: int) -> None:
     """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""

@@ -177,6 +177,23 @@ def test_words_and_synonyms_of_a_dictionary(text: str, compounds: Compounds, tok
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("analyzer", "pairs"),
+    [
+        (Analyzer.WORD, ["한글은 세종대왕이", "세종대왕이 만들었다"]),
+        (Analyzer.KIWI, ["한글 세종", "세종 대왕", "대왕 만들"]),
+        (Analyzer.KIWI_BIGRAM, ["한글 세종", "세종 대왕", "대왕 만들"]),
+    ],
+)
+def test_pairs_are_of_neighbours_and_of_morphemes_where_there_are_such(analyzer: Analyzer, pairs: list[str]) -> None:
+    paired = Analysis(analyzer, pairs=True)
+    assert analyze(paired, [KOREAN, "하나", ""]) == [pairs, [], []]
+    places = [KOREAN[slice(*span)] for _, span in located(paired, [KOREAN])[0]]
+    assert places[0].startswith("한글")
+    assert places[-1].endswith("만들었다" if analyzer is Analyzer.WORD else "만들")
+    assert {reading(paired, token) for token in pairs} == {(token, TokenKind.WORD) for token in pairs}
+
+
 def test_pairs_of_letters_are_those_of_the_text() -> None:
     (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
     assert tokens == ["자동차/", "차량"]
@@ -274,11 +291,11 @@ def composed(text: str) -> str:
 
 @pytest.mark.parametrize("analyzer", NAMED)
 @settings(deadline=None, max_examples=60)
-@given(text=LETTERS | KOREAN_TEXT)
-def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, text: str) -> None:
-    text = composed(text)
-    tokens = located(analyzer, [text])[0]
-    assert [token for token, _ in tokens] == analyze(analyzer, [text])[0]
+@given(text=LETTERS | KOREAN_TEXT, pairs=st.booleans())
+def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, text: str, pairs: bool) -> None:
+    text, analysis = composed(text), Analysis(analyzer, pairs=pairs)
+    tokens = located(analysis, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     assert all(0 <= start < end <= len(text) for _, (start, end) in tokens)
 
 

@@ -2,11 +2,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retrieval.lexical.weights import term_statistics
 from tests.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
 from text import analysis as tokens_module
-from text.analysis import Tokens, analyze, are_kept, token_parts, tokens_of
+from text.analysis import Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
 from text.analyzers import Analyzer
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
@@ -41,6 +43,26 @@ def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
         assert tokens.texts() == analyze(analyzer, texts)
         assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
         assert len(set(tokens.vocabulary)) == len(tokens.vocabulary)
+
+
+@given(texts=st.lists(st.text("ab 각", max_size=12), max_size=6))
+def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None:
+    analysis = Analysis(Analyzer.BIGRAM, pairs=True)
+    tokens = tokens_of(analysis, texts)
+    assert tokens.texts() == analyze(analysis, texts)
+    assert tokens.vocabulary == list(dict.fromkeys(token for text in tokens.texts() for token in text))
+    assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+
+
+def test_texts_are_not_analyzed_again_for_pairs(analyzed: list[str]) -> None:
+    tokens_of(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH])
+    paired = Analysis(Analyzer.KIWI_BIGRAM, pairs=True)
+    analyzed.clear()
+    assert are_kept(paired, [KOREAN, ENGLISH])
+    assert not are_kept(paired, [ENGLISH, KOREAN])
+    tokens = tokens_of(paired, [KOREAN, ENGLISH])
+    assert analyzed == []
+    assert tokens.texts() == analyze(paired, [KOREAN, ENGLISH])
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])

@@ -12,8 +12,8 @@ from data.split import Part, SplitOptions, split
 from data.workspace import write_json
 from retrieval.comparison.compare import compare, retrievers_of
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.mix import LearnedMix
 from retrieval.report.report import _notices, words_of
@@ -57,10 +57,13 @@ MIX = LearnedSpec(name="Mix", of=("BM25",))
 
 def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
     parts = mix_of(world(), BM25, MIX)._parts
-    assert [part.name for part in parts] == ["BM25", "BM25 bigrams", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
+    names = ["BM25 bigrams", "BM25 pairs", "BM25 presence", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
+    assert [part.name for part in parts] == ["BM25", *names]
     materials = Materials(world(), specs={"BM25": BM25})
-    bigrams, title, *windows = MIX.signals(materials)
+    bigrams, pairs, presence, title, *windows = MIX.signals(materials)
     assert (bigrams.analyzer, bigrams.k1) == (Analyzer.BIGRAM, 1.5)
+    assert (pairs.analyzer, pairs.k1, pairs.pairs, bigrams.pairs) == (Analyzer.WORD, 1.5, True, False)
+    assert (presence.analyzer, presence.k1, presence.b) == (Analyzer.WORD, 0.2, 0.9)
     assert (title.analyzer, title.title_weight) == (Analyzer.WORD, 0.3)
     assert [(one.kind, dict(one)["sentences"], one.k1) for one in windows] == [
         ("bm25-windows", 1, 1.5),
@@ -73,6 +76,18 @@ def test_where_no_passage_has_a_title_there_is_no_signal_of_titles_and_none_at_a
     assert "BM25 title" not in names
     alone = mix_of(world(), BM25, MIX.model_copy(update={"lexical": False}))
     assert [part.name for part in alone._parts] == ["BM25"]
+
+
+def test_of_what_orders_another_s_first_only_those_are_a_signal() -> None:
+    reranked = RerankSpec(name="Reranked", first="BM25", depth=7)
+    assert mix_of(world(), BM25, reranked, MIX.model_copy(update={"of": ("BM25", "Reranked")}))._depths[:3] == [
+        100,
+        7,
+        100,
+    ]
+    late = LateSpec(name="Late", model="packaged:any", first="BM25", depth=9)
+    assert [late.scored(k) for k in (5, 100)] == [5, 9]
+    assert late.model_copy(update={"first": ""}).scored(100) == 100
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,11 @@ PASSAGES = (
     Passage("p3", "승용차 공장 시험", "자동차"),
     Passage("p4", "바다 고래 발사", "고래"),
 )
-QUESTIONS = (Question("q1", "누리호 시험", ("발사",), ("p1",)), Question("q2", "차량 공장", ("공장",), ("p3",)))
+QUESTIONS = (
+    Question("q1", "누리호 시험", ("발사",), ("p1",)),
+    Question("q2", "차량 공장", ("공장",), ("p3",)),
+    Question("q3", "누리호 발사체 로켓", (), ("p2",)),
+)
 SET = QuestionSet("로켓", PASSAGES, QUESTIONS)
 SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"),))
 
@@ -107,6 +111,15 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     assert "Words taken from the passages found first" in html(app)
     other = at(data, ["All", "Windows"], "q1", "Windows")
     assert "Compounds are split, and each of their parts" in texts(other)
+
+
+@pytest.mark.slow
+def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
+    app = opened(data, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
+    assert "Each term is two words in a row" in texts(app)
+    (table,) = [one.value for one in app.dataframe if "kind" in one.value]
+    assert set(table["kind"].dropna()) == {"word"}
+    assert all(" " in term for term in table["term"][table["kind"].notna()])
 
 
 def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:

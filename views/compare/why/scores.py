@@ -119,6 +119,8 @@ def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explana
     if isinstance(spec, BM25Spec) and spec.feedback_passages:
         share = f"{spec.feedback_share * 100:g}"
         yield word("why.by_feedback", passages=spec.feedback_passages, terms=spec.feedback_terms, share=share)
+    if spec.pairs:
+        yield word("why.by_pairs")
     if spec.compounds is not Compounds.AS_READ:
         yield word(f"why.compounds_{spec.compounds.value}")
     if spec.dictionary:
