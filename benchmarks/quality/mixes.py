@@ -20,6 +20,7 @@ from benchmarks.quality.article_split import (
     trained,
     workspace,
 )
+from benchmarks.quality.trained import RERANKER
 from data.pairs.reading import PairOptions, read_pairs
 from data.pairs.records import Label, PairKind, PairSet
 from data.questions.read import read_file
@@ -30,11 +31,11 @@ from models.loading import TokenLayers
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec
+from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import intervals_of, question_groups
 from retrieval.hybrid import Fusion
-from training.options.rankers import BI_ENCODER, LATE_INTERACTION, BiEncoderOptions, LateOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, BiEncoderOptions, LateOptions
 from training.runs.runs import Run
 
 _BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
@@ -65,7 +66,7 @@ def mixes() -> list[str]:
 
 
 def trained_mixes() -> list[str]:
-    """Train a bi-encoder and late interaction, and ask KorQuAD's test questions of them and of mixes, once.
+    """Train a bi-encoder, late interaction and a cross-encoder, and ask KorQuAD's test questions of them and of mixes.
 
     What was trained on the set is trusted by its validation questions alone: it knows the others' answers.
     """
@@ -76,31 +77,37 @@ def trained_mixes() -> list[str]:
         runs = {
             "Dense, trained": trained(BI_ENCODER, "dense", question_set, dense, MORE_VALIDATION),
             "Late, trained": trained(LATE_INTERACTION, "late", question_set, late, MORE_VALIDATION),
+            _RERANKED: trained(CROSS_ENCODER, "reranker", question_set, RERANKER, MORE_VALIDATION),
         }
         tested = compared(question_set, Part.TEST, *_RETRIEVERS[:3], *_taught(runs), split=MORE_VALIDATION)
     pairs = [("Late", "Late, trained"), (_BM25, "Late, trained"), (_UNTRAINED, _MIX), (_BM25, _MIX)]
-    minutes = ", ".join(f"{name} {run.status().spent / 60:.0f}" for name, run in runs.items())
-    steps = {run.status().total_steps for run in runs.values()}
+    sizes = (dense.batch_size, late.batch_size, RERANKER.batch_size)
+    told = ", ".join(
+        f"{name}: {run.status().total_steps} of {size}, {run.status().spent / 60:.0f}"
+        for (name, run), size in zip(runs.items(), sizes, strict=True)
+    )
     return [
         *table(tested),
         "",
-        f"Trained in {', '.join(map(str, sorted(steps)))} steps of {late.batch_size} questions; minutes, with loading "
-        f"and measuring: {minutes}.",
+        f"Steps of so many questions, and minutes with loading and measuring: {told}. Reranked are the first {_DEPTH} "
+        f"of {_UNTRAINED}.",
         "",
         *differences(tested, *pairs),
     ]
 
 
-_UNTRAINED = "Best mix, nothing trained"
+_UNTRAINED, _RERANKED, _DEPTH = "Best mix, nothing trained", "Reranked, trained", 10
 
 
 def _taught(runs: dict[str, Run]) -> Iterator[Spec]:
-    dense, late = (str(run.model_folder) for run in runs.values())
+    dense, late, reranker = (str(run.model_folder) for run in runs.values())
     yield DenseSpec(name="Dense, trained", model=dense, windows=True)
     yield LateSpec(name="Late, trained", model=late, windows=True)
     yield HybridSpec(name="BM25 and late, trained", of=(_BM25, "Late, trained"))
     yield LearnedSpec(name=_UNTRAINED, of=(_BM25, _DENSE, "Late"), lessons=5000)
-    yield LearnedSpec(name="Best mix with late, trained", of=(_BM25, _DENSE, "Late", "Late, trained"), lessons=5000)
+    yield RerankSpec(name=_RERANKED, first=_UNTRAINED, model=reranker, depth=_DEPTH, weight=1.0)
+    for name in (*runs,)[1:]:
+        yield LearnedSpec(name=f"Best mix with {name}", of=(_BM25, _DENSE, "Late", name), lessons=5000)
     yield LearnedSpec(name=_MIX, of=(_BM25, _DENSE, "Late", *runs), lessons=5000)
 
 

@@ -150,7 +150,7 @@ _MIX = "BM25 and dense"
 _ALONE, _RERANKED = "reranked, cross-encoder alone", "reranked, mixed"
 _MEASURED, _DEPTH = 10, 5  # passages read for a question while training, and of the mix's first
 # one hard negative a question, of BM25's first four: what it confuses
-_OPTIONS = CrossEncoderOptions(
+RERANKER = CrossEncoderOptions(
     base=DEFAULT.reference,
     objective=CrossEncoderObjective.RANKNET,
     epochs=1.0,
@@ -173,7 +173,7 @@ def pretrained_reranking() -> list[str]:
     """Train, choose shares and weights on validation questions, ask the test questions once; a Markdown table."""
     with workspace():
         question_set = read_file(korquad()).question_set
-        run = trained(CROSS_ENCODER, "reranker", question_set, _OPTIONS, SPLIT)
+        run = trained(CROSS_ENCODER, "reranker", question_set, RERANKER, SPLIT)
         first: list[Spec] = [BM25Spec(name=_BM25), DenseSpec(name=_DENSE, model=DEFAULT.reference)]
         share = best(question_set, first, {share: _mixture(f"{share}", _DENSE, share) for share in _SHARES}, SPLIT)
         first.append(_mixture(_MIX, _DENSE, share))
@@ -185,7 +185,7 @@ def pretrained_reranking() -> list[str]:
     return [
         *table(tested),
         "",
-        f"Trained by {_OPTIONS.objective} in {run.status().total_steps} steps of {_OPTIONS.batch_size} questions, each "
+        f"Trained by {RERANKER.objective} in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each "
         f"with a hard negative: {run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU "
         f"cores, with loading and measuring. Reranked are the first {_DEPTH}. Chosen on the other articles: BM25's "
         f"share of the mix, {share:g}, and the reranker's, {weight:g}.",

@@ -1,5 +1,7 @@
 """The overview of a comparison: who finds more and how sure that is, on which kind of question, and one question."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -24,7 +26,7 @@ from views.names import answers_line, slice_names
 from views.ui import charts, tables
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
-from views.ui.words import plain, word
+from views.ui.words import plain, word, word_or
 
 _PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
 
@@ -45,7 +47,7 @@ def draw(view: ComparisonView) -> None:
         _draw_others(view)
         for result in view.scored:
             if result.signals:
-                _draw_mix(result)
+                _draw_mix(result, view.names)
         _draw_judged(view)
     _draw_published(view)
     _draw_footnotes(view)
@@ -85,10 +87,11 @@ def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
     return figures[figures["retriever"].isin(view.leading)]
 
 
-def _draw_mix(result: Result) -> None:
+def _draw_mix(result: Result, names: Sequence[str]) -> None:
     """Draw what a learned mix is made of: each signal's share of the decision, and what is lost without it."""
     st.markdown(f"**{word('compare.mix_title', name=plain(result.name))}**")
-    rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in result.signals.items()]
+    signals = {name if name in names else signal_words(name): told for name, told in result.signals.items()}
+    rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in signals.items()]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
     draw_chart(signal_bars, table, x=word("compare.mix_share"))
     st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
@@ -99,6 +102,11 @@ def _draw_mix(result: Result) -> None:
             "brings": tables.number("compare.mix_brings", "%+.2f"),
         }
         tables.draw(table, columns)
+
+
+def signal_words(name: str) -> str:
+    """Return the words for a signal that is a mix's own, one thing of its BM25 changed."""
+    return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
 
 
 @st.fragment

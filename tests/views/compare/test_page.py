@@ -21,8 +21,10 @@ from jobs.folder import State, Status
 from jobs.machine import this_process
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import LateSpec
+from retrieval.comparison.first_stage import BM25Spec, LateSpec
+from retrieval.comparison.multistage import LearnedSpec
 from retrieval.comparison.pace import Pace, expected_seconds
+from retrieval.comparison.spec import Materials
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.report.sections import LANGUAGES
@@ -32,10 +34,12 @@ from tests.views.compare import worlds
 from tests.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
 from tests.views.driving import opened, run
 from tests.views.test_choices import finished as trained
+from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from training.runs.runs import Plan, Run
 from views.choices import choices_for
 from views.compare import kept as compare_export
+from views.compare.overview import signal_words
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.resources.sets import question_set
@@ -457,3 +461,18 @@ def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))
     assert EN["kept.other_passages"] in said(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_signals_that_a_mix_has_of_its_own_are_told_in_words(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mix = LearnedSpec(name="Mix", of=("BM25",))
+    specs = ({"BM25": BM25Spec(name="BM25", analyzer=analyzer)} for analyzer in (Analyzer.WORD, Analyzer.BIGRAM))
+    names = {one.name for some in specs for one in mix.signals(Materials(small_set(), specs=some))}
+    monkeypatch.setattr("views.ui.words.language", lambda: language)
+    told = {name: signal_words(name) for name in names}
+    assert {"BM25 pairs", "BM25 presence", "BM25 words", "BM25 bigrams"} <= names
+    assert len(set(told.values())) == len(names)
+    assert not set(told.values()) & names
+    assert signal_words("Mine") == "Mine"
