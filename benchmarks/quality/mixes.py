@@ -96,7 +96,7 @@ def trained_mixes() -> list[str]:
     ]
 
 
-_UNTRAINED, _RERANKED, _DEPTH = "Best mix, nothing trained", "Reranked, trained", 10
+_UNTRAINED, _RERANKED, _DEPTH = "Best mix, nothing trained", "Reranked, trained", 5
 
 
 def _taught(runs: dict[str, Run]) -> Iterator[Spec]:
