@@ -10,8 +10,8 @@ candidates: they minimise
 
 with the softmax over the candidates (a listwise loss, Cao et al. 2007), w0 the untrained mix and t the factor by which
 it alone explains the questions best. So few questions leave the mix as it is untrained, and many decide (Bruch, Gai &
-Ingber 2023 find that a mix of two needs few). It is convex: there is one best w. Trees over the same values (LambdaMART,
-Burges 2010) ranked no better than this where they were tried, on KorQuAD's questions, and do not say why.
+Ingber 2023 find that a mix of two needs few). It is convex: there is one best w. Trees over the same values
+(LambdaMART, Burges 2010) ranked no better where they were tried, on KorQuAD's questions, and do not say why.
 
 A model that was trained on some of these questions knows their answers, and would be trusted too much for them: they
 teach how the other signals count, and the others alone how far to go from there with all of them, in the same way.
