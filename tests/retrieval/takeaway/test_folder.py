@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from data.store import keep as keep_set
-from data.workspace import PROJECT, workspace
+from data.workspace import PROJECT, read_json, workspace
 from jobs.folder import State
 from retrieval.__main__ import main
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.comparison.store import kept_comparisons
 from retrieval.rankings import Findings
-from retrieval.takeaway.asking import values_of
+from retrieval.takeaway.asking import TOLD, values_of
 from retrieval.takeaway.folder import take_away, zip_folder
 from retrieval.takeaway.fusion import TRAITS, Engine
 from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
@@ -167,9 +167,16 @@ def test_milvus_finds_what_was_computed_that_it_finds(case: str, told_in_milvus:
     assert json.loads(asked.splitlines()[0])["passage"] == "p1"
 
 
+PAIRS = WORDS | {"name": "Pairs", "pairs": True}
+
+
+@pytest.mark.parametrize("specs", [(), (PAIRS,)], ids=["usual", "pairs"])
 @pytest.mark.parametrize("engine", [Engine.ELASTICSEARCH, Engine.VESPA, Engine.MILVUS])
-def test_a_new_question_is_read_as_those_of_the_comparison(engine: Engine, tmp_path: Path) -> None:
-    folder = written(engine, tmp_path / "made")
+def test_a_new_question_is_read_as_those_of_the_comparison(
+    engine: Engine, specs: tuple[dict[str, object], ...], tmp_path: Path
+) -> None:
+    folder = written(engine, tmp_path / "made", str((*specs, ODD)[0]["name"]), *specs)
+    assert (specs != ()) == (read_json(folder / TOLD)["signals"][0].get("pairs") is True)
     asked = lines(folder / "questions.jsonl")
     values = values_of(folder, [one["text"] for one in asked])
     assert json.loads(json.dumps(values)) == [one["values"] for one in asked]
