@@ -82,6 +82,7 @@ def test_a_model_judges_the_same_list_and_how_it_agrees_is_told(app: str, page: 
     total = int(re.findall(r"\d+", progress(page).inner_text())[1])
     with chat_server(lambda text: "RIGHT" if any(one in text for one in right) else "WRONG") as server:
         page.get_by_text(EN["pool.by_model"]).click()
+        settled(page)  # a page that is just drawn anew loses a click
         page.get_by_role("button", name="Language model: none").click()
         for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
             page.locator(f".st-key-answers_{name} input").fill(value)
