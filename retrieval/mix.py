@@ -164,7 +164,7 @@ def learn(
 def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
     """Order the candidates of each question by the weights of its fold, `(n_questions,)`; `FOLDS` of one that is new.
 
-    The candidates are the best of the untrained mix, as many as the signals' lists are long, or k.
+    The candidates are the best of the untrained mix, as many as the longest list of a signal has, or k.
     """
     candidates = _candidates(rankings, learned.shares, n_passages, max(k, *(one.indices.shape[1] for one in rankings)))
     scores = np.full(candidates.shape, -np.inf)

@@ -20,6 +20,7 @@ from retrieval.comparison.multistage import FEWEST, HybridSpec, LearnedSpec, Rer
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search
+from text.analysis import Analysis
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
@@ -216,6 +217,8 @@ def _does(spec: Spec, choices: Choices) -> str:
 
 def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
+    if spec.pairs:
+        chosen = Analysis(chosen).of_one.analyzer
     said = [word("method.bm25", cut=word(f"method.cut_{chosen.replace('+', '_')}"))]
     if isinstance(spec, WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))

@@ -87,7 +87,8 @@ def bm25_lab(
     for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
         window = f"windows of {length} · " if length else ""
         name = f"{window}{analyzer} · k1 {k1:g} · b {b:g}"
-        values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b, "title": known.title}
+        values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b}
+        values |= {"title": known.title, "pairs": known.pairs}
         kind = WindowedBM25Spec if length else BM25Spec
         of_kiwi = () if analyzer in WITH_KIWI else _OF_KIWI  # the others use little of it, or nothing
         values |= {of: kept for of, kept in _options(known).items() if of in kind.model_fields and of not in of_kiwi}

@@ -172,11 +172,10 @@ class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
     `layers` tell of the tokens of a transformer that was not made for it: two `upper` ones, see `TokenLayers`, or the
-    `last`.
-    `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages
-    of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for
-    candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision.
-    What is left out is no part of a kept experiment.
+    `last`. `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth`
+    passages of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto`
+    looks for candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half
+    precision. What is left out is no part of a kept experiment.
     """
 
     digits: ClassVar[int] = 3

@@ -176,6 +176,10 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (BM25Spec(name="Again", feedback_passages=5), {"en": "the first 5 passages", "ko": "지문 5개의 낱말"}),
         (BM25Spec(name="Own", dictionary="dictionary:x"), {"en": "with a dictionary", "ko": "사전 사용"}),
         (WindowedBM25Spec(name="Windows", sentences=3), {"en": "3 sentences at a time", "ko": "문장 3개씩"}),
+        (
+            BM25Spec(name="Pairs", pairs=True),
+            {"en": "morphemes by Kiwi, two in a row as one", "ko": "형태소(Kiwi), 나란히 붙은 두 개"},
+        ),
         (SPECS["Dense"], {"en": "multilingual-e5-small, untrained", "ko": "multilingual-e5-small, 학습 전"}),
         (DenseSpec(name="LSA"), {"en": "(LSA), untrained", "ko": "(LSA), 학습 전"}),
         (DenseSpec(name="Hub", model="BAAI/bge-m3"), {"en": "by BAAI/bge-m3", "ko": "BAAI/bge-m3"}),

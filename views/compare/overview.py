@@ -47,7 +47,7 @@ def draw(view: ComparisonView) -> None:
         _draw_others(view)
         for result in view.scored:
             if result.signals:
-                _draw_mix(result, view.names)
+                _draw_mix(result, view.spec(result.name).parts)
         _draw_judged(view)
     _draw_published(view)
     _draw_footnotes(view)
@@ -87,10 +87,10 @@ def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
     return figures[figures["retriever"].isin(view.leading)]
 
 
-def _draw_mix(result: Result, names: Sequence[str]) -> None:
-    """Draw what a learned mix is made of: each signal's share of the decision, and what is lost without it."""
+def _draw_mix(result: Result, parts: Sequence[str]) -> None:
+    """Draw what a learned mix of `parts` is made of: each signal's share of the decision, and what is lost without."""
     st.markdown(f"**{word('compare.mix_title', name=plain(result.name))}**")
-    signals = {name if name in names else signal_words(name): told for name, told in result.signals.items()}
+    signals = {name if name in parts else signal_words(name): told for name, told in result.signals.items()}
     rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in signals.items()]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
     draw_chart(signal_bars, table, x=word("compare.mix_share"))

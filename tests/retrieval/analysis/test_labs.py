@@ -94,12 +94,18 @@ def test_what_bm25_tries_differs_in_its_values_alone() -> None:
 
 
 def test_bm25_keeps_the_options_that_what_is_tried_can_use() -> None:
-    options = {"title_weight": 2.0, "feedback_passages": 5, "compounds": "split", "dictionary": "words.txt"}
+    options = {
+        "title_weight": 2.0,
+        "pairs": True,
+        "feedback_passages": 5,
+        "compounds": "split",
+        "dictionary": "words.txt",
+    }
     present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     lab = bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
     kept = [spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"}) for spec in tried(lab)]
-    of_kiwi, words = {"analyzer": "kiwi", **options}, {"analyzer": "word", "title_weight": 2.0}
+    of_kiwi, words = {"analyzer": "kiwi", **options}, {"analyzer": "word", "title_weight": 2.0, "pairs": True}
     windows = {name: value for name, value in of_kiwi.items() if name != "feedback_passages"}
     assert kept == [of_kiwi, words | {"feedback_passages": 5}, windows | {"sentences": 2}, words | {"sentences": 2}]
 
