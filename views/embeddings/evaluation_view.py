@@ -116,8 +116,13 @@ def finished(
     return None
 
 
-def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None) -> None:
-    """Start a job nobody has started yet, once; and draw how far it is, or why it ended without a result."""
+def draw(
+    job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None, about: str = ""
+) -> None:
+    """Draw a job's progress or why it failed. Without a `start` label, start it once per session.
+
+    `about` is Markdown above the start button.
+    """
 
     def at_work(status: Status) -> str:
         model = names.get(status.phase, status.phase)
@@ -132,4 +137,4 @@ def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start
             return status.message
 
     begin, label = partial(job.start, request), start or word("embeddings.start")
-    draw_job(job, begin, at_work, "embeddings", label, reason=reason, by_itself=start is None)
+    draw_job(job, begin, at_work, "embeddings", label, about=about, reason=reason, by_itself=start is None)

@@ -96,17 +96,22 @@ def draw() -> None:
     job = EmbeddingJob.of(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with place:
-            _draw_to_compare(able, models)
             _draw_again(job, request)
+            _draw_to_compare(able, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
+    about = word(
+        "embeddings.will_measure",
+        models=", ".join(plain(models.names[reference]) for reference in able),
+        pairs=f"{len(parts_of(data.key)[part]):,}",
+    )
     with answer:
-        evaluation_view.draw(job, request, models.names)
+        evaluation_view.draw(job, request, models.names, start=word("embeddings.start"), about=about)
 
 
 def _draw_again(job: EmbeddingJob, request: EvaluationRequest) -> None:
     label, icon = word("embeddings.again"), ":material/replay:"
-    if st.button(label, type="primary", icon=icon, disabled=job.running, key="measure_again"):
+    if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
         job.start(request)
         st.rerun()
 
@@ -169,12 +174,16 @@ def _signed(share: float) -> str:
 
 
 def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
-    """Draw the quiet button that opens Compare with these models, searched on the question set in use."""
+    """Draw the primary button, which opens Compare with these models as dense retrievers on the current dataset."""
     data = chosen_set()
-    look: dict[str, Any] = {"type": "tertiary", "icon": ":material/arrow_forward:", "icon_position": "right"}
+    look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
     look["help"] = about if data.questions else word("embeddings.no_questions")
-    if st.button(word("embeddings.to_compare"), key="to_compare", disabled=not data.questions, **look):
+    if len(picked) == 1:
+        label = word("embeddings.to_compare", model=plain(models.names[picked[0]]))
+    else:
+        label = word("embeddings.to_compare_several", count=len(picked))
+    if st.button(label, key="to_compare", disabled=not data.questions, **look):
         names = [BM25_NAME, *retriever_names(picked, models, data)]
         open_page("compare", data=data.key, retrievers="|".join(names))
 

@@ -7,16 +7,19 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
+from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from reading.evaluate import DEFAULT_DEPTHS
 from retrieval.rankings import Truth
+from text.marking import MarkedText
 from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
 from training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
@@ -26,6 +29,7 @@ from views.navigation import open_page
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import chosen_set, question_set
 from views.ui.job import draw_language_model, language_model
+from views.ui.passages import Hit, draw_style, hits_html
 from views.ui.state import ask, choose, choose_named, choose_several, choose_tab, draw_examples, draw_question
 from views.ui.words import plain, word
 
@@ -35,6 +39,7 @@ _EXAMPLES = 3
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 _MOST_RETRIEVERS = 4
+_MOST_TRIED = 200  # questions searched for an example
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,37 @@ def _draw_start(data: StoredSet) -> None:
         if not language_model():
             with st.popover(word("answers.use_language_model"), type="tertiary", icon=":material/smart_toy:"):
                 draw_language_model()
+    _draw_example(data)
+
+
+def _draw_example(data: StoredSet) -> None:
+    """Draw a question of the dataset and its answer passage with the known answer marked, as a reader would mark it."""
+    example = marked_example(question_set(data.key))
+    if example is None:
+        return
+    question, hit = example
+    draw_style()
+    st.caption(word("answers.example"))
+    st.markdown(f"**{plain(question)}**")
+    st.html(f'<div class="found-legend"><span><mark>{escape(word("answers.legend_known"))}</mark></span></div>')
+    st.html(hits_html([hit]))
+
+
+def marked_example(questions: QuestionSet) -> tuple[str, Hit] | None:
+    """Return the text of the first question whose passage contains its answer, and that passage with the answer marked.
+
+    Only the first questions are tried, so that a large dataset without answers costs no time.
+    """
+    for question in questions.questions[:_MOST_TRIED]:
+        for answer, passage_id in zip(question.answers, question.relevant, strict=False):
+            passage = questions.passages[questions.row_of_passage[passage_id]]
+            start = passage.text.find(answer) if answer else -1
+            if start < 0:
+                continue
+            text = MarkedText(passage.text, ((start, start + len(answer)),))
+            hit = Hit(1, "", passage.id, MarkedText(passage.title), text, relevant=True)
+            return question.text, hit
+    return None
 
 
 def _offer(data: StoredSet) -> str:

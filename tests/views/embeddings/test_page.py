@@ -50,10 +50,14 @@ def two_models() -> AppTest:
     return opened(page, pairs=data.key, models=f"starter|{HUB}")
 
 
-def test_the_first_visit_keeps_the_samples_and_starts_the_measurement_by_itself(started: list[Request]) -> None:
+def test_first_visit_stores_the_samples_and_measures_only_after_a_press(started: list[Request]) -> None:
     app = opened(page)
-    assert [one.source for one in stored()] == ["sample-sts", "sample-nli"]
+    assert [pairs.source for pairs in stored()] == ["sample-sts", "sample-nli"]
     assert app.selectbox(key="pairs_en").value == stored()[0].key
+    assert started == []
+    (measure,) = [button for button in app.button if button.label == EN["embeddings.start"]]
+    measure.click()
+    run(app)
     assert started == [EvaluationRequest(data=stored()[0].key, models=("starter",), part=Part.TEST)]
 
 
@@ -61,10 +65,11 @@ def buttons(app: AppTest, kind: str) -> list[str]:
     return [one.label for one in app.button if one.proto.type == kind and one.proto.form_id == ""]
 
 
-def test_the_one_primary_button_measures_and_the_way_to_search_is_quiet() -> None:
+def test_primary_button_searches_with_the_models_and_measuring_again_is_secondary() -> None:
     app = two_models()
-    assert buttons(app, "primary") == [EN["embeddings.again"], EN["compare.add_this"]]  # the second one is folded away
-    assert buttons(app, "tertiary") == [EN["embeddings.to_compare"]]
+    search = EN["embeddings.to_compare_several"].format(count=2)
+    assert buttons(app, "primary") == [search, EN["compare.add_this"]]  # "Add" is inside a closed popover
+    assert buttons(app, "tertiary") == [EN["embeddings.again"]]
 
 
 def test_a_model_that_is_not_on_this_machine_is_told_apart() -> None:
@@ -95,7 +100,7 @@ def test_the_first_table_shows_what_fits_and_holds_every_figure() -> None:
 
 def test_the_answer_says_who_follows_people_best_and_how_sure_that_is() -> None:
     app = two_models()
-    (answer,) = [one.value for one in app.markdown if "follows people" in one.value]
+    (answer,) = [one.value for one in app.markdown if "agrees best with human ratings" in one.value]
     assert "KR" in answer
     assert "Spearman 98.8" in answer
     assert "starter" not in answer.split("against")[0]
@@ -107,7 +112,7 @@ def test_an_interval_that_holds_0_is_not_sure() -> None:
     nearly[[5, 6]] = nearly[[6, 5]]
     data = kept(scored(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
-    assert "is not sure" in texts(app)
+    assert "could be chance" in texts(app)
 
 
 def test_every_figure_stands_in_the_table_with_its_interval_the_best_model_first() -> None:
@@ -139,7 +144,7 @@ def test_a_model_that_is_gone_is_told_and_the_others_are_measured() -> None:
     data = kept(scored(), result("starter", LIKE_PEOPLE))
     write_json(workspace() / "embeddings" / "models.json", {"models": ["no/such/model/at all"]})
     app = opened(page, pairs=data.key, models="starter|no/such/model/at all")
-    assert "could not be measured" in app.error[0].value
+    assert "failed, so it has no scores" in app.error[0].value
     assert "Spearman" in texts(app)
 
 
@@ -156,7 +161,7 @@ def test_the_measure_lies_in_the_address() -> None:
     app = two_models()
     app.query_params["figure"] = "pearson"
     run(app)
-    assert "Pearson" in next(one.value for one in app.markdown if "follows people" in one.value)
+    assert "Pearson" in next(one.value for one in app.markdown if "agrees best with human ratings" in one.value)
 
 
 def test_a_kept_evaluation_that_cannot_be_read_is_measured_anew() -> None:

@@ -61,7 +61,7 @@ def table_with(app: AppTest, column: str) -> pd.DataFrame:
 
 def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None:
     app = look(data, "space")
-    assert "gold 4 and above of 5" in texts(app)
+    assert "a human score of 4 or more out of 5" in texts(app)
     assert "t = 2" in texts(app)
     table = table_with(app, "half")
     assert table.set_index("model").loc[EN["train.starter"], "uniformity"] == -2
@@ -201,7 +201,7 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
     )
     done(request, data, {}, asdict(Cost(points, 0.975)))
     app = look(data, "cost")
-    assert "100 times" in texts(app)
+    assert "a factor of 100" in texts(app)
     assert "65 hours" in texts(app)
     assert "97.5%" in texts(app)
     table = table_with(app, "how")

@@ -85,7 +85,7 @@ def test_nothing_is_read_before_a_button_is_pressed(data: StoredSet, started: li
     app = tab()
     assert started == []
     assert "for each of 4 questions" in texts(app)
-    assert "160 pairs at most" in texts(app)
+    assert "at most 160 pairs" in texts(app)
     next(one for one in app.button if (one.key or "").startswith("start_")).click()
     run(app)
     assert started == [expected]
@@ -100,8 +100,8 @@ def test_without_a_reader_it_says_how_to_get_one(data: StoredSet) -> None:
 def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: ReadingView) -> None:
     app = tab()
     said = texts(app)
-    assert "the first 5 passages answer **50 of 100** questions exactly" in said
-    assert "with the right passage it would be 75." in said
+    assert "reading the top 5 passages answers **50 of 100** questions exactly" in said
+    assert "With the answer passage given, it would be 75." in said
     first, second = (one.depth.exact for one in view.reader.by_retriever.values())
     assert (first == second).all()
     assert "comes out just the same" in said
@@ -138,7 +138,7 @@ def test_questions_are_filtered_by_fate_and_opened() -> None:
     assert "**1** of 4 questions" in texts(app)
     app = tab(answers_look="questions", read_question="q4")
     assert "Answer: **진달래**" in texts(app)
-    assert texts(app).count("**무궁화** · read wrong") == 2
+    assert texts(app).count("**무궁화** · misread") == 2
     press(app, "read_back")
     assert len(table_with(app, "right")) == 4
 
@@ -157,9 +157,9 @@ def test_a_question_of_the_list_can_be_asked() -> None:
     [
         (
             {"answers_look": "questions", "read_question": "q3"},
-            "“백두산” of passage 1 has a reading score of −3.00, not below “한라산” of the right passage 2 (−3.00)",
+            "“백두산” in passage 1 has a reading score of −3.00, at least as high as “한라산” in the answer passage 2 (−3.00)",
         ),
-        ({"answers_look": "slices"}, "No group holds 5 questions"),
+        ({"answers_look": "slices"}, "No group has 5 questions"),
     ],
 )
 def test_why_a_passage_was_taken_and_that_slices_are_too_small_is_told(address: dict[str, str], told: str) -> None:

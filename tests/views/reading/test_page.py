@@ -24,7 +24,7 @@ from training.recipe import usual_base
 from training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import new_plan
 from views import access
-from views.reading.page import Readers
+from views.reading.page import Readers, marked_example
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -62,7 +62,29 @@ def test_where_nothing_can_answer_there_is_one_thing_to_do(data: StoredSet, addr
     assert drawn(app) == sorted(["train_reader", "use_model", *hub, *model])
     assert app.button(key="train_reader").label == "Train a reading model"
     assert (texts(app).count(EN["answers.needs_reader"]), len(app.info), len(app.warning)) == (1, 0, 0)
-    assert "found-head" not in html(app)
+    assert 'class="found-head"' not in html(app)
+
+
+def test_without_a_reader_an_example_marks_the_answer_of_the_dataset(data: StoredSet) -> None:
+    app = opened(page)
+    question, hit = marked_example(SET) or pytest.fail("no example")
+    (start, end), *_ = hit.text.matches
+    assert hit.text.text[start:end] in next(one.answers for one in SET.questions if one.text == question)
+    assert question in texts(app)
+    assert f"<mark>{hit.text.text[start:end]}</mark>" in html(app)
+
+
+def test_there_is_no_example_if_no_passage_contains_an_answer() -> None:
+    questions = tuple(replace(question, answers=("nowhere in a passage",)) for question in QUESTIONS)
+    assert marked_example(replace(SET, questions=questions)) is None
+
+
+def test_example_escapes_the_text_of_users() -> None:
+    passage = Passage("p1", HOSTILE)
+    question = replace(QUESTIONS[0], text=HOSTILE, answers=("수도",), relevant=("p1",))
+    app = opened(page, data=keep(QuestionSet("hostile", [passage], (question,))).key)
+    assert "<img" not in html(app)
+    assert "<mark>수도</mark>" in html(app)
 
 
 def test_the_minutes_are_those_that_were_measured_for_this_set(data: StoredSet) -> None:
@@ -98,7 +120,7 @@ def test_a_model_of_the_hub_is_named_instead(data: StoredSet) -> None:
 def test_a_language_model_alone_answers_and_is_not_evaluated(data: StoredSet) -> None:
     with chat_server(lambda _: "한강 [1]") as server:
         app = with_model(asked("흐르는 강"), server)
-        assert "[1]</a> ✔ holds the answer" in html(app)
+        assert "[1]</a> ✔ contains the answer" in html(app)
         assert EN["answers.needs_reader"] not in texts(app)
         assert len(app.info) == 0
         app.query_params["answers"] = "evaluate"
@@ -128,9 +150,9 @@ def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None
 def test_the_answer_its_probability_and_its_passage_and_that_of_the_set(data: StoredSet, made: list[NextWord]) -> None:
     trained(data)
     app = asked(QUESTIONS[1].text)
-    assert "The answer noted in the question set: 한강" in "\n".join(one.value for one in app.caption)
+    assert "Answer in the dataset: 한강" in "\n".join(one.value for one in app.caption)
     assert "### 한강" in texts(app)
-    assert "P 0.14 · from passage 1" in texts(app)  # exp of minus two letters
+    assert "P 0.14 · passage 1" in texts(app)  # exp of minus two letters
     assert "<mark>한강</mark>" in html(app)
     assert "1443" not in html(app)
     app.selectbox(key="read_en").set_value("3")
@@ -154,8 +176,8 @@ def test_why_a_wrong_passage_was_taken_is_told_in_numbers(data: StoredSet) -> No
     keep(QuestionSet("wordy", (wordy, *PASSAGES), QUESTIONS))
     trained(data)
     app = asked("나라의 수도")
-    (why,) = [one.value.replace("\\", "") for one in app.caption if "was taken" in one.value]
-    assert "“런던” of passage 1 has a reading score of −2.00" in why
+    (why,) = [one.value.replace("\\", "") for one in app.caption if "was selected" in one.value]
+    assert "“런던” in passage 1 has a reading score of −2.00" in why
     assert "“서울” of the right passage" in why
 
 
@@ -216,13 +238,13 @@ def test_a_language_model_answers_with_citations_that_are_checked(data: StoredSe
     assert "&lt;b&gt;" in found
     assert "[1]</a> ✘" in found, "it holds no <b>"
     assert "[9] ?" in found
-    assert "tokens in" in texts(app)
+    assert "input tokens" in texts(app)
 
 
 def test_what_was_answered_is_not_asked_again_and_the_key_is_nowhere(data: StoredSet) -> None:
     with chat_server(lambda _: "한강 [1]") as server:
         app = with_model(asked("흐르는 강"), server)
-        assert "[1]</a> ✔ holds the answer" in html(app)
+        assert "[1]</a> ✔ contains the answer" in html(app)
         run(app)
         assert len(server.asked) == 1
     files = [path for path in workspace().rglob("*") if path.is_file()]
@@ -266,7 +288,7 @@ def test_who_is_signed_in_is_answered_by_a_language_model_too(monkeypatch: pytes
         app.query_params.update({"lang": "en", "q": "흐르는 강", "retrievers": "BM25"})
         run(app)
     assert not app.error
-    assert "[1]</a> ✔ holds the answer" in html(app)
+    assert "[1]</a> ✔ contains the answer" in html(app)
     assert (workspace_module.shared_workspace() / "users" / name / "generated").exists()
     assert not (workspace_module.shared_workspace() / "generated").exists()
 
