@@ -104,7 +104,7 @@ def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: R
     assert "With the answer passage given, it would be 75." in said
     first, second = (one.depth.exact for one in view.reader.by_retriever.values())
     assert (first == second).all()
-    assert "comes out just the same" in said
+    assert "gives identical results" in said
     assert "not sure" not in said, "two that answer alike are not called unsure"
     assert "Mine was trained on some of these questions" in said
     figures, fates = table_with(app, "20"), table_with(app, "misread")

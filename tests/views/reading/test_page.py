@@ -178,7 +178,7 @@ def test_why_a_wrong_passage_was_taken_is_told_in_numbers(data: StoredSet) -> No
     app = asked("나라의 수도")
     (why,) = [one.value.replace("\\", "") for one in app.caption if "was selected" in one.value]
     assert "“런던” in passage 1 has a reading score of −2.00" in why
-    assert "“서울” of the right passage" in why
+    assert "“서울” in the answer passage" in why
 
 
 def test_a_passage_that_several_retrievers_find_is_read_once(data: StoredSet, made: list[NextWord]) -> None:
