@@ -59,7 +59,7 @@ def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str,
         cited = page.get_by_role("link", name="[1]").first
         target = str(cited.get_attribute("href"))
         expect(page.locator(f"[id='{target.removeprefix('#')}']")).to_have_count(1)
-        expect(page.get_by_text("was never sent")).to_be_visible()
+        expect(page.get_by_text("was not sent")).to_be_visible()
         expect(page.get_by_text("<b>또</b>")).to_be_visible()
         assert len(server.asked) == 1
         assert KEY not in page.url
@@ -116,8 +116,8 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
     address = "answers=evaluate&answered_part=validation&right_by=overlap&retrievers=BM25+words%7CBM25"
     page.goto(f"{app}/answers?{address}")
     page.get_by_role("button", name="Evaluate", exact=True).click()
-    expect(page.get_by_text("F1 by how many passages are read")).to_be_visible(timeout=3 * MINUTES)
-    expect(page.get_by_text(re.compile(r"reach F1 \d+\.\d"))).to_be_visible()
+    expect(page.get_by_text("F1 by number of passages read")).to_be_visible(timeout=3 * MINUTES)
+    expect(page.get_by_text(re.compile(r"reaches F1 \d+\.\d"))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart").first).to_be_visible()
     with page.expect_download() as started:
         page.get_by_role("button", name="scores.json").click()
@@ -129,10 +129,10 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
         figures = {f"{100 * by_k['f1']:.1f}" for by_k in by_retriever[name].values()}
         assert (figures - {"0.0"}) & {f"{float(cell):.1f}" for cell in row[:4] if re.fullmatch(r"[\d.]+", cell)}, name
     page.get_by_role("radio", name="Exact match", exact=True).click()
-    expect(page.get_by_text(re.compile(r"answer .* of 100 questions exactly"))).to_be_visible()
-    expect(page.get_by_text("Exact match by how many passages are read")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"answers .* of 100 questions exactly"))).to_be_visible()
+    expect(page.get_by_text("Exact match by number of passages read")).to_be_visible()
     settled(page)
-    page.get_by_role("tab", name="Where", exact=True).click()
+    page.get_by_role("tab", name="By group", exact=True).click()
     expect(page.get_by_text("Question word").first).to_be_visible()
     page.get_by_role("tab", name="Questions", exact=True).click()
     expect(page.get_by_text(re.compile(r"of 48 questions"))).to_be_visible()
