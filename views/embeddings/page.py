@@ -100,13 +100,13 @@ def draw() -> None:
             _draw_to_compare(able, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
-    about = word(
+    explanation = word(
         "embeddings.will_measure",
         models=", ".join(plain(models.names[reference]) for reference in able),
         pairs=f"{len(parts_of(data.key)[part]):,}",
     )
     with answer:
-        evaluation_view.draw(job, request, models.names, start=word("embeddings.start"), about=about)
+        evaluation_view.draw(job, request, models.names, start=word("embeddings.start"), about=explanation)
 
 
 def _draw_again(job: EmbeddingJob, request: EvaluationRequest) -> None:

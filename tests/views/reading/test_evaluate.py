@@ -157,7 +157,8 @@ def test_a_question_of_the_list_can_be_asked() -> None:
     [
         (
             {"answers_look": "questions", "read_question": "q3"},
-            "“백두산” in passage 1 has a reading score of −3.00, at least as high as “한라산” in the answer passage 2 (−3.00)",
+            "“백두산” in passage 1 has a reading score of −3.00, "
+            "at least as high as “한라산” in the answer passage 2 (−3.00)",
         ),
         ({"answers_look": "slices"}, "No group has 5 questions"),
     ],
