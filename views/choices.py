@@ -12,7 +12,7 @@ from data.records import RELEVANT_GRADE
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.folder import State
-from models.packaged import PREFIX
+from models.packaged import PREFIX, base_at_hand
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, TermSpec, WindowedBM25Spec
@@ -24,7 +24,7 @@ from text.analysis import Analysis
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
-from views.names import base_name, plan_of
+from views.names import analyzer_words, base_name, plan_of
 from views.ui.words import plain, word, word_or
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -165,6 +165,23 @@ def finished_runs() -> dict[Run, Plan]:
     return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
 
 
+def models_at_hand(kind: str, choices: Choices) -> list[str]:
+    """Return the models that retrievers of this kind ("dense", "sparse", "rerank") can use without a download.
+
+    First the installed pretrained model, then this user's trainings, the newest first, then the starter.
+    """
+
+    def fits(reference: str, plan: Plan) -> bool:
+        specs = recipe_of(plan.kind).retrievers(reference, BM25_NAME, title=True, named=str)
+        return any(spec.kind == kind for spec in specs)
+
+    trained = [reference for reference, plan in reversed(choices.plans.items()) if fits(reference, plan)]
+    if kind != "dense":  # the others need a model that was trained for its task
+        return trained
+    packaged = base_at_hand()
+    return [*([packaged.reference] if packaged else []), *trained, STARTER]
+
+
 def free_name(name: str, taken: Collection[str]) -> str:
     """Return the name, or the name with the first number that makes it different from those taken."""
     numbered = (f"{name} ({number})" for number in count(2))
@@ -219,7 +236,7 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
     if spec.pairs:
         chosen = Analysis(chosen).of_one.analyzer
-    said = [word("method.bm25", cut=word(f"method.cut_{chosen.replace('+', '_')}"))]
+    said = [word("method.bm25", cut=analyzer_words(chosen))]
     if isinstance(spec, WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))
     if spec.pairs:

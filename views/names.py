@@ -12,6 +12,7 @@ from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
+from text.analyzers import Analyzer
 from training.options.texts import LANGUAGE_MODEL
 from training.runs.jobs import UNTRAINED, Ablation, Search
 from training.runs.runs import Phase, Plan, Run, find_model_run
@@ -45,6 +46,11 @@ def as_shared(name: str, *, shared: bool) -> str:
 def kind_words(kind: str) -> str:
     """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
     return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+
+
+def analyzer_words(analyzer: Analyzer) -> str:
+    """Return what the pages call an analyzer."""
+    return word(f"analyzer.{analyzer.value.replace('+', '_')}")
 
 
 def answers_line(question: Question) -> str:

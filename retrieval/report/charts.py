@@ -30,8 +30,11 @@ def columns_for(names: Sequence[str]) -> int:
 
 
 def legend(**options: Any) -> alt.Legend:
-    """Return the legend below a chart, without a title: each name says what it is."""
-    return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, **options})
+    """Return the legend below a chart, without a title: each name says what it is.
+
+    Its symbols are opaque, whatever the opacity of the marks: half-transparent ones are hard to read on dark.
+    """
+    return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, "symbolOpacity": 1, **options})
 
 
 _WIDTH = 400

@@ -12,19 +12,21 @@ from typing import Any
 from data.formats.tables import mend
 from data.workspace import PROJECT
 
-# Okabe & Ito's colours in an order that keeps neighbours apart for colour-blind eyes, readable on light and dark
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C8C00", "#7A5195", "#5F6B7A", "#B5651D")
+# Okabe and Ito's colours, then four that stay apart from them and from each other, also for colour-blind readers; every
+# colour has a contrast of at least 2:1 on the light and on the dark background
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6782FB", "#666666", "#7B2FF2", "#BB1D33")
 # marks, and the same as text
 LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
 SHAPES = tuple(LETTERS)
 READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
-# of what became of a question (`retrieval.analysis.questions.Fate`), not the colours of retrievers in their order
+# The stages that lose a question (`retrieval.analysis.questions.Fate`), from grey to dark red: a stage must not look
+# like a retriever
 FATE_COLOURS = {
-    "below": "#E69F00",
-    "not_found": "#7A8290",
-    "not_a_candidate": "#56B4E9",
-    "lost_in_fusion": "#CC79A7",
-    "lost_in_reranking": "#D55E00",
+    "below": "#B9A6A2",
+    "not_found": "#5E6066",
+    "not_a_candidate": "#8E9098",
+    "lost_in_fusion": "#C4776B",
+    "lost_in_reranking": "#8F3B36",
 }
 
 

@@ -22,7 +22,8 @@ from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Measure
 from retrieval.milvus.retriever import Search
 from retrieval.trec import RunError
-from views.choices import BM25_NAME, Choices, free_name, without_plainest
+from views.choices import BM25_NAME, Choices, free_name, models_at_hand, without_plainest
+from views.names import base_name, model_label
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several, keep, remember, remembered
@@ -88,17 +89,44 @@ def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
+def short_name(model: str) -> str:
+    """Return what a model is called in a retriever's name: the name of its training, else the last part of its id."""
+    called = base_name(model)
+    return PurePath(model).name if called == model else called
+
+
 def _free_name(kind: str, given: str, choices: Choices) -> str:
     """Return a name that is not taken; a bar separates names in the address."""
     return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
 
 
+def _pick_model(kind: str, choices: Choices) -> str:
+    """Draw a choice among the models at hand that also takes a hub id or a folder; returns the model, "" for none."""
+    at_hand = models_at_hand(kind, choices)
+    key = f"add_{kind}_model"
+    typed = st.session_state.get(key)
+    picked = st.selectbox(
+        word("compare.add_model"),
+        [*at_hand, *([typed] if typed and typed not in at_hand else [])],
+        index=None,
+        format_func=lambda model: model_label(model) if model in at_hand else model,
+        placeholder=word(f"adding.example_{kind}"),
+        accept_new_options=True,
+        help=word("compare.add_model_help"),
+        key=key,
+    )
+    return (picked or "").strip()
+
+
 def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
-    model = st.text_input(word("compare.add_model"), help=word("compare.add_model_help")).strip()
+    model = _pick_model(kind, choices)
     windows = {} if kind == "sparse" else _windows()
+    if not model:
+        st.caption(f":material/info: {word('adding.needs_model')}")
     if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
         return None
-    name, values = _free_name(kind, PurePath(model).name, choices), {"model": model, **(windows or {})}
+    given = short_name(model)
+    name, values = _free_name(kind, given, choices), {"model": model, **(windows or {})}
     made: dict[str, Spec] = {
         "dense": DenseSpec(name=name, **values),
         "sparse": SparseSpec(name=name, model=model),
@@ -148,11 +176,12 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
     model = STARTER
     if search is not Search.BM25:
-        model = st.text_input(word("milvus.model"), help=word("compare.add_model_help")).strip() or STARTER
+        model = _pick_model("dense", choices) or STARTER
+        st.caption(word("milvus.model_about"))
     st.caption(word("milvus.about"))
     if not st.button(word("compare.add_this"), type="primary"):
         return None
-    of_model = [] if model == STARTER else [PurePath(model).name]
+    of_model = [] if model == STARTER else [short_name(model)]
     name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
     add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
     return name
@@ -223,6 +252,17 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
         label, help_text = word("compare.baseline"), word("compare.baseline_help")
         choose(st.selectbox, "baseline", label, names, baseline, follows=True, help=help_text)
     return measure, int(k), chosen
+
+
+_LONGEST_LABEL = 24  # characters of names on a button: more are cut on a phone
+
+
+def added_words(names: Sequence[str]) -> str:
+    """Return the label of the button that compares with these retrievers too: their names, or how many they are."""
+    listed = ", ".join(names)
+    if len(names) > 1 and len(listed) > _LONGEST_LABEL:
+        return word("compare.with_several", count=len(names))
+    return word("compare.with_new", names=plain(listed))
 
 
 def folded() -> bool:

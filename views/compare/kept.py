@@ -1,25 +1,19 @@
 """Comparisons of the workspace: one at work, the last that ended, and those kept, opened again, renamed, set beside the
 one shown, deleted and taken away."""
 
-import json
-import tempfile
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from io import BytesIO
-from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn
 
 import pandas as pd
 import streamlit as st
 
-from data.formats.delimited import csv_bytes
 from data.store import StoredSet
 from jobs.folder import Status
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import (
     ComparisonJob,
     StoredComparison,
@@ -27,23 +21,18 @@ from retrieval.comparison.store import (
     delete,
     kept_comparison,
     kept_comparisons,
-    origin_of,
     rename,
-    scores_content,
 )
 from retrieval.evaluation.measures import CUT, Measure
-from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
-from training.runs.runs import find_run
 from views.choices import Choices, method_line
-from views.compare.scores import ComparisonView, draw_table, in_points, means
+from views.compare.scores import ComparisonView, draw_table, in_points
 from views.names import set_name
 from views.resources.retrieval import open_comparison
-from views.resources.sets import chosen_set, question_set, stored_sets, use_set
+from views.resources.sets import chosen_set, stored_sets, use_set
 from views.ui import job as job_view
 from views.ui import tables
 from views.ui.problems import draw_damaged
-from views.ui.state import remember
-from views.ui.words import language, moment, plain, word
+from views.ui.words import moment, plain, word
 
 _OPENED, _ENDED = "opened_comparison", "ended_while_drawn"  # of the session
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
@@ -58,12 +47,12 @@ def draw(view: ComparisonView) -> None:
     draw_damaged(damaged_comparisons(), delete)
     rows = tables.draw_choice(table, {str(name): tables.text(f"kept.{name}") for name in table}, "kept_list")
     if not rows:
-        st.info(word("kept.choose"), icon=":material/touch_app:")
+        st.caption(word("kept.choose"))
         return
-    chosen = kept[rows[0]]
-    _draw_actions(chosen)
-    if current := next((one for one in kept if one.key == here != chosen.key), None):
-        _draw_changes(view, chosen, current)
+    selected = kept[rows[0]]
+    _draw_actions(selected)
+    if current := next((one for one in kept if one.key == here != selected.key), None):
+        _draw_changes(view, selected, current)
 
 
 def title_of(kept: StoredComparison) -> str:
@@ -141,23 +130,27 @@ def _best(kept: StoredComparison) -> str:
     return "–" if best is None else f"{best} {figures[best] * 100:.2f}"
 
 
-def _draw_actions(chosen: StoredComparison) -> None:
-    with st.container(border=True):
-        st.markdown(f"**{plain(title_of(chosen))}** · {moment(chosen.made)}")
-        with st.form(f"rename_{chosen.key}", border=False):
-            left, right = st.columns([4, 1], vertical_alignment="bottom")
-            name = left.text_input(word("kept.name"), chosen.name, max_chars=120, placeholder=set_name(chosen.data))
-            if right.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
-                rename(chosen.key, name)
-                st.rerun()
-        with st.container(horizontal=True):
-            icon = ":material/open_in_full:"
-            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen.key,))
-            with st.popover(word("kept.delete"), icon=":material/delete:"):
-                st.write(word("kept.delete_sure"))
-                if st.button(word("kept.delete"), key="kept_delete", type="primary"):
-                    delete(chosen.key)
-                    st.rerun()
+def _draw_actions(selected: StoredComparison) -> None:
+    """Draw what can be done with the selected comparison: open it, or rename or delete it from a menu."""
+    with st.container(horizontal=True, vertical_alignment="center", border=True):
+        st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
+        icon = ":material/open_in_full:"
+        st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
+        with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
+            _draw_menu(selected)
+
+
+def _draw_menu(selected: StoredComparison) -> None:
+    with st.form(f"rename_{selected.key}", border=False):
+        name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=set_name(selected.data))
+        if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
+            rename(selected.key, name)
+            st.rerun()
+    st.divider()
+    st.caption(word("kept.delete_sure"))
+    if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
+        delete(selected.key)
+        st.rerun()
 
 
 def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison) -> None:
@@ -273,64 +266,3 @@ def _draw_figures(experiment: Experiment, done: dict[str, dict[str, Any]]) -> No
 def _finished(job: ComparisonJob) -> dict[str, dict[str, Any]]:
     """Return what was noted of the retrievers that are done, by name; by a process of an earlier version no figures."""
     return {str(note["finished"]): note for note in job.progress() if "finished" in note}
-
-
-def draw_export(view: ComparisonView | None) -> None:
-    with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
-        if view is None:
-            return
-        for name, (file_name, mime, content) in _files(view, language()).items():
-            label, icon = word(f"export.{name}"), ":material/description:" if name == "report" else None
-            st.download_button(label, content, file_name, mime, on_click="ignore", width="stretch", icon=icon)
-        icon = ":material/move_up:"
-        st.button(word("export.take_away"), icon=icon, width="stretch", on_click=remember, args=("view", "takeaway"))
-        st.caption(word("compare.experiment_help"))
-
-
-def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, Callable[[], str | bytes]]]:
-    """File name, kind and maker of each export, by its name."""
-    found, opened = view.comparison, view.opened
-
-    def made_report() -> str:
-        from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
-
-        return report(found, in_language, origin_of(opened.folder), opened.evidence)
-
-    def made_json() -> str:
-        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
-
-    return {
-        "report": ("report.html", "text/html", made_report),
-        "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
-        "questions": ("questions.csv", "text/csv", lambda: csv_bytes(per_question_table(found))),
-        "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
-        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
-        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
-        "json": ("scores.json", "application/json", made_json),
-        "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
-        "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
-    }
-
-
-def _experiment(view: ComparisonView) -> str:
-    """The experiment, with what somebody elsewhere must know: `data` and trained models are names of this workspace."""
-    of = view.comparison.question_set
-    counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
-    remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
-    for spec in view.comparison.experiment.retriever:
-        if run := find_run(str(dict(spec).get("model", ""))):
-            remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
-    return write_experiment(view.comparison.experiment, remarks)
-
-
-def _zipped(view: ComparisonView, in_language: str) -> bytes:
-    """All that `python -m retrieval compare` writes: TREC files and the BEIR folder too."""
-    content = BytesIO()
-    with tempfile.TemporaryDirectory() as holder:
-        folder = Path(holder, "comparison")
-        save(view.comparison, folder, origin_of(view.opened.folder), in_language)
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(folder.rglob("*")):
-                archive.write(path, path.relative_to(folder.parent))
-            archive.writestr("comparison/experiment.toml", _experiment(view))
-    return content.getvalue()

@@ -18,7 +18,8 @@ from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
-from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare.controls import added_words, folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare.export import draw_export
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
 from views.navigation import way_to
@@ -69,7 +70,7 @@ def draw() -> None:
     with buttons:
         if not another:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
-        compare_kept.draw_export(shown)
+        draw_export(shown)
     with methods:
         if not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
@@ -129,7 +130,7 @@ def _draw_kept(kept: StoredComparison) -> None:
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
-        compare_kept.draw_export(shown)
+        draw_export(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:
@@ -156,11 +157,11 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
     """Say of when the comparison shown is, and offer to run the one that is picked."""
-    new = ", ".join(plain(name) for name in picked if name not in shown.retrievers)
+    new = [name for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         told = {"made": moment(shown.made), "part": word(f"part.{shown.part}")}
         st.caption(word("compare.last_shown", **told), width="stretch")
-        label = word("compare.with_new", names=new) if new else word("compare.run_picked")
+        label = added_words(new) if new else word("compare.run_picked")
         _draw_start(label, job, experiment)
 
 

@@ -77,9 +77,7 @@ def _differs(code: str, left_out: Sequence[str] = ()) -> str:
 def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:
     own = next((one for one in taken.figures if one.engine is engine), None)
     if own:
-        points = (own.there - own.here) * 100
-        same = word("takeaway.same") if abs(points) < 0.005 else word("takeaway.changed", points=f"{points:+.2f}")
-        st.markdown(same)
+        st.markdown(drift_words((own.there - own.here) * 100))
         if engine in TRAITS:
             lines = [word("takeaway.kept"), *(_differs(code, own.left_out) for code in own.differs)]
             st.markdown("\n".join(f"- {line}" for line in lines))
@@ -97,6 +95,13 @@ def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> No
         _draw_models(taken.models)
     if taken.figures:
         _draw_figures(taken.figures, engine)
+
+
+def drift_words(points: float) -> str:
+    """Return, as Markdown, how far nDCG@10 in the engine is above or below the comparison, in percentage points."""
+    if abs(points) < 0.005:
+        return word("takeaway.same")
+    return word("takeaway.higher" if points > 0 else "takeaway.lower", points=f"{abs(points):.2f}")
 
 
 def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:

@@ -1,6 +1,6 @@
 """Where retrievers win and lose: on which questions, in which step, and what their candidates would allow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,19 +115,19 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
         places = figures["slice"].tolist()
 
         def show_questions() -> None:
-            if rows := st.session_state[key]["selection"]["rows"]:
+            if rows := tables.selected_rows(st.session_state[key]):
                 show_why({"slice": by.value, "within": str(places[rows[0]])})
 
         picked = st.dataframe(
             styled,
             on_select=show_questions,
-            selection_mode="single-row",
+            selection_mode=tables.SINGLE_ROW,
             key=key,
             placeholder="–",
             hide_index=True,
             column_config=columns,
         )
-        if picked["selection"]["rows"]:
+        if tables.selected_rows(picked):
             st.rerun()  # the whole page: another view is to be seen
         tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
 
@@ -222,21 +222,33 @@ def _draw_ceilings(view: ComparisonView) -> None:
 
 
 def _draw_ceiling_sentences(reached: pd.DataFrame, k: int) -> None:
-    lines = [
+    rows = reached.head(4).dropna().to_dict("records")  # the table has all
+    st.markdown("\n".join(f"- {ceiling_words(row, k)}" for row in rows))
+
+
+def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
+    """Return, as Markdown, what better ordering and what more candidates could add to a retriever's Hit@K.
+
+    `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1). A gain that rounds to 0.0 is not stated as
+    one.
+    """
+    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
+    order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"
+    more = f"{(1 - row['ceiling']) * 100:.1f}"
+    sentences = [
         word(
             "where.ceiling_told",
-            name=plain(one["retriever"]),
+            name=plain(row["retriever"]),
             k=k,
-            own=f"{one['hit']:.1%}",
-            depth=word("where.depth_each" if len(one["sources"]) > 1 else "where.depth_one", depth=one["depth"]),
-            sources=plain(", ".join(one["sources"])),
-            ceiling=f"{one['ceiling']:.1%}",
-            order=f"{(one['ceiling'] - one['hit']) * 100:.1f}",
-            more=f"{(1 - one['ceiling']) * 100:.1f}",
-        )
-        for one in reached.head(4).dropna().to_dict("records")  # the table has all
+            own=f"{row['hit']:.1%}",
+            depth=depth,
+            sources=plain(", ".join(row["sources"])),
+            ceiling=f"{row['ceiling']:.1%}",
+        ),
+        word("where.ceiling_no_order") if order == "0.0" else word("where.ceiling_order", points=order),
+        word("where.ceiling_no_more") if more == "0.0" else word("where.ceiling_more", points=more),
     ]
-    st.markdown("\n".join(f"- {line}" for line in lines))
+    return " ".join(sentences)
 
 
 def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, k: int) -> None:

@@ -16,10 +16,20 @@ import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
 from retrieval.report.drawing import PALETTE, READABLE
+from views.ui import findings
 from views.ui.words import language, word
 
 HEIGHT = 320
 _DISTRIBUTION_HEIGHT = 240
+_FOREST_ROW, _FOREST_AXIS = 36, 64  # pixels of a row, and of the axis below
+TICKS = 6  # Vega takes it as a wish: round numbers give 4 to 8
+# On top of Streamlit's theme, which leaves up to 80 pixels between an axis, its title and the legend
+_CONFIG: dict[str, Any] = {
+    "axis": {"titlePadding": 6, "labelPadding": 6},
+    "axisQuantitative": {"tickCount": TICKS},
+    "legend": {"offset": 6, "padding": 0, "labelPadding": 4},
+}
+_PADDING = {"left": 0, "top": 4, "right": 8, "bottom": 4}
 _CELLS = ("#eef3f8", "#0072B2")
 _at_work = Lock()  # Altair's settings are those of all threads
 
@@ -39,6 +49,26 @@ def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
     """Return those of the names, in their fixed order, that a column holds."""
     held = set(column)
     return [name for name in names if name in held]
+
+
+def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
+    """Return a scale with room above and below, so that no line lies on the border, and its axis in percent.
+
+    `whole` is what 100% is in the data: 1, or 100. Ticks beyond it have no label.
+    """
+    room = max(0.005 * whole, (high - low) * 0.08)
+    form = ".1f" if high - low < 0.05 * whole else ".0f"
+    times, sign = (100, "%") if whole == 1 else (1, "")
+    label = f"datum.value > {1.0001 * whole} ? '' : format(datum.value * {times}, '{form}') + '{sign}'"
+    domain = [max(0.0, low - room), high + room]
+    return alt.Scale(domain=domain, nice=False), alt.Axis(labelExpr=label, tickCount=TICKS)
+
+
+def difference_scale(low: float, high: float) -> alt.Scale:
+    """Return a scale of differences that holds 0 and leaves room at both ends."""
+    low, high = min(0.0, low), max(0.0, high)
+    room = max(0.5, (high - low) * 0.06) if high > low else 1.0
+    return alt.Scale(domain=[low - room, high + room], nice=False)
 
 
 def apart(
@@ -70,28 +100,47 @@ def no_difference() -> alt.Chart:
     return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
-def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
-    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
-    drawn = present(names, table[detail])
-    scale = alt.Scale(domain=[max(0.0, float(table["low"].min()) - 0.01), 1.0])
+def curves(
+    table: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    x: str,
+    y: str,
+    detail: str,
+    order: Sequence[str] = (),
+    before: Sequence[str] = (),
+) -> alt.LayerChart:
+    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
+
+    The legend lists them in `order` if given, else in the order of `names`. The lines of retrievers `before` a training
+    are dashed.
+    """
+    drawn = present(order or names, table[detail])
+    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(y, type="quantitative", scale=scale, axis=alt.Axis(format="%")),
-        color=colour(detail, drawn, names, legend(columns=columns_for(drawn), symbolOpacity=1)),
+        y=alt.Y(y, type="quantitative", scale=scale, axis=axis),
+        color=colour(detail, drawn, names, legend(columns=columns_for(drawn))),
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
     bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    return alt.layer(bands, *marked_lines(base, shape(detail, drawn, names))).properties(height=HEIGHT)
+    lines, marks = marked_lines(base, shape(detail, drawn, names))
+    dashed = [name for name in drawn if name in before]
+    if dashed:
+        dashes = alt.Scale(domain=drawn, range=[[5, 4] if name in dashed else [1, 0] for name in drawn])
+        lines = lines.encode(strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=None))
+    description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
+    return alt.layer(bands, lines, marks).properties(height=HEIGHT, description=description)
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
     """One row a retriever: its "difference" from the baseline with "low" to "high", in points, beside the line of none.
 
-    A retriever is surely apart where its line leaves out that of none.
+    The rows stand in the order of the table. A retriever differs significantly where its line does not cross that of
+    no difference.
     """
     drawn = [*table[detail]]
-    none_differ = not table[["low", "high"]].any(axis=None)
-    scale = alt.Scale(domain=[-1, 1]) if none_differ else alt.Scale()  # an axis from 0 to 0 has no ticks to read
+    scale = difference_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
         y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=260)),
         color=colour(detail, drawn, names),
@@ -101,7 +150,9 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
     marks = base.mark_point(filled=True, size=110, opacity=1).encode(
         x="difference:Q", shape=shape(detail, drawn, names)
     )
-    return (no_difference() + intervals + marks).properties(height=HEIGHT)
+    description = findings.describe(x, findings.intervals(table, detail, "difference", "+.1f"))
+    height = _FOREST_AXIS + _FOREST_ROW * len(drawn)
+    return (no_difference() + intervals + marks).properties(height=height, description=description)
 
 
 def range_bars(
@@ -131,7 +182,10 @@ def distribution(
     # beside the highest bars there is no place for words: they stand above the plot
     side, gap = ("right", -4) if median > (low + high) / 2 else ("left", 4)
     words = middle.mark_text(align=side, dx=gap, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
-    return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT)
+    form = form.removeprefix(",") if percent else form
+    ends = {"low": format(low, form), "high": format(high, form)}
+    description = word("chart.distribution", title=x, median=format(median, form), **ends)
+    return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT, description=description)
 
 
 def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *, x: str, y: str) -> alt.Chart:
@@ -147,8 +201,15 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
             color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
             tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
         )
-        .properties(height=110 + 26 * len(terms))  # legend and axis, and the bars
+        .properties(
+            height=110 + 26 * len(terms),  # legend and axis, and the bars
+            description=findings.describe(x, [*map(_of_side, table.to_dict("records"))]),
+        )
     )
+
+
+def _of_side(row: dict[Any, Any]) -> str:
+    return word("chart.row", name=f"{row['term']} ({row['side']})", value=f"{row['value']:+.2f}")
 
 
 def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
@@ -164,8 +225,16 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
             color=colour("part", drawn, names, legend(orient="top")),
             tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
         )
-        .properties(height=200)
+        .properties(height=_FOREST_AXIS + 34 + 38 * len(sides), description=_of_parts(table, x))
     )
+
+
+def _of_parts(table: pd.DataFrame, x: str) -> str:
+    rows = []
+    for side, parts in table.groupby("side", sort=False):
+        listed = ", ".join(findings.values([*parts["part"]], [*parts["value"]], "+.3f"))
+        rows.append(word("chart.row_of", name=side, value=f"{parts['value'].sum():.3f}", parts=listed))
+    return findings.describe(x, rows)
 
 
 def draw_chart(
@@ -179,11 +248,12 @@ def draw_chart(
 ) -> None:
     """Draw the Altair chart that `make` makes of these tables and words; made once, where they are the same.
 
-    Nothing else may decide what it makes, but for the language.
+    Nothing else may decide what it makes, but for the language. `alt` tells screen readers what the chart shows, unless
+    the chart has a description of its own.
     """
-    st.vega_lite_chart(
-        spec=made(language(), make, *of, **named), key=key, on_select=on_select, selection_mode=selection_mode, alt=alt
-    )
+    spec = made(language(), make, *of, **named)
+    told = spec.get("description", alt)
+    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode, alt=told)
 
 
 def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
@@ -202,7 +272,7 @@ def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dic
     chart = make(*of, **named)
     with _at_work, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
-    spec.pop("config")  # Altair's sizes of a plot: the page has its own
+    spec["config"], spec["padding"] = _CONFIG, _PADDING  # in place of Altair's sizes of a plot: the page has its own
     for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
         table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, table.schema) as writer:

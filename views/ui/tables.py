@@ -15,6 +15,8 @@ from views.ui.words import known, word
 
 _LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
 _NARROWEST, _WIDEST = 110, 340
+# A click on any cell selects its row, not only one on the box before it
+SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
 BOLD = "font-weight: 700"  # the best of several figures
 
 
@@ -115,7 +117,10 @@ def draw_choice(
     mode: Literal["single-row", "multi-row"] = "single-row",
     height: int | Literal["auto"] = "auto",
 ) -> list[int]:
-    """Draw these columns of a table whose rows can be chosen; returns the places of those chosen."""
+    """Draw these columns of a table whose rows can be selected; returns the positions of the selected rows.
+
+    Where a single row can be selected, a click on any of its cells selects it.
+    """
     event = st.dataframe(
         table,
         height=height,
@@ -124,10 +129,16 @@ def draw_choice(
         column_config=columns,
         key=key,
         on_select="rerun",
-        selection_mode=mode,
+        selection_mode=SINGLE_ROW if mode == "single-row" else mode,
     )
-    # of a table that became shorter, a row chosen before may be gone
-    return [row for row in event["selection"]["rows"] if row < len(table.index)]
+    # of a table that became shorter, a row selected before may be gone
+    return [row for row in selected_rows(event) if row < len(table.index)]
+
+
+def selected_rows(event: Any) -> list[int]:
+    """Return the rows selected in a table: those ticked, or that of the cell clicked."""
+    selection = event["selection"]
+    return [row for row, _ in selection.get("cells", [])] or [*selection["rows"]]
 
 
 def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:

@@ -13,8 +13,8 @@ from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
 from retrieval.analysis.labs import UNCHANGED, best, chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.comparison.experiment import Experiment, add
-from retrieval.comparison.first_stage import TermSpec
+from retrieval.comparison.experiment import Experiment, Lab, add
+from retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
@@ -23,6 +23,7 @@ from views.choices import choices_for
 from views.compare.controls import pick_also
 from views.compare.kept import close, follow
 from views.compare.scores import ComparisonView
+from views.names import analyzer_words
 from views.resources.retrieval import open_comparison
 from views.ui import tables
 from views.ui.problems import errors_told
@@ -78,8 +79,11 @@ def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
     return sorted(names, key=lambda name: name != usual)
 
 
-def run(bench: Bench, experiment: Experiment) -> LabResult | None:
-    """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
+def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | None:
+    """Draw the button that starts a lab, or its progress; returns its results once it has ended.
+
+    `tries` says, beside the button, what the lab will try.
+    """
     job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
     if job.done:
         if opened := open_comparison(bench.view.data.key, job.folder):
@@ -93,7 +97,11 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     elif job.folder.is_dir():  # it was started before
         follow(job, experiment, bench.view.data)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
-    if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
+        if tries:
+            st.caption(tries)
+    if pressed:
         with errors_told():
             job.start(experiment)
             st.rerun()
@@ -175,6 +183,7 @@ def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is
         "questions": f"{bench.questions:,}",
     }
     test = next(iter(found.opened.tests((present, name), str(bench.measure))), None)
+    sure = "alone"
     with st.container(border=True):
         if test is None:
             st.markdown(word("tune.verdict_alone", **values))
@@ -186,18 +195,25 @@ def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is
             st.markdown(word(f"tune.verdict_{sure}", **values))
         if is_best:
             st.caption(word("tune.flattered", count=f"{len(tried(found.experiment)):,}"))
-        draw_use(bench, found.experiment, name)
+        draw_use(bench, found.experiment, name, recommended=sure == "more")
 
 
-def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
-    look: dict[str, Any] = {"icon": ":material/check:", "help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
-    if st.button(word("tune.use"), on_click=_use, args=(bench, to_use(experiment, name)), **look):
+def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:
+    """Draw the button that takes a setting into use; one that is not `recommended` is no more than a link."""
+    look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
+    look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
+    label = word("tune.use" if recommended else "tune.use_anyway")
+    if st.button(label, on_click=_use, args=(bench, to_use(experiment, name)), **look):
         st.rerun()
 
 
 def to_use(experiment: Experiment, name: str) -> Spec:
-    """Return what a lab tried under this name as a retriever to use; its name has that of its dictionary."""
+    """Return the setting of this name as a retriever to use; its name has the user's words for what was tried."""
     spec = chosen(experiment, name)
+    if experiment.lab is Lab.BM25 and isinstance(spec, TermSpec):
+        window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
+        parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
+        return spec.model_copy(update={"name": " · ".join(parts)})
     if not isinstance(spec, TermSpec) or not (called := names_by_reference().get(spec.dictionary)):
         return spec
     return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, called)})

@@ -45,10 +45,12 @@ from views.compare.tune.bench import (
     names_of,
     run,
 )
+from views.names import analyzer_words
 from views.resources.retrieval import analyzers_of
 from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.charts import draw_chart
+from views.ui.headings import draw_heading
 from views.ui.problems import errors_told
 from views.ui.state import choose, choose_several, leave_top, remember, show_top, typed
 from views.ui.words import plain, word
@@ -64,45 +66,45 @@ def draw_values(bench: Bench) -> None:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
         _draw_readings(bench)
         return
+    place = st.container()
     experiment = _pick_values(bench, names)
-    found = run(bench, experiment) if experiment else None
-    if found and experiment:
-        _draw_values_found(bench, found, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
-        _draw_unmatched(found)
+    with place:
+        found = run(bench, experiment, _tried_in_words(experiment)) if experiment else None
+        if found and experiment:
+            _draw_values_found(bench, found, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
+            _draw_unmatched(found)
     _draw_readings(bench)
 
 
 def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
         present = st.selectbox(word("tune.present"), names, help=word("tune.present_help"), key="lab_bm25")
-        with st.expander(word("tune.values")):
-            analyzers = choose_several(
-                st.pills,
-                "analyzers",
-                word("tune.analyzers"),
-                [analyzer.value for analyzer in NAMED],
-                [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
-                help=word("tune.analyzers_help"),
-                key="lab_analyzers",
-            )
-            windows = choose_several(
-                st.pills,
-                "windows",
-                word("tune.windows"),
-                _WINDOWS,
-                _WINDOWS[:1],
-                format_func=lambda length: word(f"tune.window_{length}"),
-                help=word("tune.windows_help"),
-                key="lab_windows",
-            )
-            left, right = st.columns(2)
-            # in the address, so that a reload finds the same lab
-            k1s, bs = (
-                typed(
-                    place.text_input, name, name, ", ".join(f"{one:g}" for one in usual), help=word(f"tune.{name}_help")
-                )
-                for place, name, usual in ((left, "k1", K1S), (right, "b", BS))
-            )
+        analyzers = choose_several(
+            st.pills,
+            "analyzers",
+            word("tune.analyzers"),
+            [analyzer.value for analyzer in NAMED],
+            [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
+            format_func=lambda value: analyzer_words(Analyzer(value)),
+            help=word("tune.analyzers_help"),
+            key="lab_analyzers",
+        )
+        windows = choose_several(
+            st.pills,
+            "windows",
+            word("tune.windows"),
+            _WINDOWS,
+            _WINDOWS[:1],
+            format_func=lambda length: word(f"tune.window_{length}"),
+            help=word("tune.windows_help"),
+            key="lab_windows",
+        )
+        left, right = st.columns(2)
+        # in the address, so that a reload finds the same lab
+        k1s, bs = (
+            typed(place.text_input, name, name, ", ".join(f"{one:g}" for one in usual), help=word(f"tune.{name}_help"))
+            for place, name, usual in ((left, "k1", K1S), (right, "b", BS))
+        )
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None
@@ -116,6 +118,14 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     return bm25_lab(bench.view.comparison.experiment, present, chosen, sentences=lengths, **values)
 
 
+def _tried_in_words(experiment: Experiment) -> str:
+    """Return what a lab of analyzers, windows, k1 and b will try."""
+    specs = [spec for spec in tried(experiment) if isinstance(spec, TermSpec)]
+    analyzers = ", ".join(analyzer_words(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs))
+    counts = {"k1s": len({spec.k1 for spec in specs}), "bs": len({spec.b for spec in specs})}
+    return word("tune.tries_values", analyzers=analyzers, **counts)
+
+
 def _draw_values_found(bench: Bench, found: LabResult, present: str) -> None:
     table, leader = found.table, best(found.table)
     answer = st.container()
@@ -124,10 +134,13 @@ def _draw_values_found(bench: Bench, found: LabResult, present: str) -> None:
     for number, ((analyzer, sentences), part) in enumerate(table.groupby(["analyzer", "sentences"], sort=False)):
         with places[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
-            st.markdown(f"**{plain(str(analyzer))}**{window}")
+            draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
             k1, b = ("k1", "k1"), ("b", "b")
             draw_chart(heat, part, leader, x=k1, y=b, value=bench.measure.long, bounds=bounds, key=f"heat_{number}")
-    table = table.assign(window=[word(f"tune.window_{length}") for length in table["sentences"]])
+    table = table.assign(
+        analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]],
+        window=[word(f"tune.window_{length}") for length in table["sentences"]],
+    )
     columns = {
         "analyzer": tables.text("tune.analyzer", pinned=True),
         "window": tables.text("tune.windows", ""),
@@ -144,7 +157,7 @@ def _draw_unmatched(found: LabResult) -> None:
     counts = {analyzer: found.opened.unmatched(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs)}
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
-        table = [(str(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
+        table = [(analyzer_words(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
         labels = [word(f"tune.{name}") for name in ("analyzer", "not_in_own", "not_anywhere")]
         columns = dict(zip(("analyzer", "own", "anywhere"), labels, strict=True))
         tables.draw(pd.DataFrame(table, columns=[*columns]), columns)
@@ -152,7 +165,13 @@ def _draw_unmatched(found: LabResult) -> None:
         if not with_some:
             st.markdown(word("tune.all_matched"))
             return
-        chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], key="lab_unmatched")
+        chosen = st.segmented_control(
+            word("tune.analyzer"),
+            with_some,
+            default=with_some[0],
+            format_func=lambda value: analyzer_words(Analyzer(value)),
+            key="lab_unmatched",
+        )
         _draw_unmatched_questions(found.opened.question_set, counts[Analyzer(chosen or with_some[0])])
 
 
@@ -186,7 +205,7 @@ def _draw_readings(bench: Bench) -> None:
         )
         with st.spinner(word("tune.reading")):
             found = readings(text)
-        rows = [(str(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
+        rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
         columns = {
             "analyzer": tables.text("tune.analyzer", width="small", pinned=True),
             "count": tables.number("tune.token_count", width="small"),
@@ -202,13 +221,15 @@ def draw_changes(bench: Bench) -> None:
     names = names_of(bench, BM25Spec, WindowedBM25Spec)
     present = ""
     if names:
+        place = st.container()
         with st.container(border=True):
             label, help_text = word("tune.present"), word("tune.present_help")
             present = choose(st.selectbox, "tuned", label, names, names[0], follows=True, help=help_text)
             experiment = _pick_changes(bench, present)
-        found = run(bench, experiment) if experiment else None
-        if found:
-            _draw_changes_found(bench, found, present)
+        with place:
+            found = run(bench, experiment) if experiment else None
+            if found:
+                _draw_changes_found(bench, found, present)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
     if made := dictionaries.draw(bench):

@@ -28,6 +28,7 @@ from text.dictionary import (
 from views.compare.tune.bench import Bench, free_name, names_by_reference
 from views.resources.retrieval import analyzers_of, dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.ui import tables
+from views.ui.headings import draw_heading
 from views.ui.problems import draw_damaged, draw_remove, errors_told, failure_text
 from views.ui.state import choose
 from views.ui.words import duration, moment, plain, word
@@ -52,7 +53,7 @@ def draw(bench: Bench) -> StoredDictionary | None:
         added = _draw_kept(names)
     made = None
     with st.container(border=True):
-        st.markdown(f"**{word('dictionary_page.make')}**")
+        draw_heading(word("dictionary_page.make"))
         base = choose(
             st.selectbox,
             "dictionary",

@@ -10,7 +10,15 @@ import pandas as pd
 import streamlit as st
 
 from data.split import Part
-from retrieval.analysis.labs import DEPTHS, best, hybrid_lab, index_lab, rerank_lab
+from retrieval.analysis.labs import (
+    DEPTHS,
+    FIRST_WEIGHTS,
+    RERANKER_WEIGHTS,
+    best,
+    hybrid_lab,
+    index_lab,
+    rerank_lab,
+)
 from retrieval.comparison.experiment import Lab
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
@@ -35,6 +43,7 @@ from views.compare.tune.bench import (
 from views.resources.sets import question_set, split_of
 from views.ui import tables
 from views.ui.charts import draw_chart
+from views.ui.headings import draw_heading
 from views.ui.state import choose, choose_several
 from views.ui.words import plain, signed, word
 
@@ -54,7 +63,7 @@ def draw(view: ComparisonView) -> None:
     lab, measure = _pick(view)
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     if questions < _FEW:
-        st.warning(word("tune.few", questions=f"{questions:,}"), icon=":material/warning:")
+        st.caption(f":material/info: {word('tune.few', questions=f'{questions:,}')}")
     LABS[lab](Bench(view, measure, questions))
 
 
@@ -87,6 +96,7 @@ def _draw_hybrid(bench: Bench) -> None:
     if len(names) < 2:
         st.info(word("tune.needs_two"), icon=":material/info:")
         return
+    place = st.container()
     with st.container(border=True):
         left, right = st.columns(2)
         note = word("tune.mix_help")
@@ -95,15 +105,20 @@ def _draw_hybrid(bench: Bench) -> None:
         others = [name for name in names if name != first]
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
         second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, help=note)
-    if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second)):
-        _draw_mixtures(bench, found, first, second)
+    with place:
+        if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second), _tried_mixes()):
+            _draw_mixtures(bench, found, first, second)
+
+
+def _tried_mixes() -> str:
+    return word("tune.tries_mixes", fusions=len(Fusion), weights=len(FIRST_WEIGHTS))
 
 
 def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> None:
     table = found.table.assign(x=found.table["weight"])
     answer = st.container()
     figure, x = bench.measure.long, word("tune.weight_of", name=first)
-    st.markdown(f"**{word('tune.curve', figure=figure)}**")
+    draw_heading(word("tune.curve", figure=figure))
     st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
     fusions, detail = [str(fusion) for fusion in Fusion], ("fusion", word("tune.fusion"))
     draw_chart(bands, table, best(table), x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
@@ -129,6 +144,7 @@ def _draw_reranking(bench: Bench) -> None:
     if not names:
         st.info(word("tune.needs_reranker"), icon=":material/info:")
         return
+    place = st.container()
     with st.container(border=True):
         left, right = st.columns([2, 3])
         label, help_text = word("tune.present"), word("tune.present_help")
@@ -141,9 +157,11 @@ def _draw_reranking(bench: Bench) -> None:
     if not depths:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return
-    found = run(bench, rerank_lab(bench.view.comparison.experiment, present, [int(depth) for depth in depths]))
-    if found:
-        _draw_reranked(bench, found, present)
+    tries = word("tune.tries_depths", depths=", ".join(depths), weights=len(RERANKER_WEIGHTS))
+    experiment = rerank_lab(bench.view.comparison.experiment, present, [int(depth) for depth in depths])
+    with place:
+        if found := run(bench, experiment, tries):
+            _draw_reranked(bench, found, present)
 
 
 def _draw_reranked(bench: Bench, found: LabResult, present: str) -> None:
@@ -151,7 +169,7 @@ def _draw_reranked(bench: Bench, found: LabResult, present: str) -> None:
     leader = best(table)
     answer = st.container()
     _draw_depths(bench, table[table["tried"]], leader)
-    st.markdown(f"**{word('tune.depth_and_weight', figure=bench.measure.long)}**")
+    draw_heading(word("tune.depth_and_weight", figure=bench.measure.long))
     bounds = (float(table["value"].min()), float(table["value"].max()))
     x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
     draw_chart(heat, table, leader, x=x, y=y, value=bench.measure.long, bounds=bounds, key="rerank_heat")
@@ -175,10 +193,10 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     figure, depth, line = bench.measure.long, word("tune.depth"), ("line", "")
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{word('tune.by_depth', figure=figure)}**")
+        draw_heading(word("tune.by_depth", figure=figure))
         draw_chart(bands, lines, leader, x=depth, y=figure, detail=line, names=names, ordinal=True, key="rerank_depths")
     with right:
-        st.markdown(f"**{word('tune.by_time', figure=figure)}**")
+        draw_heading(word("tune.by_time", figure=figure))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
         draw_chart(steps, costs, x=word("tune.milliseconds"), y=figure, label=("label", depth), key="rerank_costs")
 
@@ -188,11 +206,14 @@ def _draw_index(bench: Bench) -> None:
     if not names:
         st.info(word("tune.needs_dense"), icon=":material/info:")
         return
+    place = st.container()
     help_text = word("tune.vectors_help")
     present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, help=help_text)
-    found = run(bench, index_lab(bench.view.comparison.experiment, present))
-    if found and "overlap" in found.table:
-        __draw_indexes(bench, found)
+    kinds = ", ".join(word(f"tune.index_{kind}") for kind in IndexKind)
+    with place:
+        found = run(bench, index_lab(bench.view.comparison.experiment, present), word("tune.tries", values=kinds))
+        if found and "overlap" in found.table:
+            __draw_indexes(bench, found)
 
 
 def __draw_indexes(bench: Bench, found: LabResult) -> None:
@@ -210,7 +231,7 @@ def __draw_indexes(bench: Bench, found: LabResult) -> None:
     costs = {"milliseconds": "search_time", "megabytes": "memory"}
     for place, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
         with place:
-            st.markdown(f"**{word(f'tune.against_{cost}')}**")
+            draw_heading(word(f"tune.against_{cost}"))
             points, detail = table.assign(x=table[column], y=table["overlap"]), ("title", word("tune.index"))
             x, y = word(f"tune.{cost}"), word("tune.overlap", k=k)
             draw_chart(scattered, points, x=x, y=y, detail=detail, key=f"by_{column}")
@@ -233,7 +254,7 @@ def __draw_indexes(bench: Bench, found: LabResult) -> None:
     )
     with answer, st.container(border=True):
         _draw_in_words(bench, table.set_index("name"), name)
-        draw_use(bench, found.experiment, name)
+        draw_use(bench, found.experiment, name, recommended=name != IndexKind.EXACT)
 
 
 def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:

@@ -25,6 +25,7 @@ from views.names import answers_line, kind_words
 from views.resources.retrieval import marked_passages
 from views.resources.sets import question_set, split_of
 from views.ui import tables
+from views.ui.headings import draw_heading
 from views.ui.passages import (
     MOST,
     draw_style,
@@ -63,7 +64,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
             _draw_known(asked)
         with right:
             _draw_note(of.view.data.fingerprint, remarks, asked.question.id)
-        st.markdown(f"**{word('why.reasons')}**")
+        draw_heading(word("why.reasons"))
         reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     wanted = st.query_params.get("shows", "")
     part = wanted if wanted in _PARTS else _PARTS[0]

@@ -32,6 +32,7 @@ from views.resources.retrieval import (
 )
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars, term_bars
+from views.ui.headings import draw_heading
 from views.ui.job import once_asked
 from views.ui.passages import draw_matches, matches_html, weighed_html
 from views.ui.problems import failure_text
@@ -170,7 +171,7 @@ def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
     draw_matches({"right": right, "wrong": wrong})
     for place, explained, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
         with place:
-            st.markdown(f"**{word(f'why.{side}')}**")
+            draw_heading(word(f"why.{side}"))
             st.html(matches_html(explained, gold=side == "right"))
 
 
@@ -290,7 +291,7 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequenc
         return
     for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
         with place:
-            st.markdown(f"**{word(f'why.{side}')}**")
+            draw_heading(word(f"why.{side}"))
             if one:
                 _draw_window(one, gold=side == "right")
             elif is_read:
@@ -371,5 +372,5 @@ def _draw_texts(right: Explanation, wrong: Explanation) -> None:
     st.caption(word("why.shades"))
     for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
         with place:
-            st.markdown(f"**{word(f'why.{side}')}**")
+            draw_heading(word(f"why.{side}"))
             st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))

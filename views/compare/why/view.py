@@ -13,11 +13,14 @@ from views.compare.scores import ComparisonView
 from views.compare.why import question as why_question
 from views.compare.why.questions import QuestionList, band_words, block_name, listed
 from views.names import kind_words, slice_names
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, tips
+from views.ui.headings import draw_heading
 from views.ui.state import leave_top
 from views.ui.words import plain, word
 
+_QUESTION_WIDTH = 440  # pixels: the widest column, in which most questions take one or two lines
+_TWO_LINES = 52  # pixels of a row whose text wraps
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
 
@@ -57,7 +60,7 @@ def draw(view: ComparisonView) -> None:
 def _draw_quadrants(of: QuestionList) -> None:
     if len(of.names) < 2:
         return
-    st.markdown(f"**{word('why.quadrants', k=of.view.k)}**", help=word("why.quadrants_help"))
+    draw_heading(word("why.quadrants", k=of.view.k), help=word("why.quadrants_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, chosen in zip("ab", of.pair, strict=True):
             choose_in_address(letter, {name: name for name in of.names}, chosen, word(f"why.retriever_{letter}"))
@@ -104,29 +107,37 @@ def _draw_list(of: QuestionList) -> None:
     key = f"why_list_{abs(hash((of.in_words(), of.names)))}"
 
     def pick() -> None:
-        if rows := st.session_state[key]["selection"]["rows"]:
+        if rows := tables.selected_rows(st.session_state[key]):
             why_question.open_question(ids[rows[0]])
 
     st.caption(word("why.pick"))
-    share, rank_help = st.column_config.ProgressColumn, word("why.rank_help")
+    kinds, rank_help = [*map(kind_words, shown["kind"])], word("why.rank_help")
     columns = {
-        "question": tables.text("why.question", width=280, pinned=True),
-        "kind": tables.text("why.kind", width=110),
+        "question": tables.text("why.question", width=_QUESTION_WIDTH, pinned=True),
+        "kind": tables.text("why.kind", width=min(120, tables.width_of(kinds))),
         **{
             rank: st.column_config.NumberColumn(name, help=rank_help, width=70)
             for rank, name in zip(ranks, of.names, strict=True)
         },
-        "overlap": share(word("data_page.overlap"), width=95, help=word("data_page.overlap_help"), format="percent"),
+        "overlap": st.column_config.ProgressColumn(
+            word("data_page.overlap"),
+            width=95,
+            help=word("data_page.overlap_help"),
+            min_value=0,
+            max_value=100,
+            format="%d%%",
+        ),
     }
     st.dataframe(
-        shown.assign(kind=[*map(kind_words, shown["kind"])]),
+        shown.assign(kind=kinds, overlap=(100 * shown["overlap"]).round()),
         column_order=[name for name in columns if name != "kind" or table["kind"].any()],
         column_config=columns,
         hide_index=True,
         placeholder="–",
         height=420,
+        row_height=_TWO_LINES,
         on_select=pick,
-        selection_mode="single-row",
+        selection_mode=tables.SINGLE_ROW,
         key=key,
     )
     named = {rank: word("why.rank_of", name=name) for rank, name in zip(ranks, of.names, strict=True)}
@@ -146,7 +157,8 @@ def _draw_map(of: QuestionList) -> None:
     everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
     count = len(of.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
-    left.markdown(f"**{word('why.map')}**", help=word("why.map_help"))
+    with left:
+        draw_heading(word("why.map"), help=word("why.map_help"))
     zoomed = right.toggle(
         word("why.map_zoom"),
         value=st.query_params.get("map") == "apart",
@@ -172,7 +184,6 @@ def _draw_map(of: QuestionList) -> None:
         key=key,
         on_select=choose,
         selection_mode="block",
-        alt=word("why.map_help"),
     )
     with st.expander(word("compare.as_table")):
         _draw_map_table(of)
@@ -218,8 +229,16 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
             tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
         )
         .add_params(chosen)
-        .properties(height=40 * len(names) + 240)
+        .properties(height=40 * len(names) + 240, description=_finding(table, names, rank, count - first))
     )
+
+
+def _finding(table: pd.DataFrame, names: tuple[str, ...], title: str, count: int) -> str:
+    """Return how many of the questions on the map each retriever ranks first."""
+    firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
+    shares = [f"{int(firsts.get(name, 0)):,} / {count:,}" for name in names]
+    rows = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]
+    return findings.describe(f"{title}: {band_words(0)}", rows)
 
 
 def _draw_map_table(of: QuestionList) -> None:
