@@ -86,12 +86,12 @@ def is_a_starter(reference: str) -> bool:
         return False
 
 
-def model_label(choice: str, kind: str = "") -> str:
+def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
     """Return the words for a model to choose from: a run with its data and time, since names may be given twice.
 
-    `kind` is that of the training which is to start from it, as far as that matters.
+    `kind` is that of the training which is to start from it, as far as that matters; `read` as of `plan_of`.
     """
-    if plan := plan_of(choice):
+    if plan := plan_of(choice, read):
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)

@@ -171,14 +171,14 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (SPECS["BM25"], {"en": "morphemes by Kiwi and pairs of letters", "ko": "형태소(Kiwi)와 글자 두 개씩"}),
-        (BM25Spec(name="Words", analyzer=Analyzer.WORD), {"en": "cut into words", "ko": "띄어쓰기한 단어"}),
+        (SPECS["BM25"], {"en": "Morphemes (Kiwi) + character bigrams", "ko": "형태소(Kiwi)와 글자 바이그램"}),
+        (BM25Spec(name="Words", analyzer=Analyzer.WORD), {"en": "terms: Words", "ko": "토큰 단위: 어절"}),
         (BM25Spec(name="Again", feedback_passages=5), {"en": "the first 5 passages", "ko": "지문 5개의 낱말"}),
         (BM25Spec(name="Own", dictionary="dictionary:x"), {"en": "with a dictionary", "ko": "사전 사용"}),
         (WindowedBM25Spec(name="Windows", sentences=3), {"en": "3 sentences at a time", "ko": "문장 3개씩"}),
         (
             BM25Spec(name="Pairs", pairs=True),
-            {"en": "morphemes by Kiwi, two in a row as one", "ko": "형태소(Kiwi), 나란히 붙은 두 개"},
+            {"en": "Morphemes (Kiwi), two in a row as one", "ko": "형태소(Kiwi), 나란히 붙은 두 개"},
         ),
         (SPECS["Dense"], {"en": "multilingual-e5-small, untrained", "ko": "multilingual-e5-small, 학습 전"}),
         (DenseSpec(name="LSA"), {"en": "(LSA), untrained", "ko": "(LSA), 학습 전"}),
@@ -225,7 +225,7 @@ def test_a_trained_model_is_told_by_its_base_and_the_name_it_was_given(spoken: s
 
 
 def test_where_the_analyzer_is_not_known_the_line_says_that_it_suits_the_language(spoken: str) -> None:
-    said = {"en": "what suits the language", "ko": "글의 언어에 맞춤"}
+    said = {"en": "terms: Automatic", "ko": "토큰 단위: 자동"}
     assert said[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
@@ -251,7 +251,7 @@ def page() -> None:
 def test_in_korean_and_in_english() -> None:
     korean, english = ([text.value for text in opened(page, lang=language).text] for language in ("ko", "en"))
     assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장", "year", ""]
-    assert english == ["Korean sample", "mine", "Other words", "Several sentences", "year", ""]
+    assert english == ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year", ""]
 
 
 def test_every_kind_of_the_sample_has_words() -> None:

@@ -188,7 +188,7 @@ def heat(
     frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
         filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
     )
-    leader = table.loc[table["value"].idxmax()]
+    leader = table.sort_values("value", ascending=False).iloc[0]
     named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
     layers = (cells + texts + frame).properties(
         height=34 * table[y[0]].nunique() + _AXIS, description=findings.best_setting(value, table, named)

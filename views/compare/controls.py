@@ -109,7 +109,7 @@ def _pick_model(kind: str, choices: Choices) -> str:
         word("compare.add_model"),
         [*at_hand, *([typed] if typed and typed not in at_hand else [])],
         index=None,
-        format_func=lambda model: model_label(model) if model in at_hand else model,
+        format_func=lambda model: model_label(model, read=choices.plans) if model in at_hand else model,
         placeholder=word(f"adding.example_{kind}"),
         accept_new_options=True,
         help=word("compare.add_model_help"),

@@ -21,30 +21,24 @@ from views.ui.words import language, word
 
 File = tuple[str, str, Callable[[], str | bytes]]  # name, MIME type, and what makes the content
 
-_GROUPS = (
-    ("group_report", ("report",)),
-    ("group_tables", ("table", "markdown", "latex")),
-    ("group_data", ("questions", "questions_json", "json", "everything")),
-    ("group_again", ("experiment",)),
-)
-_COLUMNS = ((0, 1), (2, 3))  # which groups stand in each column
-
 
 def draw_export(view: ComparisonView | None) -> None:
     with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
         if view is None:
             return
         files = _files(view, language())
-        for column, groups in zip(st.columns(2), _COLUMNS, strict=True):
-            with column:
-                for group in groups:
-                    _draw_group(*_GROUPS[group], files)
-                    if group == len(_GROUPS) - 1:
-                        _draw_again()
+        left, right = st.columns(2)
+        with left:
+            _draw_group("report", ("report",), files)
+            _draw_group("tables", ("table", "markdown", "latex"), files)
+        with right:
+            _draw_group("data", ("questions", "questions_json", "json", "everything"), files)
+            _draw_group("again", ("experiment",), files)
+            _draw_again()
 
 
 def _draw_group(name: str, kinds: tuple[str, ...], files: dict[str, File]) -> None:
-    st.caption(f"**{word(f'export.{name}')}**")
+    st.caption(f"**{word(f'export.group_{name}')}**")
     for kind in kinds:
         file_name, mime, content = files[kind]
         st.download_button(

@@ -19,8 +19,9 @@ from training.runs.curves import MEASURES, Curves, Points, curves
 from training.runs.runs import Plan, Run, all_runs
 from training.sentences.material import PAIRS
 from views.names import base_name, run_name, set_name
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, tips
+from views.ui.headings import draw_heading
 from views.ui.job import draw_log
 from views.ui.words import known, moment, word, word_or
 
@@ -32,6 +33,7 @@ _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on 
 _FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
 _FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
 _SHARE = (".2%", "percent")
+_NUMBERS = {"loss": ".3f", "learning_rate": ".2e", "grad_norm": ".3f"} | dict.fromkeys(_GEOMETRY, ".3f")
 
 
 def measure_names(kind: str) -> dict[str, str]:
@@ -90,7 +92,7 @@ def draw_figure(
     is the point of the step whose model was kept.
     """
     heading, help_text = _heading(name)
-    st.markdown(f"**{heading}**", help=help_text)
+    draw_heading(heading, help=help_text)
     rows = [(label, step, value) for label, points in lines.items() for step, value in points]
     if not rows:
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
@@ -133,7 +135,10 @@ def _chart(
             text="text:N", x=alt.value("width")
         )
         chart += base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
-    return chart
+    rows = findings.courses(table, "run", "step", "value", _NUMBERS.get(name, ".1%"))
+    if bm25 is not None:
+        rows.append(word("chart.row", name="BM25", value=f"{bm25:.1%}"))
+    return chart.properties(description=findings.describe(_short(name), rows))
 
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
@@ -142,7 +147,7 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
     several, step = len(runs) > 1, word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
     # pixels; a legend takes its room from the lines
-    height = (170 if name in ("learning_rate", "grad_norm") else 240) + (30 * ceil(len(runs) / 2) if several else 0)
+    height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
@@ -153,7 +158,10 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
-    return (base.mark_line() + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
+    # what does not judge is grey and dashed
+    dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _BESIDE else [1, 0] for tint in colours])
+    lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
+    return (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
 
 
 def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
@@ -206,7 +214,7 @@ def _draw_provenance(run: Run) -> None:
     groups = {name: value for name, value in made.items() if isinstance(value, dict)}
     _table([(_fact(name), value) for name, value in single.items()], word("train.row_fact"))
     for name, facts in groups.items():
-        st.markdown(f"**{_fact(name)}**")
+        draw_heading(_fact(name))
         rows = _split(facts) if name == "split" else facts
         label = _option if name in ("split", "options", "settled") else _fact
         _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))

@@ -252,8 +252,8 @@ def draw_chart(
     the chart has a description of its own.
     """
     spec = made(language(), make, *of, **named)
-    told = spec.get("description", alt)
-    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode, alt=told)
+    alt = None if "description" in spec else alt
+    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode, alt=alt)
 
 
 def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:

@@ -1,11 +1,15 @@
 """Retrievers added on the Compare page: models and runs, picked at once, there for another browser, removed again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data.split import SplitOptions
 from data.store import StoredSet
+from jobs.folder import State
+from models.packaged import DEFAULT
 from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from retrieval.comparison.multistage import RerankSpec
@@ -14,20 +18,32 @@ from retrieval.trec import read_run
 from tests.doubles import small_set
 from tests.views.compare.worlds import page, press
 from tests.views.driving import opened, run
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
+from training.runs.runs import create_run, new_plan
+from views import choices
 from views.choices import BM25_NAME
+from views.compare.controls import added_words
 from views.ui.words import catalog, plain
 
 pytestmark = pytest.mark.usefixtures("started")
 
 
+def trained(data: StoredSet, name: str) -> str:
+    """Store a finished training of a bi-encoder on the data; returns its id."""
+    of = (data.key, data.name, data.fingerprint)
+    made = create_run(new_plan(BI_ENCODER, name, of, SplitOptions(), BiEncoderOptions()))
+    made.write_status(replace(made.status(), state=State.DONE))
+    return made.id
+
+
 def press_add(app: AppTest) -> AppTest:
-    return press(app, "Add to the list")
+    return press(app, catalog("en")["compare.add_this"])
 
 
 def add_model(app: AppTest, kind: str, model: str) -> AppTest:
     app.selectbox(key="add_kind").set_value(kind)
     run(app)
-    next(box for box in app.text_input if box.label == "Model").set_value(model)
+    app.session_state[f"add_{kind}_model"] = model  # typed: the model is none of the options
     run(app)
     return press_add(app)
 
@@ -73,6 +89,40 @@ def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
     assert added(data.fingerprint)[1] == RerankSpec(name="Reranked · model", first=BM25_NAME, model="some/model")
 
 
+@pytest.mark.usefixtures("started")
+def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
+    model = trained(data, "My encoder")
+    app = opened(page, retrievers="BM25")
+    (box,) = [one for one in app.selectbox if one.key == "add_dense_model"]
+    assert box.options[0].startswith(DEFAULT.name)
+    assert any("My encoder" in option for option in box.options)
+    assert box.proto.accept_new_options
+    assert "intfloat/multilingual-e5-base" in box.proto.placeholder
+    box.set_value(model)
+    press_add(run(app))
+    assert [(spec.name, dict(spec)["model"]) for spec in added(data.fingerprint)] == [("Dense · My encoder", model)]
+
+
+@pytest.mark.usefixtures("data", "started")
+@pytest.mark.parametrize("kind", ["dense", "sparse", "rerank"])
+def test_the_disabled_button_says_that_a_model_is_needed(kind: str) -> None:
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value(kind)
+    run(app)
+    assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+    assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
+    app.session_state[f"add_{kind}_model"] = "some/model"
+    run(app)
+    assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+
+
+def test_added_names_that_are_long_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("views.ui.words.language", lambda: "en")
+    assert added_words(["Dense"]) == "Compare with Dense"
+    assert added_words(["Dense", "Late", "Best mix", "Best mix · trained"]) == "Compare 4 added"
+
+
 def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:
     app = add_model(opened(page), "dense", "some/model")
     add_model(app, "dense", "some/model")
@@ -84,10 +134,10 @@ def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, starte
     app.selectbox(key="add_kind").set_value("milvus")
     press_add(run(app))
     assert [spec.name for spec in started[-1].retriever] == ["BM25", "Milvus · BM25"]
-    next(box for box in app.selectbox if box.label == "What to search with").set_value(Search.HYBRID)
+    next(box for box in app.selectbox if box.label == "Search with").set_value(Search.HYBRID)
     run(app)
     press_add(app)
-    next(box for box in app.text_input if box.label.startswith("Model (")).set_value("some/model")
+    app.session_state["add_dense_model"] = "some/model"
     press_add(run(app))
     assert added(data.fingerprint) == [
         MilvusSpec(name="Milvus · BM25"),
@@ -111,9 +161,9 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("q1 Q0 p1 1 2.5 x\nq1 Q0 p2 2 high x\n", "line 2 is not in the format of a run."),
-        ("q7 Q0 p1 1 2.5 x\n", "the run names no question or no passage of this data."),
-        ("", "this is no run in UTF-8."),
+        ("q1 Q0 p1 1 2.5 x\nq1 Q0 p2 2 high x\n", "line 2 has the wrong format."),
+        ("q7 Q0 p1 1 2.5 x\n", "the file has no question or no passage of this dataset."),
+        ("", "this is not a UTF-8 run file."),
     ],
 )
 def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:

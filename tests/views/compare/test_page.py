@@ -38,7 +38,7 @@ from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from training.runs.runs import Plan, Run
 from views.choices import choices_for
-from views.compare import kept as compare_export
+from views.compare import export as compare_export
 from views.compare.overview import signal_words
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
@@ -339,9 +339,9 @@ def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -
     choose(app, 0, "kept_open")
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
-    assert "A kept comparison of" in said(app)
+    assert "Saved comparison of" in said(app)
     fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
-    assert "A kept comparison of" in said(fresh)
+    assert "Saved comparison of" in said(fresh)
     assert len(fresh.dataframe[0].value) == 4
 
 
@@ -368,11 +368,11 @@ def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredS
     newer = keep(other)
     app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
-    assert "A kept comparison of" in said(app)
+    assert "Saved comparison of" in said(app)
     app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
     run(app)
     assert "comparison" not in app.query_params
-    assert "A kept comparison of" not in said(app)
+    assert "Saved comparison of" not in said(app)
 
 
 @pytest.mark.slow
@@ -390,7 +390,7 @@ def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
     keep(many_questions(2)[0])
     shutil.rmtree(workspace() / "datasets" / data.key)
     app = opened(page, comparison=key)
-    assert "is not in the workspace any more" in said(app)
+    assert "is no longer in the workspace" in said(app)
 
 
 @pytest.mark.usefixtures("started")
@@ -408,6 +408,33 @@ def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
     choose(app, 0, "kept_delete")
     assert kept_comparisons() == []
     assert list((workspace() / "comparisons").glob("*/scores.json")) == []
+
+
+def test_a_click_on_any_cell_of_a_saved_comparison_offers_to_open_it(data: StoredSet) -> None:
+    key = finished(data).name
+    app = opened(page, view="kept")
+    assert not any(button.key == "kept_open" for button in app.button)
+    assert EN["kept.choose"] in [caption.value for caption in app.caption]
+    assert not app.info
+    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
+    run(app)
+    (button,) = [one for one in app.button if one.key == "kept_open"]
+    assert button.label == EN["kept.open"]
+    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
+    button.click()
+    assert run(app).query_params["comparison"] == key
+
+
+def test_exports_stand_in_groups(data: StoredSet) -> None:
+    finished(data)
+    for language, words in (("en", EN), ("ko", catalog("ko"))):
+        app = opened(page, lang=language)
+        captions = [caption.value for caption in app.caption]
+        groups = [f"**{words[f'export.group_{name}']}**" for name in ("report", "tables", "data", "again")]
+        assert [one for one in captions if one in groups] == groups
+        labels = [button.proto.label for button in app.get("download_button")]
+        assert words["export.latex"] in labels
+        assert words["export.everything"] in labels
 
 
 def test_labs_are_not_in_the_list(data: StoredSet) -> None:

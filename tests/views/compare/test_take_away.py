@@ -18,6 +18,7 @@ from tests.retrieval.compared import comparison_of
 from tests.views.compare.worlds import FOUND, KS, kept, page, press, said
 from tests.views.driving import opened, run
 from views.choices import choices_for
+from views.compare.take_away import drift_words
 from views.ui.words import catalog, plain
 
 EN = catalog("en")
@@ -88,6 +89,21 @@ def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
     assert told["figure"]["there"] * 100 == pytest.approx(figures["there"][0])
     job.result.write_text("{}")
     assert EN["takeaway.damaged"] in said(opened(page, view="takeaway", take="BM25"))
+
+
+@pytest.mark.parametrize(
+    ("language", "points", "said"),
+    [
+        ("en", 0.41, "**0.41 points higher** than here"),
+        ("en", -1.2, "**1.20 points lower** than here"),
+        ("ko", 0.41, "**0.41%p 높습니다**"),
+        ("ko", -1.2, "**1.20%p 낮습니다**"),
+    ],
+)
+def test_drift_says_its_direction(language: str, points: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("views.ui.words.language", lambda: language)
+    assert said in drift_words(points)
+    assert drift_words(0.004) == catalog(language)["takeaway.same"]
 
 
 @pytest.mark.slow

@@ -129,9 +129,9 @@ def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) 
     remove(kept.key)
     app = at(data, ["Mine", "Plain"], "q1", "Mine")
     assert [one.value.replace("\\", "") for one in app.warning] == [
-        f"No dictionary “{kept.reference}” is kept. These are: none."
+        f"There is no dictionary “{kept.reference}”. Saved dictionaries: none."
     ]
-    assert f"No dictionary “{kept.reference}” is kept." in html(app)
+    assert f"There is no dictionary “{kept.reference}”." in html(app)
     assert "The answer passage contains" in html(app)  # what the other says
     assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 

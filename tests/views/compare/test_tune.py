@@ -1,5 +1,7 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
+import re
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -28,6 +30,7 @@ from tests.views.compare.worlds import (
 from tests.views.driving import run
 from text.analyzers import Analyzer
 from views.resources.sets import question_set
+from views.ui.words import catalog
 
 WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
@@ -46,7 +49,11 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     experiment = compared(data, "BM25")
     app = at_labs("BM25")
     assert app.query_params["lab"] == "bm25"
-    assert app.warning[0].value.startswith("48 validation questions are few")
+    assert not app.warning
+    assert any("48 validation questions are few" in caption.value for caption in app.caption)
+    start = app.button(key="start_bm25")
+    assert start.proto.type == "primary"
+    assert any(caption.value.startswith("Tries Words, Character bigrams") for caption in app.caption)
     app.pills(key="lab_analyzers").set_value(["word", "bigram"])
     app.pills(key="lab_windows").set_value(["0", "1"])
     app.text_input(key="typed_k1").set_value("2, 0.3")
@@ -126,22 +133,41 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert len(app.get("vega_lite_chart") or app.get("arrow_vega_lite_chart")) == 2
     leader = best(figures)
     assert leader.startswith("bigram")
-    assert f"**BM25 · {leader}** beats **Words** by " in texts(app)
-    assert "picked as the best of 4 on these same questions" in "".join(c.value for c in app.caption)
+    named = f"BM25 · Character bigrams{leader.removeprefix('bigram')}"
+    assert re.search(rf"\*\*{re.escape(named)}\*\* scores [\d.]+ points higher than \*\*Words\*\*", texts(app))
+    assert app.button(key="use_bm25").proto.type == "primary"
+    assert "the best of 4 on these very questions" in "".join(c.value for c in app.caption)
 
     press(app, "use_bm25")
     spec = next(spec for spec in tried(lab) if spec.name == leader)
-    assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": f"BM25 · {leader}"})]
+    assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": named})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
-    assert app.query_params["retrievers"] == f"Words|BM25 · {leader}"
+    assert app.query_params["retrievers"] == f"Words|{named}"
     assert app.query_params["measure"] == "ndcg"
     assert started[-1].split is Part.TEST
-    assert [one.name for one in started[-1].retriever] == ["Words", f"BM25 · {leader}"]
+    assert [one.name for one in started[-1].retriever] == ["Words", named]
 
     finished(data, started[-1])
     run(app)
-    assert f"BM25 · {leader}" in texts(app)
+    assert named in texts(app)
     assert "on nDCG@10" in texts(app)
+
+
+@pytest.mark.parametrize(("language", "lead"), [("en", "Keep the current setting"), ("ko", "현재 설정(BM25)")])
+@pytest.mark.usefixtures("started")
+def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(language: str, lead: str) -> None:
+    data = sample()
+    finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
+    app = at_labs("BM25", analyzers="kiwi+bigram", k1="0.9", b="0.4, 0.5", lang=language)
+    (verdict,) = [one.value for one in app.markdown if one.value.startswith(f"**{lead}")]
+    assert "p = " in verdict
+    button = app.button(key="use_bm25")
+    assert button.proto.type == "tertiary"
+    assert button.label == catalog(language)["tune.use_anyway"]
+    analyzers = catalog(language)["analyzer.kiwi_bigram"]
+    assert analyzers in texts(app)
+    assert tables(app, "k1")[0]["analyzer"].tolist() == [analyzers] * 2
+    assert "kiwi+bigram" not in texts(app)
 
 
 @pytest.mark.slow
@@ -152,8 +178,8 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     app = at_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = tables(app, "k1")
     look_at(app, lab, data, 1)
-    assert f"BM25 · word · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
-    assert "picked as the best" not in "".join(caption.value for caption in app.caption)
+    assert f"BM25 · Words · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
+    assert "on these very questions" not in "".join(caption.value for caption in app.caption)
 
 
 @pytest.mark.slow
@@ -170,7 +196,7 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert "Hybrid · Words " in texts(app)
     assert "use_hybrid" in [button.key for button in app.button]
     look_at(app, lab, data, int(ends.index[0]))
-    assert any("alone, with nothing mixed in" in info.value for info in app.info)
+    assert any("alone. Keep it if no setting" in info.value for info in app.info)
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
@@ -188,7 +214,7 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     assert app.query_params["depths"] == "5|20"
     app.pills(key="lab_depths").set_value([])
     run(app)
-    assert any(info.value == "Pick at least one of each." for info in app.info)
+    assert any(info.value == "Select at least one of each." for info in app.info)
 
 
 @pytest.mark.slow
@@ -200,7 +226,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
     assert table.set_index("title").loc["Exact", "overlap"] == 100
-    assert "of the exact index's first 10; nDCG@10 changes by" in texts(app)
+    assert "of the exact index's top 10; nDCG@10 changes by" in texts(app)
     press(app, "use_index")
     (spec,) = added(data.fingerprint)
     assert isinstance(spec, DenseSpec)
@@ -212,9 +238,9 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
 @pytest.mark.parametrize(
     ("lab", "says"),
     [
-        ("hybrid", "This lab fuses two retrievers."),
-        ("rerank", "This lab varies the settings of a reranker."),
-        ("index", "This lab varies the index of a dense retriever."),
+        ("hybrid", "To tune hybrid weights, select"),
+        ("rerank", "To tune reranking, select"),
+        ("index", "To tune the dense index, select"),
     ],
 )
 @pytest.mark.usefixtures("started")
@@ -229,7 +255,7 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
     data = keep(small_set())
     compared(data, "BM25")
     app = at_labs("BM25", data=data.key)
-    assert any(warning.value.startswith("This data has no validation questions") for warning in app.warning)
+    assert any(warning.value.startswith("This dataset has no validation questions") for warning in app.warning)
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
@@ -242,11 +268,11 @@ def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None
     run(app)
     (table,) = tables(app, "tokens")
     tokens = dict(zip(table["analyzer"], table["tokens"], strict=True))
-    assert list(tokens["word"]) == ["b", "한글을", "b", "만든"]
-    assert list(tokens["whitespace"]) == ["<b>한글을</b>", "만든"]
+    assert list(tokens["Words"]) == ["b", "한글을", "b", "만든"]
+    assert list(tokens["Whitespace"]) == ["<b>한글을</b>", "만든"]
     (counts,) = tables(app, "own")
     asked = compare(lab, question_set(data.key)).question_set
-    assert counts["analyzer"].tolist() == ["word"]
+    assert counts["analyzer"].tolist() == ["Words"]
     (questions,) = tables(app, "question")
     assert len(questions) == counts["own"][0] > 0
     assert set(questions["question"]) <= {question.text for question in asked.questions}

@@ -18,6 +18,7 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
 from tests.views.compare.worlds import press
 from tests.views.driving import run
+from views.compare import where
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui.words import catalog
@@ -134,17 +135,17 @@ def numbers(app: AppTest) -> dict[str, str]:
 @pytest.mark.slow
 def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
-    (told,) = [text for text in texts(drawn) if "points **behind**" in text]
+    (told,) = [text for text in texts(drawn) if "points **lower**" in text]
     assert told.startswith(
-        "On questions of the type “hard”, **Dense \\*1\\*** is 75.0 points **behind** BM25 (95% interval "
+        "On questions of type “hard”, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
     )
-    assert told.endswith("the largest of the differences that are sure, all 6 tested together.")
+    assert told.endswith("the largest significant difference; all 6 were tested together.")
 
 
 def test_where_nothing_is_sure_no_slice_is_named() -> None:
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39})
     told = of_all_slices(opened(stored))
-    assert told.startswith("In no group does any retriever surely differ from **BM25**")
+    assert told.startswith("No group shows a significant difference from **BM25**")
 
 
 @pytest.mark.slow
@@ -153,7 +154,7 @@ def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
     stored = forty((BM25, DENSE, HYBRID), ranks)
     told = of_all_slices(opened(stored))
-    assert told.endswith(f"none is sure. {others}")
+    assert told.endswith(f"tested together). {others}")
     assert others not in of_all_slices(opened(stored, picked=("BM25", "Hybrid")))
 
 
@@ -161,7 +162,9 @@ def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
     lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
     told = of_all_slices(opened(stored))
-    assert told.startswith("Over all questions even the closest, **Dense \\*1\\***, is 17.5 points **behind** BM25.")
+    assert told.startswith(
+        "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
+    )
 
 
 def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
@@ -277,19 +280,32 @@ def test_where_nothing_is_lost_it_says_so() -> None:
 def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
     told = next(text for text in texts(drawn) if "among its candidates" in text)
     hybrid, reranked = told.split("\n")
-    assert hybrid == "- " + EN["where.ceiling_told"].format(
-        name="Hybrid",
-        k=1,
-        own="50.0%",
-        depth="5 each",
-        sources="BM25, Dense \\*1\\*",
-        ceiling="100.0%",
-        order="50.0",
-        more="0.0",
+    assert (
+        hybrid
+        == "- "
+        + EN["where.ceiling_told"].format(
+            name="Hybrid",
+            k=1,
+            own="50.0%",
+            depth="5 each",
+            sources="BM25, Dense \\*1\\*",
+            ceiling="100.0%",
+        )
+        + " Better ordering could add up to 50.0 points. More candidates would not help."
     )
-    assert "reaches a Hit@1 of 82.5%. For 87.5% of the questions an answer passage is among its" in reranked
-    assert "candidates (5 from BM25): a better order could win up to 5.0 points" in reranked
-    assert "up to 5.0 points, more or better candidates up to 12.5 more" in reranked
+    assert "reaches Hit@1 82.5%. For 87.5% of the questions, an answer passage is among its" in reranked
+    assert "candidates (5 from BM25). Better ordering could add up to 5.0 points." in reranked
+    assert reranked.endswith("More or better candidates could add up to 12.5 points.")
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_ceiling_states_no_gain_of_zero(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("views.ui.words.language", lambda: language)
+    row = {"retriever": "Mix", "sources": ("BM25", "Dense"), "depth": 100, "hit": 1.0, "ceiling": 1.0}
+    said = where.ceiling_words(row, 10)
+    words = catalog(language)
+    assert said.endswith(f"{words['where.ceiling_no_order']} {words['where.ceiling_no_more']}")
+    assert "0.0" not in said.replace("100.0%", "")
 
 
 @pytest.mark.slow

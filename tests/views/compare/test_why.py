@@ -138,7 +138,7 @@ def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
     press(app, "why_quadrant_only_first")
     assert app.query_params["quadrant"] == "only_first"
     assert set(listed(app)) == {"q1", "q2", "q6"}
-    assert "**3 of 6 questions**: BM25 finds it in the first 1, Dense does not" in said(app)
+    assert "**3 of 6 questions**: BM25 finds it in the top 1, Dense does not" in said(app)
     press(app, "why_quadrant_only_second")
     assert listed(app) == []
     assert EN["why.none_listed"] in [info.value for info in app.info]
@@ -218,7 +218,7 @@ def test_an_address_that_makes_no_sense_filters_nothing(wrong: dict[str, str]) -
 
 def test_a_question_that_is_not_there_is_said(data: StoredSet) -> None:
     app = opened(question="gone*")
-    assert app.warning[0].value.replace("\\", "").startswith("This comparison asked no question with the id “gone*”")
+    assert app.warning[0].value.replace("\\", "").startswith("This comparison has no question with the id “gone*”")
     assert len(listed(app)) == 6
 
 
@@ -239,7 +239,7 @@ def test_a_question_is_opened_gone_through_and_closed() -> None:
     ids = listed(app)
     press(app, "why_first")
     assert app.subheader[0].value.replace("\\", "") == "한글을 만든 왕은 누구인가?"
-    assert "1 of 3 · BM25 finds it in the first 1, Dense does not" in said(app)
+    assert "1 of 3 · BM25 finds it in the top 1, Dense does not" in said(app)
     assert app.button(key="why_before").disabled
     press(app, "why_after")
     assert app.query_params["question"] == ids[1]
@@ -270,12 +270,12 @@ def test_the_reason_of_each_retriever_is_a_sentence() -> None:
     assert [name for name, _ in reasons] == list(NAMES)
     told = dict(reasons)
     assert told["BM25"].startswith(
-        "puts the answer passage first. The answer passage contains 4 of the question&#x27;s 5 words; "
+        "ranks the answer passage first. The answer passage contains 4 of the question&#x27;s 5 words; "
     )
     assert told["BM25"].endswith("No passage contains “누구”.")
-    assert told["Dense"] == "does not find the answer passage among its first 100."
-    assert "BM25 has it at rank 1, Dense does not have it among the first 100" in told["Hybrid"]
-    assert told["Reranked"].startswith("puts the answer passage first.")
+    assert told["Dense"] == "does not find the answer passage in its top 100."
+    assert "BM25 1, Dense not in its top 100" in told["Hybrid"]
+    assert told["Reranked"].startswith("ranks the answer passage first.")
 
 
 def test_same_article_passages_are_marked_as_confusers() -> None:
@@ -355,7 +355,7 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
     app = opened(**address)
     assert len(listed(app)) == 6
     app = opened(**address, question="q3")
-    assert "does not find the answer passage among its first 3." in html(app)
+    assert "does not find the answer passage in its top 3." in html(app)
     app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
     assert EN["why.whole_run"] in [info.value for info in app.info]
     # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered

@@ -270,7 +270,7 @@ def test_more_words_make_another_version() -> None:
 def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     app = opened("BM25")
     type_words(app, "")
-    assert informs(app, "Pick words in the table")
+    assert informs(app, "Select words in the table")
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     said = error.value.replace("\\", "")
@@ -306,7 +306,7 @@ def test_kept_ones_are_listed_and_removed() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
-    assert "words: 1 · groups of synonyms: 1" in texts(app)
+    assert "1 words · 1 synonym groups" in texts(app)
     press(app, f"remove_yes_{kept.key}")
     assert not stored()
 
@@ -317,7 +317,7 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     (workspace() / "dictionaries" / kept.key / "dictionary.txt").write_text("다른 것\n", encoding="utf-8")
     app = opened("BM25", dictionary=kept.reference)
     assert {error.value.replace("\\", "") for error in app.error} == {
-        "The kept dictionary “철도” is not what it was. Remove it, and add its file again."
+        "The saved dictionary “철도” has changed on disk. Delete it and upload its file again."
     }
     assert [button.key for button in app.button if str(button.key).startswith("remove_yes_")]
 
@@ -326,7 +326,7 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
 def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
     compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
-    assert informs(app, "These texts are not Korean")
+    assert informs(app, "This dataset is not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
     type_words(app, "river, stream", name="Water")
     assert kept_lines() == [("Water", "river, stream\n")]

@@ -1,0 +1,111 @@
+"""The tabs of Compare in a browser: a saved comparison, tuning, adding a model, exporting, and charts for the ear."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
+
+from tests.browser.conftest import new_page
+from tests.browser.driving import click_in, compared, settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PICKED = "retrievers=BM25%7CLSA%7CBM25+words"
+
+
+@pytest.fixture(scope="module")
+def compared_page(app: str, browser: Browser) -> Iterator[Page]:
+    """The page of a finished comparison that needs no transformer."""
+    for page in new_page(browser, "en-US"):
+        page.goto(f"{app}/?{PICKED}")
+        compared(page, "Run again")
+        yield page
+
+
+@pytest.fixture
+def page(compared_page: Page, app: str) -> Iterator[Page]:
+    compared_page.set_viewport_size({"width": 1280, "height": 900})
+    yield compared_page
+
+
+def show(page: Page, app: str, view: str) -> None:
+    page.goto(f"{app}/?{PICKED}&view={view}")
+    compared(page, "Run again")
+    settled(page)
+
+
+def middle_of_first_row(box: FloatRect) -> tuple[float, float]:
+    """A place far from the box that selects the first row of a table."""
+    return box["width"] / 2, 52
+
+
+def is_whole_on_screen(part: Locator, page: Page) -> bool:
+    part.scroll_into_view_if_needed()
+    box, size = part.bounding_box(), page.viewport_size
+    assert box
+    assert size
+    return box["x"] >= 0 and box["x"] + box["width"] <= size["width"] and box["y"] + box["height"] <= size["height"]
+
+
+def test_a_click_in_a_saved_row_offers_to_open_it(page: Page, app: str) -> None:
+    show(page, app, "kept")
+    expect(page.get_by_text("Click a row to open it")).to_be_visible()
+    table = page.get_by_test_id("stDataFrame").first
+    button = page.locator(".st-key-kept_open").get_by_role("button", name="Open")
+    click_in(table, middle_of_first_row, button)
+    settled(page)
+    button.click()
+    expect(page).to_have_url(re.compile("comparison="))
+
+
+def test_the_button_of_tuning_stands_before_its_settings(page: Page, app: str) -> None:
+    show(page, app, "tune")
+    start = page.get_by_test_id("stBaseButton-primary").filter(has_text=re.compile(r"Try \d+ settings"))
+    expect(start).to_be_visible()
+    expect(page.get_by_text("Tries ")).to_be_visible()
+    analyzers = page.get_by_role("button", name="Character bigrams", exact=True)
+    expect(analyzers).to_be_visible()  # what will be tried is not folded away
+    above, below = start.bounding_box(), analyzers.bounding_box()
+    assert above
+    assert below
+    assert above["y"] < below["y"]
+    expect(page.get_by_test_id("stAlertContainer")).to_have_count(0)
+
+
+def test_adding_offers_models_at_hand_and_takes_others(page: Page, app: str) -> None:
+    show(page, app, "overview")
+    page.get_by_role("button", name="Add", exact=True).click()
+    popover = page.get_by_test_id("stPopoverBody")
+    expect(popover.get_by_text("Choose a model, or type")).to_be_visible()
+    box = popover.locator(".st-key-add_dense_model").get_by_role("combobox")
+    box.click()
+    expect(page.get_by_role("option").first).to_be_visible()
+    assert page.get_by_role("option").count() >= 1
+    box.fill("intfloat/multilingual-e5-base")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(popover.get_by_text("Choose a model, or type")).to_have_count(0)
+    expect(popover.get_by_test_id("stBaseButton-primary")).to_be_enabled()
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_exports_are_not_cut(page: Page, app: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    show(page, app, "overview")
+    page.get_by_role("button", name="Export", exact=True).click()
+    popover = page.get_by_test_id("stPopoverBody")
+    for group in ("Report", "Tables", "Data", "Run again"):
+        expect(popover.get_by_text(group, exact=True)).to_be_visible()
+    buttons = popover.get_by_test_id("stDownloadButton")
+    expect(buttons).to_have_count(9)
+    assert [n for n in range(9) if not is_whole_on_screen(buttons.nth(n), page)] == []
+    assert is_whole_on_screen(popover.get_by_text("repeats this comparison on the command line"), page)
+    page.keyboard.press("Escape")
+
+
+def test_a_chart_tells_screen_readers_what_it_shows(page: Page, app: str) -> None:
+    show(page, app, "where")
+    chart = page.get_by_test_id("stVegaLiteChart").first.locator("[aria-label*='95% interval']").first
+    expect(chart).to_be_attached()
+    expect(page.get_by_role("heading", name=re.compile("^Difference from"))).to_be_visible()
