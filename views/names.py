@@ -91,13 +91,15 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = N
 
     `kind` is that of the training which is to start from it, as far as that matters; `read` as of `plan_of`.
     """
-    if plan := plan_of(choice, read):
-        return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
-    if packaged := _packaged(choice):
-        return word("train.base_packaged", model=packaged.name)
     starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
     words = {STARTER: starter, OTHER: "train.base_other"}
-    return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
+    if choice in words:
+        return word(words[choice])
+    if packaged := _packaged(choice):
+        return word("train.base_packaged", model=packaged.name)
+    if plan := plan_of(choice, read):
+        return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
+    return word("train.base_hub", model=choice)
 
 
 def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:

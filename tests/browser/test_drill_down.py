@@ -54,7 +54,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     expect(page.locator(".found-head")).to_have_count(2)
     expect(page.locator(".found .gold u").first).to_be_visible()
 
-    page.get_by_role("radio", name="What the scores are made of").click()
+    page.get_by_role("radio", name="How scores are computed").click()
     expect(
         page.get_by_text(re.compile(r"Answer passage \(rank \d+\): 0\.\d+ · wrong passage \(rank 1\)"))
     ).to_be_visible()

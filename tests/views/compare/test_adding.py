@@ -28,9 +28,9 @@ from views.ui.words import catalog, plain
 pytestmark = pytest.mark.usefixtures("started")
 
 
-def trained(data: StoredSet, name: str) -> str:
-    """Store a finished training of a bi-encoder on the data; returns its id."""
-    of = (data.key, data.name, data.fingerprint)
+def trained(name: str) -> str:
+    """Store a finished training of a bi-encoder on another dataset; returns its id."""
+    of = ("0" * 16, "another dataset", "0" * 64)
     made = create_run(new_plan(BI_ENCODER, name, of, SplitOptions(), BiEncoderOptions()))
     made.write_status(replace(made.status(), state=State.DONE))
     return made.id
@@ -40,11 +40,18 @@ def press_add(app: AppTest) -> AppTest:
     return press(app, catalog("en")["compare.add_this"])
 
 
+def type_model(app: AppTest, kind: str, model: str) -> AppTest:
+    """Type a model that is none of the options, as a browser does; the test's app knows only options."""
+    box = app.selectbox(key=f"add_{kind}_model")
+    box.options.append(model)
+    box.set_value(model)
+    return run(app)
+
+
 def add_model(app: AppTest, kind: str, model: str) -> AppTest:
     app.selectbox(key="add_kind").set_value(kind)
     run(app)
-    app.session_state[f"add_{kind}_model"] = model  # typed: the model is none of the options
-    run(app)
+    type_model(app, kind, model)
     return press_add(app)
 
 
@@ -92,7 +99,7 @@ def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
 @pytest.mark.usefixtures("started")
 def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
-    model = trained(data, "My encoder")
+    model = trained("My encoder")
     app = opened(page, retrievers="BM25")
     (box,) = [one for one in app.selectbox if one.key == "add_dense_model"]
     assert box.options[0].startswith(DEFAULT.name)
@@ -112,8 +119,7 @@ def test_the_disabled_button_says_that_a_model_is_needed(kind: str) -> None:
     run(app)
     assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
     assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
-    app.session_state[f"add_{kind}_model"] = "some/model"
-    run(app)
+    type_model(app, kind, "some/model")
     assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
 
 
@@ -137,8 +143,7 @@ def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, starte
     next(box for box in app.selectbox if box.label == "Search with").set_value(Search.HYBRID)
     run(app)
     press_add(app)
-    app.session_state["add_dense_model"] = "some/model"
-    press_add(run(app))
+    press_add(type_model(app, "dense", "some/model"))
     assert added(data.fingerprint) == [
         MilvusSpec(name="Milvus · BM25"),
         MilvusSpec(name="Milvus · Hybrid", search=Search.HYBRID),

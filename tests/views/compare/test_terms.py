@@ -98,9 +98,9 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
     app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
-    assert "a word in the title counts 2 times" in texts(app)
-    assert "mixed with up to 10 words of the 2 passages found first, which make up 50% of it" in texts(app)
-    assert "Compounds are read joined and split" in texts(app)
+    assert "a title match counts 2 times" in texts(app)
+    assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in texts(app)
+    assert "Compound nouns are read joined and split" in texts(app)
     assert "Read with a user dictionary" in texts(app)
     (table,) = [one.value for one in app.dataframe if "own" in one.value]
     assert set(table["kind"]) >= {"morpheme", "letter pair", "from passages found first"}
@@ -108,15 +108,15 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     sources = table[table["kind"] == "from passages found first"]["sources"]
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
     assert all(set(one.split(", ")) <= names for one in sources)
-    assert "Words taken from the passages found first" in html(app)
+    assert "Expansion terms (" in html(app)
     other = at(data, ["All", "Windows"], "q1", "Windows")
-    assert "Compounds are split, and each of their parts" in texts(other)
+    assert "Compound nouns are split; each part" in texts(other)
 
 
 @pytest.mark.slow
 def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
     app = opened(data, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
-    assert "Each term is two words in a row" in texts(app)
+    assert "Terms are word bigrams" in texts(app)
     (table,) = [one.value for one in app.dataframe if "kind" in one.value]
     assert set(table["kind"].dropna()) == {"word"}
     assert all(" " in term for term in table["term"][table["kind"].notna()])

@@ -79,7 +79,7 @@ def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None
     app.text_input(key="typed_b").set_value(b)
     run(app)
     assert [error.value for error in app.error] == [
-        "k1 and b must be up to 12 numbers each, separated by commas: k1 from 0 to 10, b from 0 to 1."
+        "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
     ]
     assert not [button for button in app.button if button.key == "start_bm25"]
 

@@ -85,8 +85,8 @@ def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: lis
     experiment = compared(data, "BM25")
     app = opened("BM25")
     assert pills(app, "changes") == [
-        "Title counted apart",
-        "Ask again with words found",
+        "Title weight (BM25F)",
+        "Query expansion (RM3)",
         "Compounds",
         "User dictionary",
     ]
@@ -109,7 +109,7 @@ def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     told_of(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
-    assert informs(app, "Pick at least one thing to change")
+    assert informs(app, "Select at least one change")
     assert not starts(app)
     pick(app, "titles", "1", "2", "3", "5")
     pick(app, "compounds", "split", "whole", "both")
@@ -129,12 +129,12 @@ def test_only_what_a_retriever_can_do_is_offered() -> None:
     told_of(data, "Words", "Pairs", "Windows")
     names = ("Words", "Pairs", "Windows")
     assert pills(opened(*names, tuned="Words"), "changes") == [
-        "Title counted apart",
-        "Ask again with words found",
+        "Title weight (BM25F)",
+        "Query expansion (RM3)",
         "User dictionary",
     ]
-    assert pills(opened(*names, tuned="Pairs"), "changes") == ["Ask again with words found"]
-    assert pills(opened(*names, tuned="Windows"), "changes") == ["Title counted apart", "Compounds", "User dictionary"]
+    assert pills(opened(*names, tuned="Pairs"), "changes") == ["Query expansion (RM3)"]
+    assert pills(opened(*names, tuned="Windows"), "changes") == ["Title weight (BM25F)", "Compounds", "User dictionary"]
 
 
 @pytest.mark.slow
@@ -164,14 +164,14 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(figures[theirs] * 100))
     assert set(table["change"]) == {
-        "Nothing (the present setting)",
+        "None (current setting)",
         "Title × 2",
         "Title × 5",
         "Dictionary: 내 / 사전",
         "Title × 2 · Dictionary: 내 / 사전",
         "Title × 5 · Dictionary: 내 / 사전",
     }
-    assert table.set_index("change")["difference"]["Nothing (the present setting)"] == 0
+    assert table.set_index("change")["difference"]["None (current setting)"] == 0
 
     name = next(spec.name for spec in tried(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5)
     spec = to_use(lab, name)
@@ -191,8 +191,8 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
     (table,) = tables(app, "change")
-    look_at(app, lab, data, table["change"].tolist().index("Nothing (the present setting)"))
-    assert informs(app, "This is the present setting.")
+    look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
+    assert informs(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     found = compare(lab, question_set(data.key))
     assert best(lab_figures(found, "ndcg@10", question_groups(found.question_set))) in {one.name for one in tried(lab)}
@@ -203,7 +203,7 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
 def test_without_bm25_dictionaries_can_still_be_made() -> None:
     told_of(rivers(), "Dense")
     app = opened("Dense")
-    assert informs(app, "This lab varies the settings of BM25")
+    assert informs(app, "To tune BM25 parameters")
     assert "User dictionary" in [heading.value for heading in app.subheader]
 
 
@@ -243,11 +243,11 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     assert not unseen & set(table["question"])
 
     select(app, f"cut_words_{data.key}_", 0, 2)
-    assert app.button(key="save_dictionary").label == "Keep with the 2 picked"
+    assert app.button(key="save_dictionary").label == "Save with selected words (2)"
     type_words(app, "자동차, 차량", name="철도")
     taken = Dictionary((Word(found[0].word), Word(found[2].word)), (("자동차", "차량"),))
     assert kept_lines() == [("철도", written(taken))]
-    assert "**철도** was kept." in texts(app)
+    assert "Saved **철도**." in texts(app)
     assert app.query_params["dictionary"] == stored()[0].reference  # the next words come on top of it
 
     press(app, "try_dictionary")
@@ -274,7 +274,7 @@ def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     said = error.value.replace("\\", "")
-    assert "Row 2: the parts “세종” do not spell “세종시”" in said
+    assert "Row 2: the parts “세종” do not add up to “세종시”" in said
     assert "Row 3: a word is missing" in said
     assert not stored()
 
@@ -290,14 +290,14 @@ def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
     assert len(stored()) == 1
     upload(app, "경인선\n<b>누리호</b>\tXYZ\n".encode() + b"\xff", "bad.txt")
     (error,) = app.error
-    assert "Row 3: byte 0xFF belongs to no letter of UTF" in error.value.replace("\\", "")
+    assert "Row 3: byte 0xFF is not valid UTF" in error.value.replace("\\", "")
     app = opened("BM25")
     upload(app, "\n".join(f"누리호{row}\tXYZ" for row in range(30)).encode(), "bad.txt")
     (error,) = app.error
     said = error.value.replace("\\", "")
-    assert "Row 20: “XYZ” is no tag of Kiwi" in said
+    assert "Row 20: “XYZ” is not a Kiwi tag" in said
     assert "Row 21" not in said
-    assert "and 10 more lines" in said
+    assert "and 10 more" in said
     assert len(stored()) == 1
 
 
@@ -306,7 +306,7 @@ def test_kept_ones_are_listed_and_removed() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
-    assert "1 words · 1 synonym groups" in texts(app)
+    assert "words: 1 · synonym groups: 1" in texts(app)
     press(app, f"remove_yes_{kept.key}")
     assert not stored()
 

@@ -78,7 +78,7 @@ def answered() -> QuestionSet:
 def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_alone() -> None:
     app = opened(page)
     assert app.selectbox(key="network_en").value == "klue/roberta-base"
-    assert "fetched once" in texts(app)
+    assert "downloaded once" in texts(app)
     assert not app.error
     press(app, "fetch_network")
     assert "hub cannot be reached" in texts(app)
@@ -89,7 +89,7 @@ def test_a_word_in_its_sentences_is_one_point_in_the_table_and_apart_in_the_laye
     assert "mean cosine **1.00**" in texts(app)
     assert "3 occurrences" in texts(app)
     by_layer = app.dataframe[2].value
-    assert by_layer["layer"].tolist() == ["table", "0", "1", "2"]
+    assert by_layer["layer"].tolist() == ["Embedding table", "0", "1", "2"]
     assert by_layer["value"][0] == pytest.approx(1)
     assert by_layer["value"][2] < 0.99
     lowest = by_layer["layer"][by_layer["value"].idxmin()]
@@ -104,8 +104,8 @@ def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
     run(app)
     assert app.query_params["contexts"] == f"{SHIP}\n나는 담배를 탔다"
     assert app.dataframe[1].value["pieces"].tolist() == ["배", "담배"]
-    assert "part of a longer piece (‘담배’)" in texts(app)
-    assert "its vectors differ already in the table of pieces" in texts(app)
+    assert "part of a longer token (‘담배’)" in texts(app)
+    assert "its vectors differ already in the embedding table" in texts(app)
     assert app.select_slider(key="layer_en").value in ("0", "1", "2")
     app.text_area(key="typed_contexts").set_value(f"{SHIP}\n사과를 먹었다")
     run(app)
@@ -114,7 +114,7 @@ def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
 
 def test_a_sentence_is_never_html_nor_markdown(model: str) -> None:
     app = opened(page, network=model, contexts=HOSTILE, word="**배**")
-    assert "“**배**” occurs once" in texts(app)
+    assert "“**배**” occurs only once" in texts(app)
     (answer,) = [one.value for one in app.markdown if "occurs once" in one.value]
     assert "\\*\\*배" in answer
     assert not app.get("html")
@@ -149,7 +149,7 @@ def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> No
     assert [len(one) for one in tables] == [10, 10]
     assert tables[0]["piece"].tolist() != tables[1]["piece"].tolist()
     assert tables[0]["probability"].is_monotonic_decreasing
-    assert "fills the gap with" in texts(app)
+    assert "fills the blank with" in texts(app)
 
 
 def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(other: str) -> None:
@@ -157,10 +157,10 @@ def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(ot
     app = opened(page, network=made.id, inside="fill_mask")
     pills = models_beside(app)
     assert pills.value == [other]
-    assert pills.options[0].replace("\\", "") == f"before: {other}"
+    assert pills.options[0].replace("\\", "") == f"Before training: {other}"
     before, after = (app.dataframe[place].value["piece"][0].removeprefix("1. ") for place in (1, 0))
-    assert f"fills the gap with **{after}**" in texts(app)
-    assert f"Before its training it was **{before}**" in texts(app)
+    assert f"fills the blank with **{after}**" in texts(app)
+    assert f"Before training: **{before}**" in texts(app)
     pills.set_value([])
     run(app)
     assert len(app.dataframe) == 1
@@ -176,9 +176,9 @@ def test_what_began_from_nothing_has_nothing_before_it(model: str) -> None:
 
 def test_a_base_that_cannot_stand_beside_is_told(bare: str, tmp_path: Path) -> None:
     app = opened(page, network=trained("from bare", base=bare).id, inside="fill_mask")
-    assert f"“{bare}” has no head that tells masked pieces, so it cannot stand beside" in texts(app)
+    assert f"“{bare}” has no masked-language-model head, so it cannot be compared" in texts(app)
     app = opened(page, network=trained("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
-    assert "is no longer there" in texts(app)
+    assert "no longer exists" in texts(app)
     assert len(app.dataframe) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_base_on_the_hub_is_fetched_by_a_click_alone() -> None:
 def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
     made = trained("long", steps=(0, 5, 10))
     app = opened(page, network=made.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
-    assert "The 3 models kept" in texts(app)
+    assert "with the 3 checkpoints saved" in texts(app)
     assert not app.dataframe
     press(app, "draw_course")
     folders = [made.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
@@ -207,17 +207,19 @@ def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
     (table,) = [one.value for one in app.dataframe]
     assert [*table.columns] == ["배", "서울"]
     assert table["배"].tolist() == pytest.approx(wanted.of("배").tolist())
-    assert "“배를” is no single piece but 배 · ##를" in texts(app)
+    assert "splits “배를” into several tokens: 배 · ##를" in texts(app)
     most = max(("배", "서울"), key=lambda one: abs(np.ptp(wanted.of(one)[[0, -1]])))
     first, last = (share(wanted.of(most)[place]) for place in (0, -1))
-    assert f"**{most}** in the gap went from **{first}** before training to **{last}** after 10 steps" in texts(app)
+    assert f"Probability of **{most}** in the blank: **{first}** before training, **{last}** after 10 steps" in texts(
+        app
+    )
     assert app.query_params["step_words"] == "배, 서울 ,배를,배"
 
 
 def test_a_text_without_a_gap_is_told_over_steps_too() -> None:
     app = opened(page, network=trained("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
     press(app, "draw_course")
-    assert "Mark the place to be guessed" in texts(app)
+    assert "Mark the position to predict" in texts(app)
 
 
 def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> None:
@@ -225,13 +227,13 @@ def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> 
     app = opened(page, network=model)
     app.query_params.update({"network": model, "inside": "over_steps"})
     run(app)
-    assert "kept no models on the way" in texts(app)
+    assert "has no checkpoints from its training" in texts(app)
     (button,) = [one for one in app.button if str(one.key).startswith("steps_of_")]
-    assert button.label == "Look at “long”"
+    assert button.label == "Show “long”"
     button.click()
     run(app)
     assert app.selectbox(key="network_en").value == made.id
-    assert "The 2 models kept" in texts(app)
+    assert "with the 2 checkpoints saved" in texts(app)
 
 
 def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(bare: str) -> None:
@@ -256,7 +258,7 @@ def test_shares_have_the_digits_that_tell_them_from_none() -> None:
 
 def test_a_model_without_the_head_says_so_in_the_persons_language(bare: str) -> None:
     app = opened(page, network=bare, inside="fill_mask")
-    assert "has no head that tells masked pieces" in texts(app)
+    assert "has no masked-language-model head" in texts(app)
     app.query_params["lang"] = "ko"
     run(app)
     assert "출력층이 없습니다" in texts(app)
@@ -267,7 +269,7 @@ def test_a_model_is_called_by_its_name_where_it_cannot_be_looked_into() -> None:
     shutil.rmtree(made.model_folder)
     written(made.model_folder, head=False)
     told = texts(opened(page, network=made.id, inside="fill_mask"))
-    assert "“*mine*” has no head that tells masked pieces" in told
+    assert "“*mine*” has no masked-language-model head" in told
     assert made.id not in told
 
 
@@ -285,11 +287,11 @@ def test_layers_are_measured_by_a_click_alone(model: str) -> None:
 def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> None:
     data = keep_questions(answered())
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
-    assert "Up to 200 questions and 300 passages are drawn from “few”" in texts(app)
+    assert "Samples up to 200 questions and 300 passages from “few”" in texts(app)
     press(app, "search_layers")
     (table,) = [one.value for one in app.dataframe]
     assert table.shape == (3, 4)
-    assert "4 questions of “few” (all) among 5 passages" in texts(app).replace("All", "all")
+    assert "4 questions of “few” (all) searched among 5 passages" in texts(app).replace("All", "all")
     assert f"**{np.nanmax(table.iloc[:, 1:].to_numpy()):.1f}** (95%" in texts(app)
     app.query_params["layers_by"] = "people"
     run(app)

@@ -104,7 +104,7 @@ def test_the_page_begins_with_one_button_and_what_is_usual(data: StoredSet, aske
 
     app = opened(language, data=data.key)
     assert app.tabs[0].label == EN["language_page.tab_tokenizers"]
-    assert "4 tokenizers are trained on 60 documents" in texts(app)
+    assert "4 tokenizers on 60 documents" in texts(app)
     (start,) = app.button
     start.click()
     run(app)
@@ -121,10 +121,10 @@ def test_the_answer_names_the_fewest_pieces_and_figures_stand_in_a_table(data: S
     kept(data)
     app = opened(page, data=data.key, **ADDRESS)
     told = texts(app)
-    assert "**WordPiece · 1,000** cuts a word into the fewest pieces (1.50 on average)" in told
-    assert "**BPE · 1,000** into the most (2.25), of 2 compared" in told
+    assert "**WordPiece · 1,000** splits words into the fewest tokens (1.50 on average)" in told
+    assert "**BPE · 1,000** into the most (2.25)" in told
     words = sum(len(text.split()) for text in TEXTS[:10])
-    assert f"Measured on 10 documents of “sentences” ({words} words)" in told
+    assert f"Measured on 10 held-out documents of “sentences” ({words} words)" in told
     assert EN["tokenizers.few_documents"] in told
     assert not app.button
     table = app.dataframe[0].value
@@ -138,8 +138,8 @@ def test_the_answer_names_the_fewest_pieces_and_figures_stand_in_a_table(data: S
 def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pieces(data: StoredSet) -> None:
     kept(data, unknown_words=0.06)
     told = texts(opened(page, data=data.key, **ADDRESS))
-    assert "**BPE · 1,000** cuts a word into 2.25 pieces" in told
-    assert "Not ranked, since more than 5% of the words hold an unknown piece: WordPiece · 1,000." in told
+    assert "**BPE · 1,000** splits a word into 2.25 tokens" in told
+    assert "Not ranked because more than 5% of the words contain an unknown token: WordPiece · 1,000." in told
 
 
 def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
@@ -148,10 +148,10 @@ def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in found]
     comparison.keep_comparison(job.folder, data.name, same, [one.occurrences for one in found], len(TEXTS))
     told = texts(opened(page, data=data.key, **ADDRESS))
-    assert "All 2 cut a word into 1.50 pieces on average" in told
+    assert "All 2 tokenizers split a word into 1.50 tokens on average" in told
     assert "morphemes" not in told
     told = texts(opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서", **ADDRESS))
-    assert "All 2 cut this sentence into the same number of pieces: 1." in told
+    assert "All 2 tokenizers split this sentence into the same number of tokens: 1." in told
 
 
 def test_the_best_of_a_column_is_the_lowest_or_the_highest_of_those_that_may_be() -> None:
@@ -188,8 +188,9 @@ def test_who_does_not_know_a_sentence_is_not_said_to_cut_it_into_the_fewest_piec
     pieces = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
     assert pieces["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
     assert pieces["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
-    assert "**BPE · 1,000** cuts this sentence into 7 pieces. Those with an unknown piece (1) are not ranked." in texts(
-        app
+    assert (
+        "**BPE · 1,000** splits this sentence into 7 tokens. 1 tokenizers with an unknown token are not ranked."
+        in texts(app)
     )
 
 
@@ -235,7 +236,7 @@ def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet,
     (folder / "config.json").write_text("{}", encoding="utf-8")
     kept(data, failed="mine")
     app = opened(page, data=data.key, beside="mine", **ADDRESS)
-    assert f"The tokenizer **mine** cannot be used. {EN['language.no_tokenizer'].format(name='mine')}" in texts(app)
+    assert f"Cannot use the tokenizer of **mine**. {EN['language.no_tokenizer'].format(name='mine')}" in texts(app)
     korean = texts(opened(page, data=data.key, beside="mine", **ADDRESS, lang="ko"))
     assert catalog("ko")["language.no_tokenizer"].format(name="mine") in korean
     (again,) = app.button
@@ -243,13 +244,13 @@ def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet,
     run(app)
     assert [one.compared.against for one in asked] == [("mine",)]
     app = opened(page, data=data.key, beside="no/such/model", **ADDRESS)
-    assert "**no/such/model** cannot be used" in texts(app)
+    assert "Cannot use the tokenizer of **no/such/model**" in texts(app)
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has so few documents"),
+        (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has too few documents"),
         (Status(State.FAILED, code="unexpected", message="told *so*"), "told *so*"),
         (Status(State.STOPPED), EN["tokenizers.stopped"]),
         (Status(State.INTERRUPTED), EN["tokenizers.interrupted"]),
@@ -267,7 +268,7 @@ def test_how_it_ended_is_told(data: StoredSet, status: Status, told: str) -> Non
 def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[TokenizerRequest]) -> None:
     text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     app = opened(page, corpus=text.reference, **ADDRESS)
-    assert "2 tokenizers are trained on 60 documents" in texts(app)
+    assert "2 tokenizers on 60 documents" in texts(app)
     next(one for one in app.button if str(one.key).startswith("start_")).click()
     run(app)
     request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
@@ -275,7 +276,7 @@ def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[Tok
     fill(TokenizerJob.of(request, text.fingerprint), text.name)
     app = opened(page, corpus=text.reference, **ADDRESS)
     told = texts(app)
-    assert "Measured on 10 documents of “문장들”" in told
+    assert "Measured on 10 held-out documents of “문장들”" in told
     assert f"--data {text.reference}" in app.code[0].value
     for view in ("pieces", "merging"):
         assert not opened(page, corpus=text.reference, tokenizer_view=view, **ADDRESS).error
