@@ -143,11 +143,6 @@ def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> Le
     return LearnedSpec(name=name, of=(*specs[MIX_NAME].parts, *newest.values())) if newest else None
 
 
-def starting_points(names: Sequence[str]) -> list[str]:
-    """Return the names of the retrievers that others are to improve on: BM25 of words and untrained vectors."""
-    return [name for name in names if name in _PLAINEST]
-
-
 def without_plainest(names: Sequence[str]) -> list[str]:
     """Return the names without those of the plainest retrievers, where two others are left to be told of."""
     others = [name for name in names if name not in _PLAINEST]

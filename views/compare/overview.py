@@ -17,7 +17,6 @@ from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import reasons
-from views.choices import starting_points
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView, begin_judging, draw_table, draw_times, in_points, means, verdict_of
@@ -155,15 +154,7 @@ def _draw_pictures(view: ComparisonView) -> None:
             st.caption(word("compare.forest_help"))
     with right:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
-        draw_chart(
-            charts.curves,
-            curve[~curve[detail].isin(beside)],
-            view.names,
-            x="K",
-            y=height,
-            detail=detail,
-            before=starting_points(view.names),
-        )
+        draw_chart(charts.curves, curve[~curve[detail].isin(beside)], view.names, x="K", y=height, detail=detail)
     if beside:
         st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
     with st.expander(word("compare.as_table")):

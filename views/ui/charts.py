@@ -100,22 +100,9 @@ def no_difference() -> alt.Chart:
     return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
-def curves(
-    table: pd.DataFrame,
-    names: Sequence[str],
-    *,
-    x: str,
-    y: str,
-    detail: str,
-    order: Sequence[str] = (),
-    before: Sequence[str] = (),
-) -> alt.LayerChart:
-    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
-
-    The legend lists them in `order` if given, else in the order of `names`. The lines of retrievers `before` a training
-    are dashed.
-    """
-    drawn = present(order or names, table[detail])
+def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
+    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
+    drawn = [*dict.fromkeys(table[detail])]
     scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
@@ -124,13 +111,9 @@ def curves(
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
     bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    lines, marks = marked_lines(base, shape(detail, drawn, names))
-    dashed = [name for name in drawn if name in before]
-    if dashed:
-        dashes = alt.Scale(domain=drawn, range=[[5, 4] if name in dashed else [1, 0] for name in drawn])
-        lines = lines.encode(strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=None))
+    lines = marked_lines(base, shape(detail, drawn, names))
     description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
-    return alt.layer(bands, lines, marks).properties(height=HEIGHT, description=description)
+    return alt.layer(bands, *lines).properties(height=HEIGHT, description=description)
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
@@ -248,12 +231,13 @@ def draw_chart(
 ) -> None:
     """Draw the Altair chart that `make` makes of these tables and words; made once, where they are the same.
 
-    Nothing else may decide what it makes, but for the language. `alt` tells screen readers what the chart shows, unless
-    the chart has a description of its own.
+    Nothing else may decide what it makes, but for the language. `alt` tells screen readers what the chart shows, in
+    place of the chart's own description.
     """
     spec = made(language(), make, *of, **named)
-    alt = None if "description" in spec else alt
-    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode, alt=alt)
+    if alt:
+        spec = {**spec, "description": alt}
+    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode)
 
 
 def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:

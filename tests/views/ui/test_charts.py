@@ -59,22 +59,9 @@ def test_no_line_of_differences_lies_on_the_border() -> None:
     assert domain[1] > 10
 
 
-def test_starting_points_have_dashed_lines_and_others_none() -> None:
-    look = {"x": "K", "y": "Recall", "detail": "Retriever"}
-    with_before = spec(charts.curves(recalls(), NAMES, **look, before=["LSA"]))
-    (scale,) = [
-        layer["encoding"]["strokeDash"]["scale"] for layer in with_before["layer"] if "strokeDash" in layer["encoding"]
-    ]
-    dashes = dict(zip(scale["domain"], scale["range"], strict=True))
-    assert dashes.pop("LSA") == [5, 4]
-    assert set(map(tuple, dashes.values())) == {(1, 0)}
-    without = spec(charts.curves(recalls(), NAMES, **look))
-    assert not any("strokeDash" in layer["encoding"] for layer in without["layer"])
-
-
-def test_legend_of_curves_follows_the_order_given() -> None:
-    look = {"x": "K", "y": "Recall", "detail": "Retriever"}
-    chart = spec(charts.curves(recalls(), NAMES, **look, order=["Late", "LSA", "Dense", "BM25"]))
+def test_legend_of_curves_follows_the_order_of_the_table() -> None:
+    table = recalls().sort_values("Retriever", ascending=False, kind="stable")
+    chart = spec(charts.curves(table, NAMES, x="K", y="Recall", detail="Retriever"))
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Late", "LSA", "Dense", "BM25"]
     assert "BM25 from 51.0% (1) to 60.0% (10)" in chart["description"]
 

@@ -1,6 +1,7 @@
 """Columns say what they hold in the person's language, and what downloads a table makes it when it is asked for. Charts
 are made once, and hold their data whoever draws at the same time."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -124,7 +125,7 @@ def test_a_chart_brings_its_data_as_arrow() -> None:
     (dataset,) = chart.proto.datasets
     with pa.ipc.open_stream(dataset.data.data) as stream:
         assert stream.read_all().to_pylist() == [{"x": 1, "up": 0.5}, {"x": 2, "up": None}]
-    assert chart.proto.alt == "two points"
+    assert json.loads(chart.proto.spec)["description"] == "two points"
 
 
 def test_another_table_or_another_word_makes_another_chart() -> None:
