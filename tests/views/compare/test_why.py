@@ -1,5 +1,6 @@
 """The Why view as a person uses it: which questions are listed, one of them opened, its reasons, notes and marks."""
 
+import json
 import re
 import statistics
 import subprocess
@@ -593,3 +594,17 @@ def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() 
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_list_gives_the_question_the_widest_column_and_whole_percents(data: StoredSet) -> None:
+    app = driving.opened(page, data=data.key, view="why")
+    (table,) = [one for one in app.dataframe if "overlap" in one.value]
+    columns = json.loads(table.proto.columns)
+    widths = {name: settings["width"] for name, settings in columns.items() if "width" in settings}
+    assert max(widths, key=lambda name: widths[name]) == "question"
+    assert table.proto.row_height > 64  # Streamlit wraps the text of such rows
+    assert columns["overlap"]["type_config"]["format"] == "%d%%"
+    overlap = table.value["overlap"]
+    assert overlap.between(0, 100).all()
+    assert (overlap == overlap.round()).all()
+    assert overlap.max() > 1

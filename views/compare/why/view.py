@@ -19,8 +19,9 @@ from views.ui.headings import draw_heading
 from views.ui.state import leave_top
 from views.ui.words import plain, word
 
-_QUESTION_WIDTH = 440  # pixels: the widest column, in which most questions take one or two lines
-_TWO_LINES = 52  # pixels of a row whose text wraps
+_QUESTION_WIDTH = 420  # pixels: the widest column, in which most questions take one or two lines
+_TWO_LINES = 66  # pixels of a row: Streamlit wraps the text of rows above 64
+_RANK_WIDTH, _OVERLAP_WIDTH, _KIND_WIDTH = 60, 80, 104
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
 
@@ -114,14 +115,14 @@ def _draw_list(of: QuestionList) -> None:
     kinds, rank_help = [*map(kind_words, shown["kind"])], word("why.rank_help")
     columns = {
         "question": tables.text("why.question", width=_QUESTION_WIDTH, pinned=True),
-        "kind": tables.text("why.kind", width=min(120, tables.width_of(kinds))),
+        "kind": tables.text("why.kind", width=_KIND_WIDTH),
         **{
-            rank: st.column_config.NumberColumn(name, help=rank_help, width=70)
+            rank: st.column_config.NumberColumn(name, help=rank_help, width=_RANK_WIDTH)
             for rank, name in zip(ranks, of.names, strict=True)
         },
         "overlap": st.column_config.ProgressColumn(
             word("data_page.overlap"),
-            width=95,
+            width=_OVERLAP_WIDTH,
             help=word("data_page.overlap_help"),
             min_value=0,
             max_value=100,
@@ -134,7 +135,7 @@ def _draw_list(of: QuestionList) -> None:
         column_config=columns,
         hide_index=True,
         placeholder="–",
-        height=420,
+        height=500,
         row_height=_TWO_LINES,
         on_select=pick,
         selection_mode=tables.SINGLE_ROW,
