@@ -103,7 +103,7 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     assert "Compound nouns are read joined and split" in texts(app)
     assert "Read with a user dictionary" in texts(app)
     (table,) = [one.value for one in app.dataframe if "own" in one.value]
-    assert set(table["kind"]) >= {"morpheme", "letter pair", "from passages found first"}
+    assert set(table["kind"]) >= {"morpheme", "character bigram", "expansion term"}
     assert table[table["term"] == "누리호"]["own"].any()
     sources = table[table["kind"] == "from passages found first"]["sources"]
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}

@@ -210,7 +210,7 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     assert len(table) == 2 * 11
     assert (table["value"] <= table["ceiling"] + 1e-9).all()
     assert table[table["weight"] == 0]["milliseconds"].eq(0).all()
-    assert any("At most 240 pairs" in caption.value for caption in app.caption)
+    assert any("At most 240 question–passage pairs" in caption.value for caption in app.caption)
     assert app.query_params["depths"] == "5|20"
     app.pills(key="lab_depths").set_value([])
     run(app)

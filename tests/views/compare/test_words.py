@@ -115,7 +115,7 @@ def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     pick(app, "compounds", "split", "whole", "both")
     pick(app, "changes", "title", "feedback", "compounds")
     pick(app, "passages", "3", "10")
-    assert [error.value for error in app.error] == ["At most 60 settings are tried at once. Pick fewer values."]
+    assert [error.value for error in app.error] == ["At most 60 settings can be tried at once. Select fewer values."]
     assert not starts(app)
 
 
