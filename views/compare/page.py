@@ -18,6 +18,7 @@ from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
+from views.compare import running
 from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
@@ -61,11 +62,11 @@ def draw() -> None:
         job = ComparisonJob.of(experiment, data.fingerprint)
         if st.query_params.pop("run", None) is not None and not job.done:  # a link asks for it at once
             job.start(experiment)
-        last = None if job.done or job.running else compare_kept.last_finished(data, picked, experiment)
+        last = None if job.done or job.running else running.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
-    another = last if shown and last and not compare_kept.holds(last, experiment) else None
+    another = last if shown and last and not running.holds(last, experiment) else None
     with buttons:
         if not another:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
@@ -77,7 +78,7 @@ def draw() -> None:
             _draw_costs(data, experiment)
     with answer:
         if shown is None:
-            compare_kept.begin(job, experiment, data, choices)
+            running.begin(job, experiment, data, choices)
         elif another:
             _draw_offer(job, experiment, another, picked)
     if shown:

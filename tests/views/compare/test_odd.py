@@ -19,7 +19,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.compare.worlds import FOUND, KS, kept, page, said
 from tests.views.driving import opened
-from views.compare import kept as compare_kept
+from views.compare import running
 from views.ui.problems import search_failure_text
 from views.ui.words import catalog, plain
 
@@ -85,14 +85,14 @@ def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = compared(small_set(), {"BM25": FOUND, "Dense": FOUND}) / "scores.json"
-    unfinished, follow = scores.rename(scores.with_name("aside.json")), compare_kept.follow
+    unfinished, follow = scores.rename(scores.with_name("aside.json")), running.follow
 
     def ended(*given: Any) -> None:
         if unfinished.exists():
             unfinished.rename(scores)
         follow(*given)
 
-    monkeypatch.setattr(compare_kept, "follow", ended)
+    monkeypatch.setattr(running, "follow", ended)
     app = look()
     assert len(started) == 1
     assert EN["compare.not_run"] not in said(app)

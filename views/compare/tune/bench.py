@@ -21,7 +21,8 @@ from retrieval.evaluation.measures import Measure
 from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
-from views.compare.kept import close, follow
+from views.compare.kept import close
+from views.compare.running import follow
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui import tables
