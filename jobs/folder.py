@@ -80,6 +80,7 @@ class Status:
     total_steps: int = 0
     seconds_left: float | None = None
     tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
+    parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left of each part by name, None if unknown
     queued: float = 0.0
     started: float = 0.0
     heartbeat: float = 0.0
@@ -141,9 +142,30 @@ class Job:
         return not self.done and self.status().at_work
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether a user stopped it. This stays true, for every session, until a user starts it again."""
+        return not self.done and self.asked_to_stop and not self.running
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it was started and ended without a result: a user stopped it, it failed, or its process died."""
+        if self.done or self.running:
+            return False
+        return self.asked_to_stop or (self.has_status and self.status().code != DAMAGED)
+
+    @property
+    def may_start_by_itself(self) -> bool:
+        """Whether a page may start it without being asked: nobody started it yet, or its status cannot be read."""
+        return not self.done and not self.running and not self.is_unfinished
+
+    @property
+    def has_status(self) -> bool:
+        return (self.folder / "status.json").is_file()
+
+    @property
     def failed(self) -> bool:
         """Whether it was started and ended without a result, though nobody stopped it."""
-        started = not self.done and (self.folder / "status.json").is_file()
+        started = not self.done and self.has_status
         return started and self.status().state in (State.FAILED, State.INTERRUPTED)
 
     def status(self) -> Status:
@@ -331,12 +353,20 @@ def carry_out(
     return ended
 
 
-def progress_writer(job: Job, began: Status, seconds_left: Callable[[], float | None] | None = None) -> Progress:
+TimeLeft = dict[str, float | None]  # seconds left of each part of a job, None where it is unknown
+
+
+def progress_writer(
+    job: Job,
+    began: Status,
+    seconds_left: Callable[[], float | None] | None = None,
+    parts_left: Callable[[], TimeLeft] | None = None,
+) -> Progress:
     """Return what notes a job's phase and the share of all its work that is done, 0 to 1.
 
-    Its time left is what `seconds_left` says, asked then; without, it is told from the share. A few times a second at
-    most, but for a change of phase and for beginning and end, which are never dropped: a page would go on to tell what
-    ended long ago.
+    Its time left is what `seconds_left` says, asked then, or the sum of `parts_left`, which the status then holds, too;
+    without either, it is told from the share. A few times a second at most, but for a change of phase and for
+    beginning and end, which are never dropped: a page would go on to tell what ended long ago.
     """
     written = 0.0
     phase: str | None = None
@@ -348,9 +378,18 @@ def progress_writer(job: Job, began: Status, seconds_left: Callable[[], float | 
             status = replace(began, phase=now, share=share)
             if seconds_left:
                 status = replace(status, seconds_left=seconds_left(), tells_time=True)
+            if parts_left:
+                status = _with_parts(status, parts_left())
             job.write_status(status)
 
     return write
+
+
+def _with_parts(status: Status, parts: TimeLeft) -> Status:
+    """Return the status with the time left of each part and their sum, which is unknown where any part's is."""
+    known = [seconds for seconds in parts.values() if seconds is not None]
+    total = sum(known) if len(known) == len(parts) > 0 else None
+    return replace(status, parts_left=tuple(parts.items()), seconds_left=total, tells_time=True)
 
 
 def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:

@@ -331,3 +331,36 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
                 admit()
             assert refused.value.code == "megabytes"
         assert [path.name for path in workspace().iterdir()] == ["large"]
+
+
+def test_a_job_that_a_user_stopped_is_started_by_nobody_else(job: Job) -> None:
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+    job.write_status(at_work())
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, False, False)
+    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, False)
+    job.end()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    (job.folder / "stop").unlink()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_a_result_that_was_there_before_the_stop_counts_as_done(job: Job) -> None:
+    job.write_status(Status(State.DONE))
+    job.write("scores.json", {})
+    job.end()
+    assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_the_time_left_of_the_parts_adds_up_to_that_of_the_job(job: Job) -> None:
+    parts: dict[str, float | None] = {"one": 3.0, "two": 4.5}
+    write = progress_writer(job, at_work(started=1.0), parts_left=lambda: parts)
+    write("one", 0.0)
+    assert job.status().left == 7.5
+    assert dict(job.status().parts_left) == parts
+    parts["two"] = None
+    write("two", 0.5)
+    assert job.status().left is None
+    assert dict(job.status().parts_left) == {"one": 3.0, "two": None}
