@@ -24,6 +24,7 @@ from text.analysis import Analysis
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
+from views.forecasts import Expected, expected_on
 from views.names import base_name, plan_of
 from views.ui.words import plain, word, word_or
 
@@ -51,6 +52,7 @@ class Choices:
     analyzer: Analyzer  # what suits the passages
     plans: dict[str, Plan]  # of finished trainings on any set, by what an experiment file calls their models
     large: bool = False
+    expected: Expected | None = None  # what they take on a user's own set; None where all start by themselves
 
     @property
     def searchable(self) -> list[str]:
@@ -127,7 +129,10 @@ def choices_for(data: StoredSet) -> Choices:
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
     first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
-    return Choices(specs, first_picked, trained, shown, analyzer, plans, large)
+    expected = expected_on(data, specs, BM25_NAME)
+    if expected:
+        first_picked = tuple(expected.starting(first_picked))
+    return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:

@@ -165,6 +165,10 @@ class Pace:
         task = self._tasks[name]
         return 0.0 if task.kept or not task.letters else self._measured(task)
 
+    def characters(self, name: str) -> int:
+        """Return how many characters a retriever reads; with a transformer a long text counts as more than it has."""
+        return self._tasks[name].letters
+
     def _left_here(self) -> float | None:
         task, now, seen = self._tasks[self._name], self._clock() - self._began, self._last
         if self._first and seen.share - self._first.share > _ENOUGH and seen.seconds > self._first.seconds:

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.cache import key_of
 from data.records import RELEVANT_GRADE
 from data.split import Part
 from data.store import StoredSet
@@ -166,9 +167,16 @@ _ROUND = "picked_round"  # how often something else than a click changed what is
 def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        picked = pick_among([*choices.specs], choices.first_picked, f"{data.key}_{len(choices.specs)}")
+        times = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
+        key = f"{data.key}_{len(choices.specs)}"
+        # forecasts change with every measurement: what was selected at first stays selected in this session
+        first = st.session_state.setdefault(f"first_picked_{key}", choices.first_picked)
+        # a chip is known to the browser by its label: other labels make another widget
+        picked = pick_among([*choices.specs], first, f"{key}_{key_of(times)[:8]}", times)
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
+        elif any(times.values()):
+            st.caption(word("compare.slow_unselected"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = _draw_adding(choices, data)
     if added:
@@ -239,7 +247,22 @@ def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None
         remember("part", part.value)
 
 
-def pick_among(names: Sequence[str], usual: Sequence[str], key: str) -> list[str]:
+def pick_only(names: Sequence[str], part: Part) -> None:
+    """Have the page pick these retrievers when it is drawn next, and ask the questions of `part`."""
+    st.query_params["retrievers"] = "|".join(names)
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    remember("part", part.value)
+
+
+def pick_among(
+    names: Sequence[str], usual: Sequence[str], key: str, times: Mapping[str, str] | None = None
+) -> list[str]:
+    """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
+
+    def label(name: str) -> str:
+        time = times.get(name) if times else ""
+        return f"{plain(name)} · {time}" if time else plain(name)
+
     return choose_several(
         st.pills,
         "retrievers",
@@ -248,6 +271,6 @@ def pick_among(names: Sequence[str], usual: Sequence[str], key: str) -> list[str
         usual,
         key=f"picked_{key}_{st.session_state.get(_ROUND, 0)}",
         wrap=True,
-        format_func=plain,
+        format_func=label,
         help=word("compare.retrievers_help"),
     )

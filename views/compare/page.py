@@ -20,6 +20,7 @@ from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
 from views.compare import running
 from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare.running import Selected
 from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
 from views.names import set_name
 from views.navigation import way_to
@@ -59,33 +60,54 @@ def draw() -> None:
         return
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked), pick_grade(data))
-        job = ComparisonJob.of(experiment, data.fingerprint)
-        if st.query_params.pop("run", None) is not None and not job.done:  # a link asks for it at once
-            job.start(experiment)
-        last = None if job.done or job.running else running.last_finished(data, picked, experiment)
+        selected = Selected(data, choices, experiment)
+        job = selected.job
+        running.start_from_link(selected)
+        last = _earlier(selected, picked)
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
     another = last if shown and last and not running.holds(last, experiment) else None
+    waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
-        if not another:
+        if not another and not waits:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
         compare_kept.draw_export(shown)
     with methods:
         if not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
-        if not job.done:
-            _draw_costs(data, experiment)
+        if not job.done and not job.running:
+            _draw_costs(data, experiment, choices)
     with answer:
-        if shown is None:
-            running.begin(job, experiment, data, choices)
+        if shown and last:
+            _draw_badge(last)
+        if waits:
+            running.draw_unfinished(selected, shows_result=shown is not None)
+        elif shown is None:
+            running.begin(selected)
         elif another:
             _draw_offer(job, experiment, another, picked)
     if shown:
         _draw_comparison(shown, choices, answer)
 
 
-def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
+def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | None:
+    """Return the earlier comparison to show in place of the selected one, None where that one has more to show."""
+    if selected.job.done or selected.job.running:
+        return None
+    last = running.last_finished(selected.data, picked, selected.experiment)
+    if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
+        return None
+    return last
+
+
+def _draw_badge(shown: StoredComparison) -> None:
+    """Say whose result is shown where it is not that of the selected comparison."""
+    questions = word(f"compare.questions_{shown.part.value}", count=f"{shown.questions:,}")
+    st.badge(word("compare.earlier", questions=questions, made=moment(shown.made)), icon=":material/history:")
+
+
+def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
     """Say what is kept of every token, and how long reading takes, before anybody waits for it."""
     for spec in experiment.retriever:
         if isinstance(spec, LateSpec):
@@ -93,8 +115,10 @@ def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
             megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
             seconds = expected_seconds(spec, asked)
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
+            if choices.expected and choices.expected.label(spec.name):
+                time = ""  # its chip says it
             told = {"name": plain(spec.name), "megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
-            st.caption(f"{word('compare.cost', **told)} {time}")
+            st.caption(f"{word('compare.cost', **told)} {time}".strip())
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
@@ -156,11 +180,9 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    """Say of when the comparison shown is, and offer to run the one that is picked."""
+    """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
     new = ", ".join(plain(name) for name in picked if name not in shown.retrievers)
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        told = {"made": moment(shown.made), "part": word(f"part.{shown.part}")}
-        st.caption(word("compare.last_shown", **told), width="stretch")
         label = word("compare.with_new", names=new) if new else word("compare.run_picked")
         _draw_start(label, job, experiment)
 

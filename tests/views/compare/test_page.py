@@ -221,7 +221,7 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
     finished(data)
     app = opened(page, part="test", retrievers="BM25|Dense")
-    assert EN["part.all"] in next(one.value for one in app.caption if "last comparison of this set" in one.value)
+    assert "Earlier comparison · 6 questions · " in said(app)
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 
@@ -231,7 +231,7 @@ def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: S
     folder = finished(data)
     folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
     app = opened(page)
-    assert "last comparison of this set" in said(app)
+    assert "Earlier comparison · 6 questions · " in said(app)
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 

@@ -22,7 +22,7 @@ from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
 from views.compare.kept import close
-from views.compare.running import follow
+from views.compare.running import follow_lab
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui import tables
@@ -89,10 +89,10 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
                 return LabResult(experiment, opened, table)
             st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
     elif job.running:
-        follow(job, experiment, bench.view.data)
+        follow_lab(job)
         return None
     elif job.folder.is_dir():  # it was started before
-        follow(job, experiment, bench.view.data)
+        follow_lab(job)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
         with errors_told():
