@@ -173,12 +173,12 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
         first = st.session_state.setdefault(f"first_picked_{key}", choices.first_picked)
         # a chip is known to the browser by its label: other labels make another widget
         picked = pick_among([*choices.specs], first, f"{key}_{key_of(times)[:8]}", times)
-        if choices.large:
-            st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
-        elif any(times.values()):
-            st.caption(word("compare.slow_unselected"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = _draw_adding(choices, data)
+    if choices.large:
+        st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
+    elif any(times.values()):
+        st.caption(word("compare.slow_unselected"))
     if added:
         pick_also(picked, added)
         st.rerun()

@@ -24,6 +24,7 @@ from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation
 from models.sources import find_model
+from retrieval.comparison.store import kept_comparisons
 from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word
 
@@ -143,7 +144,8 @@ def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
 class MissingSet:
     """A question set that the address or the session names and the workspace does not hold.
 
-    `name` is what it was called; empty where this session never displayed it.
+    `name` is what it was called, as this session or a finished comparison knows it: then it was deleted. It is empty
+    where nothing here knows the set.
     """
 
     key: str
@@ -155,7 +157,9 @@ def missing_set() -> MissingSet | None:
     key = st.query_params.get("data") or st.session_state.get("data")
     if not key or any(kept.key == key for kept in stored_sets()):
         return None
-    return MissingSet(key, st.session_state.get(_DISPLAYED, {}).get(key, ""))
+    displayed = st.session_state.get(_DISPLAYED, {})
+    compared = {one.reference: one.data for one in kept_comparisons()}
+    return MissingSet(key, displayed.get(key) or compared.get(key, ""))
 
 
 def chosen_set() -> StoredSet:

@@ -300,6 +300,8 @@ def test_a_deleted_set_is_reported_and_nothing_else_is_opened(data: StoredSet, s
     assert not app.dataframe
     assert app.query_params["data"] == data.key
     assert started == []
+    again = opened(whole_page, data=data.key)  # a reload, in a session that never displayed it
+    assert EN["missing_set.deleted"].format(name="small") in said(again)
     press(app, f"open_set_{other.key}")
     assert app.query_params["data"] == other.key
     assert EN["missing_set.choose"] not in said(app)
