@@ -91,7 +91,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     app = at_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
-    assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
+    assert bar.proto.text.replace("\\", "").startswith("Searching with rrf · 0.4")
     assert not [button for button in app.button if button.key == "start_hybrid"]
     (button,) = [one for one in app.button if str(one.key).startswith("stop_")]
     button.click()
