@@ -37,7 +37,7 @@ from embeddings.results import (
     Request,
     SimilarityRequest,
 )
-from jobs.folder import Progress, request_carried_out
+from jobs.work import Progress, request_carried_out
 
 logger = logging.getLogger(__name__)
 _ENCODING = 0.8  # share of the work of a map

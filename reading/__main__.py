@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, one_of, run
 from data.store import find
 from data.terminal import aligned, tell, tell_progress
-from jobs.folder import Progress, request_carried_out
+from jobs.work import Progress, request_carried_out
 from reading import results
 from reading.evaluate import ReadingExperiment, ReadingJob, ReadingResult, evaluate, read_experiment
 from reading.labels import Property

@@ -13,7 +13,8 @@ from data.commands import AsJson, commands_of, run
 from data.store import CATALOG, find, read_entry
 from data.terminal import aligned, tell, tell_progress
 from jobs.detached import handed_over
-from jobs.folder import AskedToStop, GoesOn, Status, carried_out_alone, progress_writer
+from jobs.folder import AskedToStop, GoesOn, Status
+from jobs.work import carried_out_alone, progress_writer
 from retrieval.analysis.changes import Gate
 from retrieval.analysis.evidence import shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
@@ -105,7 +106,7 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
         if job.asked_to_stop:  # while this process was being started
             raise AskedToStop
         pace = Pace(least)
-        tell = progress_writer(job, began, parts_left=lambda: pace.parts_left)
+        tell = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.parts_left)
         tell("", 0.0)
         asked, base = read_experiment(experiment), experiment.parent
         found = find(asked.data, base)

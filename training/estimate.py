@@ -16,7 +16,8 @@ import numpy as np
 import psutil
 
 from data.workspace import replacing
-from jobs.folder import State, Status, carry_out
+from jobs.folder import State, Status
+from jobs.work import carry_out
 from models.sources import find_model
 from training.base import Task
 from training.options.common import AttentionDropout, EmbeddingTable, Report, TrainingOptions

@@ -14,7 +14,8 @@ import pandas as pd
 
 from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
-from jobs.folder import AskedToStop, State, Status, carry_out
+from jobs.folder import AskedToStop, State, Status
+from jobs.work import carry_out
 from models.sources import ModelSource, find_model
 from training.base import Measurement, Recipe, Task, processes
 from training.engine.adaptation import settle

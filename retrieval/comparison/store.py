@@ -86,16 +86,20 @@ class FinishedRetriever(BaseModel):
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the comparisons of a stored question set (its key) that a user stopped and nobody started again."""
+    """Return the comparisons of a stored question set (its key) that a user stopped and nobody started again.
+
+    Experiments with settings, on the Tune tab, are left out: a user starts them one by one.
+    """
     jobs = [ComparisonJob(path.parent) for path in sorted(_comparisons().glob("*/stop"))]
-    return [job for job in jobs if job.is_stopped and _data_of(job) == data]
+    return [job for job in jobs if job.is_stopped and _compares(job, data)]
 
 
-def _data_of(job: ComparisonJob) -> str:
+def _compares(job: ComparisonJob, data: str) -> bool:
     try:
-        return job.request().data
+        experiment = job.request()
     except (OSError, ValueError):
-        return ""
+        return False
+    return experiment.data == data and experiment.lab is None
 
 
 # the libraries whose versions decide numbers; those that are not installed are left out

@@ -29,6 +29,8 @@ from views.resources.sets import chosen_set, question_set
 from views.ui.state import choose_tab
 from views.ui.words import duration, moment, plain, word
 
+_MOST_NAMES = 2  # on a button, which a narrow screen would cut
+
 VIEWS = {
     "overview": "views.compare.overview",
     "where": "views.compare.where",
@@ -181,9 +183,14 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
     """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
-    new = ", ".join(plain(name) for name in picked if name not in shown.retrievers)
+    new = [plain(name) for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        label = word("compare.with_new", names=new) if new else word("compare.run_picked")
+        if len(new) > _MOST_NAMES:
+            label = word("compare.with_count", count=len(new))
+        elif new:
+            label = word("compare.with_new", names=", ".join(new))
+        else:
+            label = word("compare.run_picked")
         _draw_start(label, job, experiment)
 
 
