@@ -100,6 +100,7 @@ class StepTimes:
     """Steps in the order in which they were taken; the first one is the warm-up."""
 
     steps: tuple[Step, ...]
+    memory_before: int = 0  # bytes held before the first step; 0 if unknown
 
     @property
     def timed(self) -> tuple[Step, ...]:
@@ -129,8 +130,9 @@ class StepTimes:
             if not growing or step.characters > growing[-1].characters:
                 growing.append(step)
         *_, last = growing
-        if len(growing) < 2:
-            return 0.0, float(last.memory)
+        if len(growing) < 2:  # all that one step added may grow with the text
+            slope = max(0, last.memory - self.memory_before) / last.characters if self.memory_before else 0.0
+            return slope, last.memory - slope * last.characters
         before = growing[-2]
         slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
         return slope, last.memory - slope * last.characters
@@ -178,10 +180,11 @@ class Pace:
     memory_limit: float
     on_step: Callable[[StepTimes], None] = lambda _: None
     steps: list[Step] = field(default_factory=list)
+    memory_before: int = 0
 
     @property
     def times(self) -> StepTimes:
-        return StepTimes(tuple(self.steps))
+        return StepTimes(tuple(self.steps), self.memory_before)
 
     def add(self, seconds: float, optimizer_seconds: float, memory: int) -> bool:
         """Note a step; returns whether to go on."""
@@ -236,6 +239,7 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
+        pace.memory_before = memory.most()
         with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
             trainer.train()
     return pace.times

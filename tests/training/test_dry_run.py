@@ -112,6 +112,11 @@ def test_memory_of_equal_batches_is_no_line() -> None:
     assert times.memory_line() == (0.0, 500.0)
 
 
+def test_after_one_step_everything_it_added_is_taken_to_grow() -> None:
+    times = StepTimes((Step(100, 1.0, 0.0, 500, whole=False),), memory_before=300)
+    assert times.memory(1000) == pytest.approx(300 + 2 * 1000)
+
+
 def test_parts_hold_short_and_long_examples() -> None:
     characters = np.arange(1, 65, dtype=float)
     batches = [list(range(start, start + 16)) for start in range(0, 64, 16)]

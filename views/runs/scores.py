@@ -71,7 +71,10 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
     low, high = gain["interval"]
     about = {"measure": names[measure], "before": f"{was:.1f}", "after": f"{now:.1f}"}
     difference = {"difference": signed((now - was) / 100), "low": signed(low), "high": signed(high)}
-    st.markdown("#### " + word("train.headline_mixed" if mixed else "train.headline", **about, **difference))
+    if about["before"] == about["after"]:
+        st.markdown("#### " + word("train.headline_same", **about))
+    else:
+        st.markdown("#### " + word("train.headline_mixed" if mixed else "train.headline", **about, **difference))
     if questions := (test or scores).get("questions"):
         key = "train.headline_of_test" if test else "train.headline_of_validation"
         st.caption(word(key, questions=f"{questions:,}"))

@@ -51,7 +51,7 @@ from views.train.start import (
     trainings_started,
 )
 from views.ui.state import choose, offer, remember, remembered, show_top
-from views.ui.words import particle, plain, word, word_or
+from views.ui.words import language, particle, plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 _MEASURE = "ndcg@10"
@@ -114,7 +114,7 @@ def _without_training(fingerprint: str) -> dict[str, str]:
             name = max(reached, key=reached.__getitem__)
             score = f"{100 * reached[name]:.1f}"
             about = {"name": plain(name), "measure": Measure.parse(_MEASURE).long, "questions": f"{kept.questions:,}"}
-            return about | {"score": score, "subject": particle(score, "이", "가")}
+            return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
     return {}
 
 

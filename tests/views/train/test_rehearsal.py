@@ -85,14 +85,14 @@ def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
 
 def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(enter(run(app), epochs=5.0), asked)
-    assert "Trying a few steps" in texts(app)
+    assert "Running a few steps" in texts(app)
     button(app, "ask_estimate").click()
     assert button(run(app), "ask_estimate").disabled
     assert asked == [rehearsal]
     write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
     assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
-    assert "One step takes 0.8 s, all measuring 12 s, loading under a second. Tried on: cpu." in texts(app)
+    assert "One step takes 0.8 s, all evaluations 12 s, loading under a second. Measured on: CPU." in texts(app)
     assert not app.error
     assert field(app, "epochs").value == 5.0
     assert all_runs() == []
@@ -105,7 +105,7 @@ def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehe
 
 def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
     estimated(app, asked, replace(FITS, fits=False, instead={"batch_size": 32}))
-    told = EN["train.too_large_instead"].format(options="Batch size (examples) 32")
+    told = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [told]
     press(app, "use_instead")
     assert field(app, "batch_size").value == 32
@@ -118,7 +118,7 @@ def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
     estimated(app, asked, replace(FITS, fits=False, instead=instead))
-    told = "Token vectors: Frozen, Compute passes twice, Length read (tokens) 256"
+    told = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
     press(app, "use_instead")
     assert {name: field(app, name).value for name in instead} == instead
@@ -134,7 +134,7 @@ def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
     click(app, f"stop_{rehearsal.id}")
     assert not rehearsal.running
-    assert "Trying a few steps" not in texts(run(app))
+    assert "Running a few steps" not in texts(run(app))
     assert not button(app, "ask_estimate").disabled
 
 
@@ -142,7 +142,7 @@ def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: l
     rehearsal = ask(run(app), asked)
     enter(app, epochs=5.0)
     assert not rehearsal.running
-    assert "Trying a few steps" not in texts(app)
+    assert "Running a few steps" not in texts(app)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppT
 def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, STARTER, TRIPLET)
     rehearsal = ask(app, asked, RehearsalTask.NEGATIVES)
-    assert "Looking for hard negatives" in texts(app)
+    assert "Finding hard negatives" in texts(app)
     rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
     run(app)
     training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
@@ -210,7 +210,7 @@ def test_a_large_table_never_comes_whole(app: AppTest, asked: list[Rehearsal]) -
     shown = app.dataframe[0].value
     assert len(shown) == 500
     assert shown["passage"].str.len().max() == 200
-    assert "The first 500 of 2,000 are shown" in texts(app)
+    assert "Showing 500 of 2,000" in texts(app)
 
 
 def test_questions_can_be_searched_for(app: AppTest, asked: list[Rehearsal]) -> None:
