@@ -12,17 +12,15 @@ from training.runs.runs import Run
 from views.runs.head import draw_head, open_dialog, tell_failure
 from views.ui.job import follow
 from views.ui.problems import attempt, tell_training_failure
-from views.ui.words import word
+from views.ui.words import plain, word
 
 
 def latest_stopped(jobs: Sequence[Run]) -> Run | None:
     """Return the training that was last at work if it stopped before its end, None if that ended well."""
     ended = [(status.heartbeat, run) for run in jobs if (status := run.status()).heartbeat and not status.at_work]
-    if not ended:
-        return None
-    _, latest = max(ended)
-    trial = latest.plan().trial
-    if isinstance(latest, CompositeRun) or trial is not None:
+    # a training made of a checkpoint did not run itself
+    latest = next((run for _, run in sorted(ended, reverse=True) if not run.provenance().get("checkpoint")), None)
+    if latest is None or isinstance(latest, CompositeRun) or latest.plan().trial is not None:
         return None
     return latest if latest.status().state in RESUMABLE else None
 
@@ -97,4 +95,4 @@ def draw_making(run: Run) -> None:
         status = job.status()
         tell_training_failure(status.code or "unexpected", status.message, run.plan().options.base)
     elif job.done and (made := job.made):
-        st.success(word("train.made_best", name=made.plan().name), icon=":material/check_circle:")
+        st.success(word("train.made_best", name=plain(made.plan().name)), icon=":material/check_circle:")

@@ -304,7 +304,7 @@ def test_figures_are_told_as_those_of_text_and_the_way_on_is_to_look_into_it(app
     assert EN["train.kept_step_perplexity"].format(step="20", total="30") in shown
     assert "questions it learned from" not in shown
     (table,) = (one.value for one in app.dataframe if "masked_accuracy" in one.value)
-    assert table["row"].tolist() == ["Frequency alone", "Before training", "After training"]
+    assert table["row"].tolist() == ["Token frequency only", "Before training", "After training"]
     assert table["masked_accuracy"].tolist() == pytest.approx([5, 0, 17])
     assert "next_accuracy" not in table
     labels = [one.label for one in app.button if str(one.key).endswith(made.id)]

@@ -84,7 +84,7 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
     kinds = {
         "mix": {"kind": "learned", "of": ["first", "other"]},
         "hybrid": {"kind": "hybrid", "of": ["first"]},
-        "trained": {"kind": "dense", "model": done_run(name="trained").id},
+        "trained": {"kind": "dense", "model": "a-run"},
         "mix of trained": {"kind": "learned", "of": ["first", "trained"]},
     }
     specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in figures]
@@ -113,6 +113,7 @@ def test_what_a_mix_reaches_without_training_is_told(
     kept = [compared(find("sample").fingerprint, part, **figures)]
     monkeypatch.setattr("views.train.page.kept_comparisons", lambda: kept)
     monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    monkeypatch.setattr("views.train.page.find_model_run", lambda model: model == "a-run")
     said = [one.value for one in run(app).caption]
     if not told:
         assert any(EN["train.untrained_unknown"] in one for one in said)
