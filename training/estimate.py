@@ -261,7 +261,7 @@ def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:
     return Need(fixed, slope, largest, a_pass, table, trained, adapters, length)
 
 
-_PATIENCE_SECONDS = 60.0  # until the first step is done, on a machine where that takes longer than the budget
+_PATIENCE_SECONDS = 120.0  # until the first step is done, on a machine where that takes longer than the budget
 
 
 def rehearse(task: RehearsalTask, folder: Path) -> int:

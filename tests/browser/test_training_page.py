@@ -47,7 +47,7 @@ def korean(browser: Browser) -> Iterator[Page]:
 
 def test_the_estimate_of_the_defaults_appears_by_itself(app: str, korean: Page) -> None:
     korean.goto(f"{app}/train?base=starter")
-    expect(korean.get_by_text("사용 가능").first).to_be_visible(timeout=2 * MINUTES)
+    expect(korean.get_by_text("사용 가능").first).to_be_visible(timeout=3 * MINUTES)
     expect(korean.get_by_text("측정 장치: CPU")).to_be_visible()
     assert korean.get_by_text("1~2분").count() == 0
 
