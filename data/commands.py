@@ -16,6 +16,7 @@ from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
 from data.problems import Failure
 from data.terminal import quiet, tell
+from data.threads import let_idle_threads_sleep
 
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
@@ -55,6 +56,7 @@ def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception]
     `refused` tells an error of the work in another way than as one line, and returns the status.
     """
     quiet(verbose=any(word in _VERBOSE for word in words))
+    let_idle_threads_sleep()
     try:
         status = commands([word for word in words if word not in _VERBOSE])
     except CycloptsError as error:

@@ -49,9 +49,9 @@ def _commands(name: str) -> App:
             help=f"train a model of the kind {kind}; defaults here suit the starter, other bases differ",
         )
     commands.command(find_settings_commands(), name="find-settings")
-    for command in (ablate, list_runs, stop, resume, delete, push):
+    for command in (ablate, list_runs, stop, resume, use_best, delete, push):
         commands.command(command, name="list" if command is list_runs else None)
-    for internal in (run_folder, work, rehearse):  # what processes are started by
+    for internal in (run_folder, work, rehearse, conclude):  # what processes are started by
         commands.command(internal, name="run" if internal is run_folder else None, show=False)
     return commands
 
@@ -172,6 +172,24 @@ def resume(run: Reference, /) -> int:
         return followed(found)
     tell(State.QUEUED.value)
     return 0
+
+
+def use_best(run: Reference, /) -> int:
+    """Make a finished training of a stopped one's best checkpoint, and print its id."""
+    from training.conclude import conclude
+
+    found = known_job(run)
+    if found.status().at_work:
+        raise ValueError(f"{found.id} is {found.status().state.value}: stop it first")
+    tell(conclude(found).id)
+    return 0
+
+
+def conclude(folder: Path, /) -> int:
+    """Make a finished training of the best checkpoint in a run folder (the page uses this)."""
+    from training.conclude import conclude_as_job
+
+    return int(conclude_as_job(Run(folder)).state is State.FAILED)
 
 
 def delete(run: Reference, /) -> int:

@@ -129,7 +129,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
     measured = dict(recipe.family.baselines(material))
     enter(Phase.MEASURING_BEFORE)
-    measured["before"] = _measured_once(run, recipe, source, material)
+    measured["before"] = measured_once(run, recipe, source, material)
     if not checkpoint:
         for name, reached in measured.items():
             means = reached.means()
@@ -210,7 +210,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def _measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
+def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

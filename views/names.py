@@ -10,7 +10,7 @@ from data.store import CATALOG
 from jobs.folder import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
-from models.sources import STARTER, find_model, is_starter
+from models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
 from training.options.texts import LANGUAGE_MODEL
 from training.runs.jobs import UNTRAINED, Ablation, Search
@@ -89,6 +89,8 @@ def model_label(choice: str, kind: str = "") -> str:
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
+    if choice == DEFAULT_BI_ENCODER:
+        return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
     starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
     words = {STARTER: starter, OTHER: "train.base_other"}
     return word(words[choice]) if choice in words else word("train.base_hub", model=choice)

@@ -27,7 +27,7 @@ def wait_for_steps(workspace: Path, name: str) -> None:
 
 
 def test_two_people_start_trainings_together(app: str, page: Page, colleague: Page, workspace: Path) -> None:
-    enter(page, f"{app}/train?base=starter", "Name of this training", "first", ("Epochs", "300"))
+    enter(page, f"{app}/train?base=starter", "Training name", "first", ("Epochs", "300"))
     enter(colleague, f"{app}/train?base=starter", "학습 이름", "둘째", ("에폭", "2"))
     page.get_by_role("button", name="Start training").click()
     wait_for(workspace, "first", "running")
@@ -52,7 +52,7 @@ def test_two_people_start_trainings_together(app: str, page: Page, colleague: Pa
 
 
 def test_what_was_stopped_is_resumed_and_ends_with_all_its_steps(app: str, page: Page, workspace: Path) -> None:
-    enter(page, f"{app}/train?base=starter", "Name of this training", "resumed", ("Epochs", "30"))
+    enter(page, f"{app}/train?base=starter", "Training name", "resumed", ("Epochs", "30"))
     page.get_by_role("button", name="Start training").click()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible(timeout=2 * MINUTES)
     wait_for(workspace, "resumed", "running")

@@ -33,6 +33,7 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if judge == "pairs":  # the figures of their space are no shares
         names = {of: name for of, name in names.items() if of in _TIMES_100}
     measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
+    _draw_headline(names, rows, scores)
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _draw_sentences((measure, names[measure]), rows, scores)
         if asks_questions and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
@@ -50,6 +51,33 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.caption(_kept_words(steps, scores, run, plan))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
+
+
+def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
+    """Draw the result in one line: the measure before and after, and the difference with its 95% interval.
+
+    It is of the test questions if these were asked, since they chose nothing. A reranker is told by what it adds to
+    BM25, as it is used.
+    """
+    mixed = {"interpolated", "bm25"} <= rows.keys()
+    test = {} if mixed else _of_test(scores)
+    before, after = ("bm25", "interpolated") if mixed else ("before", "after")
+    figures = test or rows
+    gain = (test or scores).get("mixed_gain" if mixed else "gain") or {}
+    measure = gain.get("measure", "")
+    if measure not in names or not {before, after} <= figures.keys():
+        return
+    was, now = (100 * figures[name][measure] for name in (before, after))
+    low, high = gain["interval"]
+    about = {"measure": names[measure], "before": f"{was:.1f}", "after": f"{now:.1f}"}
+    difference = {"difference": signed((now - was) / 100), "low": signed(low), "high": signed(high)}
+    if about["before"] == about["after"]:
+        st.markdown("#### " + word("train.headline_same", **about))
+    else:
+        st.markdown("#### " + word("train.headline_mixed" if mixed else "train.headline", **about, **difference))
+    if questions := (test or scores).get("questions"):
+        key = "train.headline_of_test" if test else "train.headline_of_validation"
+        st.caption(word(key, questions=f"{questions:,}"))
 
 
 def _judge(scores: dict[str, Any]) -> str:
