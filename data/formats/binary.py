@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from itertools import count
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -139,13 +139,13 @@ def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
     return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
 
 
-def is_workbook(content: bytes) -> bool:
-    """Whether a zip archive holds a workbook; an archive that cannot be opened does if it names a workbook's part.
+def is_workbook(content: bytes, name: str = "") -> bool:
+    """Whether a zip archive holds a workbook. What cannot be opened is a broken one, unless it is called .zip.
 
     Raises `DataError` where it claims to unpack to too much, or where a workbook is broken.
     """
     part = "xl/workbook.xml"
-    if part.encode() not in content:
+    if part.encode() not in content and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
         return False
     with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()

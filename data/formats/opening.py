@@ -82,7 +82,7 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
     if not content.start.startswith(b"PK\x03\x04"):
         return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    if not is_workbook(content.whole):
+    if not is_workbook(content.whole, name):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     return RecognisedFile(Format.EXCEL)
 

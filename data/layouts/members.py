@@ -39,7 +39,7 @@ def unpacked(files: Sequence[File]) -> list[File]:
     for file in files:
         if document_kind(file.content, file.name) is not None:
             new = [file]  # its reader says what to do with it
-        elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole):
+        elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
         elif file.content.start.startswith(_GZIP):

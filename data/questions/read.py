@@ -23,7 +23,7 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
-from data.layouts.members import files_of, files_of_paths, with_distinct_names, unpacked
+from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
 from data.layouts.sources import Sighted
 from data.passages import GatheredPassages, filled_ids, open_passages, write_passages

@@ -37,7 +37,7 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
         "Columns: question <- 질문, context <- 지문, answers <- 정답, title <- 제목, id <- 번호",
         "Problems: 1; rows left out: 1",
-        "  Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+        "  Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         "Articles: 2; passages without a question: 0; unanswerable questions: 0",
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
         "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
@@ -55,7 +55,7 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         {
             "code": "empty_context",
             "row": 3,
-            "message": "Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+            "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         }
     ]
     assert told["audit"]["answers_not_found"] == ["3"]
@@ -67,7 +67,7 @@ def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")
     assert main(["inspect", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("No column for the context was found. The columns are: 가, 나, 제목.")
+    assert capsys.readouterr().err.startswith("No context column found. Columns in the file: 가, 나, 제목.")
     assert main(["inspect", str(path), "--columns", "question=가", "context=나"]) == 0
     assert "Columns: question <- 가, context <- 나, title <- 제목" in capsys.readouterr().out
 
@@ -130,7 +130,7 @@ def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.Capture
         "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
         "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
         "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
-        "  Questions without a judgement: 1, such as q3. They can be searched, and no figure counts them.",
+        "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
     assert main(["inspect", "--json", str(archive)]) == 0
@@ -231,7 +231,7 @@ def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "표.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
     assert main(["inspect-pairs", str(file)]) == 1
-    assert capsys.readouterr().err.startswith("No column of sentences was found. The columns are: a, b.")
+    assert capsys.readouterr().err.startswith("No sentence column found. Columns in the file: a, b.")
     assert main(["keep-pairs", str(tmp_path / "none.csv")]) == 1
     assert stored_pairs() == []
 

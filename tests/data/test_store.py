@@ -83,7 +83,7 @@ def test_changed_content_is_refused(workspace_folder: Path) -> None:
     with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
         load(kept.key)
     (folder / kept.key / "questions.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
         load(kept.key)
 
 
@@ -101,7 +101,7 @@ def test_damaged_passages_are_refused(workspace_folder: Path, damage: Callable[[
     kept = keep(SET)
     path = workspace_folder / "datasets" / kept.key / "passages.arrow"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
         load(kept.key)
 
 
@@ -245,8 +245,8 @@ def test_altered_copies_are_not_used(
     [
         ("none.json", ProblemCode.DOWNLOAD_FAILED, "Not Found"),
         ("cut.json", ProblemCode.ALTERED_DOWNLOAD, "1,000 bytes"),
-        ("altered.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
-        ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
+        ("altered.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known A set"),
+        ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known A set"),
     ],
 )
 def test_what_is_not_the_known_file_is_refused(
@@ -255,7 +255,7 @@ def test_what_is_not_the_known_file_is_refused(
     with pytest.raises(DataError, match=words) as caught:
         obtain(replace(entry, address=entry.address.replace("set.json", name)))
     assert caught.value.problem.code is code
-    assert str(caught.value).endswith("Get the file by hand and upload it here.")
+    assert str(caught.value).endswith("Download the file yourself and upload it here.")
     assert not (workspace_folder / "downloads" / "set.json").exists()
 
 

@@ -355,7 +355,7 @@ def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(a
     app.query_params["lang"] = "en"
     drop(app, files)
     assert statuses(app) == ["warning"]
-    assert "Judgements of passages that the corpus lacks were left out: 1 (ids: 1), such as nowhere." in texts(app)
+    assert "Judgements of passages that are not in the corpus were skipped: 1 (ids: 1), such as nowhere." in texts(app)
     assert "1 of 15 rows were left out." in texts(app)
     rejected = next(one.value for one in app.dataframe if "problem" in one.value)
     assert rejected["row"].tolist() == [8]

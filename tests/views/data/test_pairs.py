@@ -148,7 +148,7 @@ def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
     assert "1 of 21 rows were left out." in texts(app)
     table = left_out(app)
     assert table["row"].tolist() == [22]
-    assert table["problem"].tolist() == ["The score (score) is no number: 많이. Type the number, or remove the row."]
+    assert table["problem"].tolist() == ["The score (score) is not a number: 많이. Type the number, or remove the row."]
     assert table["score"].tolist() == ["많이"]
 
 
