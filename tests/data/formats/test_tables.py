@@ -253,7 +253,8 @@ def test_too_long_a_text_costs_its_row(role: str) -> None:
     reading = _read(**{role: "가" * (MOST_CHARACTERS + 1)})
     assert _told(reading) == [(ProblemCode.TOO_LONG, 2)]
     assert reading.problems[0].message == (
-        f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000. Split it into several rows."
+        f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000. "
+        "Split it into several rows."
     )
     assert len(reading.rejected[role][0]) == 10_000
     assert not _read(**{role: "가" * MOST_CHARACTERS}).problems

@@ -198,7 +198,7 @@ def test_a_formula_error_is_no_sentence() -> None:
     ("content", "options", "code", "words"),
     [
         (b"", {}, ProblemCode.EMPTY_FILE, "empty"),
-        (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "Columns in the file: a, b. Names that are recognised"),
+        (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "in the file: a, b. Names that are"),
         (as_squad([{"번호": "1", "제목": "가", "질문": "?", "지문": "나", "정답": []}]).encode(), {},
          ProblemCode.NO_SENTENCE, "data, paragraphs, qas"),
         (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used; a set of pairs needs 10"),
@@ -211,7 +211,7 @@ def test_a_formula_error_is_no_sentence() -> None:
         (table(), {"kind": PairKind.TRIPLETS}, ProblemCode.MISSING_COLUMN, "No sentence3 column"),
         (as_json([{"sentence1": "가", "sentence2": "나"}] * 12).encode(), {"kind": PairKind.LABELLED},
          ProblemCode.MISSING_COLUMN, "No label column"),
-        (table(), {"columns": {"sentence2": "없음"}}, ProblemCode.UNKNOWN_COLUMN, "The column 없음, chosen as sentence2"),
+        (table(), {"columns": {"sentence2": "없음"}}, ProblemCode.UNKNOWN_COLUMN, "column 없음, chosen as sentence2"),
     ],
     ids=lambda value: value.value if isinstance(value, ProblemCode) else "",
 )  # fmt: skip

@@ -142,9 +142,7 @@ def test_columns_can_be_given() -> None:
 
 
 def test_given_columns_must_exist() -> None:
-    with pytest.raises(
-        DataError, match=r"The column x, chosen as context, is not in the file\. Columns in the file: a, b\. Choose"
-    ):
+    with pytest.raises(DataError, match=r"The column x, chosen as context, is not in .*: a, b\. Choose"):
         _read("a,b\n1,2\n", Columns("a", "x"))
 
 
