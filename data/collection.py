@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from data.formats.tables import mend, shown
+from data.formats.tables import shown
 from data.problems import DataError, ProblemCode
 from data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
@@ -182,7 +182,7 @@ class Collection(Generic[N]):
 
 def display_name(text: str) -> str:
     """Return a name as it is stored: on one line, of printable characters, no longer than `LONGEST_NAME`."""
-    printable = "".join(character if character.isprintable() else " " for character in mend(text))
+    printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())[:LONGEST_NAME].strip()
 
 

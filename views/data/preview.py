@@ -74,6 +74,8 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None) -> Preview:
     is_collection = shown is not None and shown.read is not None and shown.read.reading.layout is not None
     if together.read is not None and (is_collection or not _leaves_files_aside(together.read)):
         return together
+    if shown is not None and _lacks_passages(shown) and _lacks_passages(together, new):
+        return together  # questions and judgements: the passages are still to come
     alone = preview_of(new)
     if alone.error is None:
         return alone
@@ -96,6 +98,14 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
         return list(shown.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
     return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) != failed]
+
+
+def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
+    """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
+    if shown.error is None or shown.error.problem.code is not ProblemCode.NO_PASSAGES:
+        return False
+    parts = str(shown.error.problem.details["found"]).split(", ")
+    return all(name in parts for _, name in files)
 
 
 def _leaves_files_aside(found: Read) -> bool:
