@@ -68,22 +68,27 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None) -> Preview:
     A file that cannot be read is replaced by the next one; a collection may be dropped file by file.
     """
     old = [file for file in _reusable(shown) if file not in new]
-    if not old:
+    if shown is None or not old:
         return preview_of(new)
     together = preview_of([*old, *new])
-    is_collection = shown is not None and shown.read is not None and shown.read.reading.layout is not None
-    if together.read is not None and (is_collection or not _leaves_files_aside(together.read)):
+    if _belong_together(together, shown, new):
         return together
-    if shown is not None and _lacks_passages(shown) and _lacks_passages(together, new):
-        return together  # questions and judgements: the passages are still to come
     alone = preview_of(new)
-    if alone.error is None:
+    if alone.error is None or together.error is None:
         return alone
-    if together.error is not None and "file" in together.error.problem.details:
+    if "file" in together.error.problem.details:
         return together  # it says which file is wrong, and the others stay
-    if together.error is not None and together.error.problem.code is ProblemCode.NO_COLLECTION:
+    if together.error.problem.code is ProblemCode.NO_COLLECTION:
         return alone
     return replace(alone, beside=tuple(old))
+
+
+def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
+    """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
+    if together.read is not None:
+        is_collection = shown.read is not None and shown.read.reading.layout is not None
+        return is_collection or not _leaves_files_aside(together.read)
+    return _lacks_passages(shown) and _lacks_passages(together, new)
 
 
 def _reusable(shown: Preview | None) -> list[GivenFile]:

@@ -130,7 +130,7 @@ def test_a_set_is_named_in_the_preview(app: AppTest) -> None:
     kept = stored()[0]
     assert kept.name == "사내 규정 ../**FAQ**"
     assert kept.key == load(kept.key).fingerprint[:16], "the name is no part of the key"
-    assert r"사용 중인 세트: 사내 규정 \.\./\*\*FAQ\*\*" in texts(app)
+    assert r"사용 중인 세트: 사내 규정 \.\./\*\*FAQ\*\*" in [one.value for one in app.header]
 
 
 def test_an_emptied_name_is_that_of_the_file(app: AppTest) -> None:
