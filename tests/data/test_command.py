@@ -16,6 +16,7 @@ from data.pairs.store import load as load_pairs
 from data.pairs.store import stored as stored_pairs
 from data.store import find, load, stored
 from data.workspace import PROJECT
+from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 
 TEXT = (
@@ -288,3 +289,48 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
         done.stderr == f"The disk cannot be written to ({os.strerror(errno.EFBIG)}). Nothing that was kept is lost.\n"
     )
     assert stored_pairs() == []
+
+
+def test_a_catalog_name_is_inspected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "sample"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Korean sample: squad, UTF-8"
+    assert "480 questions" in lines[1]
+    assert main(["inspect-pairs", "sample-sts"]) == 0
+    assert capsys.readouterr().out.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
+
+
+def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keep", "sample"]) == 0
+    assert main(["keep-pairs", "sample-nli"]) == 0
+    assert [kept.name for kept in stored()] == ["Korean sample"]
+    assert capsys.readouterr().out.count("Kept as ") == 2
+
+
+def test_a_file_goes_before_a_catalog_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample").write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
+    assert main(["inspect", "sample"]) == 0
+    assert "1 questions" in capsys.readouterr().out
+    assert main(["inspect", "samples"]) == 1
+    assert "samples cannot be read" in capsys.readouterr().err
+
+
+def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("질문,지문\n수도는 어디인가?,대한민국의 수도는 서울이다.\n", encoding="utf-8")
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "by chance -" in out
+    assert "nan%" not in out
+
+
+@pytest.mark.parametrize(("name", "words"), [("a.docx", "Word documents"), ("a.pdf", "PDF files")])
+def test_a_document_says_what_to_do(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_bytes({"a.docx": DOCX, "a.pdf": PDF}[name])
+    assert main(["inspect", str(tmp_path / name)]) == 1
+    told = capsys.readouterr().err
+    assert words in told
+    assert "CSV or Excel file" in told

@@ -64,14 +64,14 @@ def _row(
 ) -> Iterator[None]:
     """Draw a set: its name, what is `told` of it, what the block draws to choose it, and what changes or removes it."""
     with st.container(border=True):
-        name, counts, created, buttons = st.columns([4, 3, 2, 4], vertical_alignment="center")
+        name, counts, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{plain(called)}**", width="content")
             if kept.shared:
                 st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
         counts.text(told)
         created.text(moment(kept.created))
-        with buttons.container(horizontal=True, horizontal_alignment="right"):
+        with buttons.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
             yield
             if not kept.shared:
                 _draw_rename(kept.key, called, rename)
