@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from data.problems import Failure
+from data.temporary import temporary_folder
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
@@ -113,13 +113,13 @@ def replacing(path: Path) -> Iterator[Path]:
     the disk before the folder has its name: a power cut leaves all of it, or what was there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent, ignore_cleanup_errors=True) as holder:
-        new = Path(holder, path.name)
+    with temporary_folder(f".{path.name}.", path.parent) as holder:
+        new = holder / path.name
         yield new
         if new.is_dir():
             folder_to_disk(new)
             if path.exists():
-                path.rename(Path(holder, "old"))
+                path.rename(holder / "old")
         new.replace(path)
 
 
@@ -151,8 +151,8 @@ def write_json(path: Path, content: object) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder: it is gone in one step, however long deleting takes."""
-    with TemporaryDirectory(prefix=".removed.", dir=folder.parent, ignore_cleanup_errors=True) as holder:
-        folder.rename(Path(holder, folder.name))
+    with temporary_folder(".removed.", folder.parent) as holder:
+        folder.rename(holder / folder.name)
 
 
 def read_json(path: Path) -> dict[str, Any]:

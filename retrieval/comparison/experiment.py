@@ -26,6 +26,7 @@ from pydantic import (
 from data.cache import key_of
 from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, SplitOptions, split
+from data.user_files import read_user_file, set_aside
 from data.workspace import read_json, replacing, require_room, workspace, write_json
 from retrieval.comparison.first_stage import (
     BM25Spec,
@@ -198,7 +199,10 @@ def added(fingerprint: str) -> list[Spec]:
 def add(fingerprint: str, spec: Spec) -> None:
     """Add a retriever to the set; one of the same name takes the place of the one there was."""
     path = _path(fingerprint, spec.name)
-    since = read_json(path).get("added") or datetime.now(UTC).isoformat()
+    known, is_damaged = read_user_file(path)
+    if is_damaged:
+        set_aside(path)
+    since = known.get("added") or datetime.now(UTC).isoformat()
     write_json(path, {"added": since, "retriever": spec.model_dump(mode="json")})
 
 

@@ -250,8 +250,8 @@ def page() -> None:
 
 def test_in_korean_and_in_english() -> None:
     korean, english = ([text.value for text in opened(page, lang=language).text] for language in ("ko", "en"))
-    assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장", "year", ""]
-    assert english == ["Korean sample", "mine", "Other words", "Several sentences", "year", ""]
+    assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장 종합", "year", ""]
+    assert english == ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year", ""]
 
 
 def test_every_kind_of_the_sample_has_words() -> None:

@@ -134,7 +134,7 @@ def test_values_of_the_readers_are_translated_and_those_of_the_file_are_not(prob
 
 def test_a_reason_leaves_the_row_to_its_column() -> None:
     problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
-    assert reason_text(problem, catalog("en")).startswith("The context (본문) is empty.")
+    assert reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
 
 
 def test_an_error_carries_the_rows_behind_it() -> None:
