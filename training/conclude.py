@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.workspace import replacing, write_json, write_text
-from jobs.folder import Status, carry_out
+from jobs.folder import Status
+from jobs.work import carry_out
 from models.sources import find_model
 from training.engine.adaptation import settle
 from training.engine.checkpoints import step_of
