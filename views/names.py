@@ -1,6 +1,6 @@
 """What sets, models, trainings, searches for settings and ablations are called on the pages, and what each is doing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -21,6 +21,17 @@ from views.ui.words import known, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
+_RETRIEVERS = {  # the default names, which results and addresses hold, and the keys of what a page calls them
+    "Dense": "dense",
+    "Late": "late",
+    "Best mix": "best_mix",
+    "Hybrid": "hybrid",
+    "Reranked": "reranked",
+    "BM25 words": "bm25_words",
+    "LSA": "lsa",
+}
+_OF_A_MODEL = " · "  # between the name of a retriever and that of its model
+_TRAINED = "trained"
 
 
 def set_name(name: str) -> str:
@@ -31,6 +42,22 @@ def set_name(name: str) -> str:
 def pairs_name(name: str) -> str:
     """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
     return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
+
+
+def retriever_name(name: str) -> str:
+    """Return what a page calls a retriever: a default name in the user's language, any other as it is. Not Markdown."""
+    kind, separator, model = name.partition(_OF_A_MODEL)
+    if kind not in _RETRIEVERS:
+        return name
+    if model == _TRAINED:
+        model = word("retriever_name.trained")
+    return word(f"retriever_name.{_RETRIEVERS[kind]}") + separator + model
+
+
+def retriever_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
+    called = {name: retriever_name(name) for name in names}
+    return called if len(set(called.values())) == len(called) else {name: name for name in called}
 
 
 def pair_set_name(kept: StoredPairs) -> str:
