@@ -106,7 +106,8 @@ def _without_training(fingerprint: str) -> dict[str, str]:
             continue
         asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
         untrained = _untrained_names(asked)
-        best = best_by(leading_measure(kept.ks), {name: kept.figures[name] for name in untrained & set(kept.figures)})
+        figures = {name: values for name, values in kept.figures.items() if name in untrained}
+        best = best_by(leading_measure(kept.ks), figures)
         if best:
             name, measure, mean = best
             score = f"{100 * mean:.1f}"
