@@ -12,26 +12,17 @@ from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
 from models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
+from retrieval.report.words import retriever_name as called_retriever
+from retrieval.report.words import retriever_names as called_retrievers
 from training.options.texts import LANGUAGE_MODEL
 from training.runs.jobs import UNTRAINED, Ablation, Search
 from training.runs.runs import Phase, Plan, Run, find_model_run
 from training.sweeps.halving import SHARES
 from training.sweeps.variants import AblationExperiment
-from views.ui.words import known, moment, plain, word, word_or
+from views.ui.words import known, language, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
-_RETRIEVERS = {  # the default names, which results and addresses hold, and the keys of what a page calls them
-    "Dense": "dense",
-    "Late": "late",
-    "Best mix": "best_mix",
-    "Hybrid": "hybrid",
-    "Reranked": "reranked",
-    "BM25 words": "bm25_words",
-    "LSA": "lsa",
-}
-_OF_A_MODEL = " · "  # between the name of a retriever and that of its model
-_TRAINED = "trained"
 
 
 def set_name(name: str) -> str:
@@ -46,18 +37,12 @@ def pairs_name(name: str) -> str:
 
 def retriever_name(name: str) -> str:
     """Return what a page calls a retriever: a default name in the user's language, any other as it is. Not Markdown."""
-    kind, separator, model = name.partition(_OF_A_MODEL)
-    if kind not in _RETRIEVERS:
-        return name
-    if model == _TRAINED:
-        model = word("retriever_name.trained")
-    return word(f"retriever_name.{_RETRIEVERS[kind]}") + separator + model
+    return called_retriever(name, language())
 
 
 def retriever_names(names: Iterable[str]) -> dict[str, str]:
     """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
-    called = {name: retriever_name(name) for name in names}
-    return called if len(set(called.values())) == len(called) else {name: name for name in called}
+    return called_retrievers(names, language())
 
 
 def pair_set_name(kept: StoredPairs) -> str:

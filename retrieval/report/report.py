@@ -28,8 +28,9 @@ from retrieval.evaluation.significance import question_groups
 from retrieval.report.charts import pictures
 from retrieval.report.drawing import colour_of, letter_of
 from retrieval.report.headline import Headline, headline_words, html_style
+from retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
 from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
-from retrieval.report.words import Say, words_of
+from retrieval.report.words import Say, retriever_names, words_of
 
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
@@ -52,6 +53,10 @@ def report(
     say = words_of(language)
     found = found or evidence(comparison)
     origin = origin or provenance(comparison)
+    called = retriever_names(comparison.experiment.specs, language)
+    if any(name != shown for name, shown in called.items()):
+        comparison, found = renamed_comparison(comparison, called), renamed_evidence(found, called)
+        recommended = recommended and renamed_recommendation(recommended, called)
     measure = recommended.measure if recommended else leading_measure(comparison)
     head = _headline(found, recommended or _recommended(comparison, found, measure), language)
     names = list(comparison.experiment.specs)

@@ -4,7 +4,7 @@ What a person named or wrote is put into the words as text, never as HTML.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,17 @@ from markupsafe import Markup
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]
+_RETRIEVERS = {  # the default names, which results and addresses hold, and the keys of what a reader calls them
+    "Dense": "dense",
+    "Late": "late",
+    "Best mix": "best_mix",
+    "Hybrid": "hybrid",
+    "Reranked": "reranked",
+    "BM25 words": "bm25_words",
+    "LSA": "lsa",
+}
+_OF_A_MODEL = " · "  # between the name of a retriever and that of its model
+_TRAINED = "trained"
 
 
 @cache
@@ -32,3 +43,20 @@ def words_of(language: str) -> Say:
         return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
 
     return say
+
+
+def retriever_name(name: str, language: str) -> str:
+    """Return what a reader calls a retriever: a default name in their language, any other as it is. Not HTML."""
+    kind, separator, model = name.partition(_OF_A_MODEL)
+    if kind not in _RETRIEVERS:
+        return name
+    texts = catalog(language)
+    if model == _TRAINED:
+        model = texts["retriever.trained"]
+    return texts[f"retriever.{_RETRIEVERS[kind]}"] + separator + model
+
+
+def retriever_names(names: Iterable[str], language: str) -> dict[str, str]:
+    """Return what a reader calls each of these retrievers: their names as they are if two would be called the same."""
+    called = {name: retriever_name(name, language) for name in names}
+    return called if len(set(called.values())) == len(called) else {name: name for name in called}

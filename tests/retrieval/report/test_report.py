@@ -190,6 +190,24 @@ def test_the_headline_and_the_tables_follow_the_recommendation() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_default_names_are_those_of_the_reader_s_language_everywhere() -> None:
+    many, _ = many_questions()
+    shifted = {
+        name: [[5 * copy + row for row in found] for copy in range(8) for found in rows]
+        for name, rows in {"BM25": LATE, "Late": RIGHT, "Best mix": RIGHT}.items()
+    }
+    comparison = comparison_of(shifted, many)
+    korean, english = (Page(report(comparison, language)) for language in ("ko", "en"))
+    assert "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다" in re.sub(
+        " ([:,.])", r"\1", korean.text
+    )
+    for table in korean.tables:
+        assert not {"Late", "Best mix"} & {cell.strip() for row in table for cell in row}
+    assert [row[0].strip() for row in korean.tables[0][1:]] == ["후기 상호작용", "최적 혼합", "BM25"]
+    assert [row[0].strip() for row in english.tables[0][1:]] == ["Late", "Best mix", "BM25"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_time_of_another_machine_is_marked() -> None:
     comparison = many_questions()[1]
     first, *others = comparison.results
@@ -296,7 +314,7 @@ def fields(text: str) -> set[str]:
 def test_every_key_is_used() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
-    computed = ("part.", "headline.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
+    computed = ("part.", "headline.", "retriever.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
     for key in catalog("en"):
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key

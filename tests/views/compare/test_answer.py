@@ -15,6 +15,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.measures import DEFAULT_KS, evaluate
 from retrieval.report.headline import headline_words, markdown_style
+from retrieval.report.words import retriever_name
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, judged_apart, many_questions, rankings_of
 from tests.views.compare.worlds import kept, page, press, said, texts
@@ -152,7 +153,9 @@ def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet)
     assert view.recommendation is not None
     interval = opened_comparison.intervals["Dense"]["mrr@10"]
     (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][2]())
-    words = headline_words(view.recommendation, markdown_style(language, lambda name: name), interval).answer
+    words = headline_words(
+        view.recommendation, markdown_style(language, lambda name: retriever_name(name, language)), interval
+    ).answer
     assert re.sub("</?b>", "**", answer) == words
     assert "Dense" in words
     headline = next(one.value for one in app.markdown if "MRR@10" in one.value)
