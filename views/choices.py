@@ -25,7 +25,7 @@ from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
 from views.forecasts import Expected, expected_on
-from views.names import base_name, plan_of
+from views.names import base_name, plan_of, retriever_name
 from views.ui.words import plain, word, word_or
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -195,17 +195,19 @@ def draw_methods(names: Sequence[str], choices: Choices) -> None:
 
 def method_line(spec: Spec, choices: Choices) -> str:
     """Return the name of a retriever and what it does. Not Markdown."""
-    return f"{spec.name}: {_does(spec, choices)}"
+    return f"{retriever_name(spec.name)}: {_does(spec, choices)}"
 
 
 def _does(spec: Spec, choices: Choices) -> str:
     match spec:
         case HybridSpec():
             weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
-            parts = [name + weight for name, weight in zip(spec.of, weights, strict=True)]
+            parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case RerankSpec():
-            return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model, choices))
+            return word(
+                "method.rerank", first=retriever_name(spec.first), depth=spec.depth, model=_model(spec.model, choices)
+            )
         case DenseSpec():
             starter = spec.model == STARTER
             return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
@@ -216,7 +218,7 @@ def _does(spec: Spec, choices: Choices) -> str:
         case TermSpec():
             return _terms(spec, choices.analyzer)
     model = dict(spec).get("model")
-    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(spec.parts)}
+    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
     return word_or(f"method.{spec.kind}", spec.kind, **told)
 
 

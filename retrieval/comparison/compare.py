@@ -82,6 +82,7 @@ class Result:
     build_seconds: float = 0.0
     query_seconds: float = 0.0  # for all questions
     model_seconds: float = 0.0  # of the query seconds, those in which a model encodes or scores
+    elsewhere_seconds: float = 0.0  # of the query seconds, those measured on another machine
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
@@ -110,15 +111,17 @@ class Result:
         means = self.scores.means() if self.scores else {}
         if not means or self.imported:
             return means
-        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds}
+        elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
+        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds, **elsewhere}
 
     def as_dict(self) -> dict[str, object]:
         """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
             return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
         told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
-        notes = {"notes": dict(self.notes)} if self.notes else {}
-        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **notes}
+        optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
+        known = {name: value for name, value in optional.items() if value}
+        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **known}
 
 
 @dataclass(frozen=True)
@@ -295,6 +298,7 @@ def _result(
         build_seconds=retriever.build_seconds,
         query_seconds=retriever.query_seconds,
         model_seconds=retriever.model_seconds,
+        elsewhere_seconds=retriever.elsewhere_seconds,
         memory_bytes=retriever.memory_bytes,
         short=int((found < within).sum()),
         unanswered=int((found == 0).sum()),

@@ -188,6 +188,7 @@ class _Told(BaseModel):
     build_seconds: FiniteFloat = 0.0
     query_seconds: FiniteFloat = 0.0
     model_seconds: FiniteFloat = 0.0
+    elsewhere_seconds: FiniteFloat = 0.0
     memory_bytes: int = 0
     short: int = 0
     unanswered: int = 0

@@ -24,6 +24,8 @@ from retrieval.evaluation.measures import Measure
 from retrieval.milvus.retriever import Search
 from retrieval.trec import RunError
 from views.choices import BM25_NAME, Choices, free_name, without_plainest
+from views.leading import MEASURES, leading_name
+from views.names import retriever_name
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several, keep, remember, remembered
@@ -159,8 +161,6 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
-_MEASURES = ("recall", "hit", "mrr", "ndcg", "ndcg_exp")  # the last of questions with grades alone
-_WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
@@ -212,30 +212,21 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
     known = {Measure.parse(one).name for of in comparison.scores.values() for one in of.per_question}
-    measures = [one for one in _MEASURES if one in known] or [*_MEASURES[:-1]]
-    measure = remembered("measure", "recall", measures)
+    measures = [one for one in MEASURES if one in known] or [*MEASURES[:-1]]
+    measure = leading_name(measures)
     told = without_plainest([name for name in names if name in comparison.scores])
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
     k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
-    if remembered("view", "", _WITHOUT_FIGURE):
-        return measure, int(k), chosen
-    label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
-    # no popover: while it is closed, a browser does not send what lies in it, as if all of it had been taken away
-    # its key keeps it open while its words change with what is chosen in it
-    with st.container() if folded() else st.expander(label, icon=":material/straighten:", key="figure"):
-        label, help_text = word("compare.measure"), word("compare.measure_help")
-        named = {one: word(f"measure.{one}") for one in measures}
-        choose(st.segmented_control, "measure", label, measures, "recall", format_func=named.get, help=help_text)
-        choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
-        label, help_text = word("compare.baseline"), word("compare.baseline_help")
-        choose(st.selectbox, "baseline", label, names, baseline, follows=True, help=help_text)
+    named = {one: word(f"measure.{one}") for one in measures}
+    label, help_text = word("compare.measure"), word("compare.measure_help")
+    look: dict[str, Any] = {"format_func": named.get, "help": help_text, "width": 180}
+    choose(st.selectbox, "measure", label, measures, measures[0], **look)
+    choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
+    label, help_text = word("compare.baseline"), word("compare.baseline_help")
+    look = {"format_func": retriever_name, "help": help_text, "width": 220}
+    choose(st.selectbox, "baseline", label, names, baseline, follows=True, **look)
     return measure, int(k), chosen
-
-
-def folded() -> bool:
-    """Whether a view is open that has controls of its own, beside which these are folded away."""
-    return bool(remembered("view", "", ("where", "why", *_WITHOUT_FIGURE)))
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
@@ -261,7 +252,8 @@ def pick_among(
 
     def label(name: str) -> str:
         time = times.get(name) if times else ""
-        return f"{plain(name)} · {time}" if time else plain(name)
+        called = plain(retriever_name(name))
+        return f"{called} · {time}" if time else called
 
     return choose_several(
         st.pills,

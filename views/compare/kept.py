@@ -13,6 +13,7 @@ import streamlit as st
 
 from data.formats.delimited import csv_bytes
 from retrieval.analysis.changes import comparable
+from retrieval.analysis.evidence import evidence
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import (
     StoredComparison,
@@ -27,7 +28,8 @@ from retrieval.comparison.store import (
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
 from training.runs.runs import find_run
 from views.compare.scores import ComparisonView, in_points, means
-from views.names import set_name
+from views.leading import best_by, leading_measure
+from views.names import retriever_name, set_name
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import tables
@@ -45,7 +47,9 @@ def draw(view: ComparisonView) -> None:
     here = view.opened.folder.name
     table = _table(kept, here)
     draw_damaged(damaged_comparisons(), delete)
-    rows = tables.draw_choice(table, {str(name): tables.text(f"kept.{name}") for name in table}, "kept_list")
+    columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
+    best = word("compare.best_by", figure=leading_measure().long)
+    rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
     if not rows:
         st.info(word("kept.choose"), icon=":material/touch_app:")
         return
@@ -125,9 +129,14 @@ def _usual_name(kept: StoredComparison) -> str:
 
 
 def _best(kept: StoredComparison) -> str:
-    figures = {name: of["ndcg@10"] for name, of in kept.figures.items() if "ndcg@10" in of}
-    best = max(figures, key=figures.__getitem__, default=None)
-    return "–" if best is None else f"{best} {figures[best] * 100:.2f}"
+    """Say which retriever is best by the leading metric; by nDCG@10, which is then named, if none has the metric."""
+    leading = leading_measure(kept.ks)
+    found = best_by(leading, kept.figures)
+    if found is None:
+        return "–"
+    name, measure, mean = found
+    told = f"{retriever_name(name)} {100 * mean:.1f}"
+    return told if measure == leading_measure() else f"{told} ({measure.long})"
 
 
 def _draw_actions(chosen: StoredComparison) -> None:
@@ -197,7 +206,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
     def made_report() -> str:
         from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
 
-        return report(found, in_language, origin_of(opened.folder), opened.evidence)
+        by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
+        return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     def made_json() -> str:
         return json.dumps(scores_content(found), ensure_ascii=False, indent=2)

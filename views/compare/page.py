@@ -19,10 +19,11 @@ from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
 from views.compare import running
-from views.compare.controls import folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare.controls import pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare.headline import draw_headline
 from views.compare.running import Selected
-from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
-from views.names import set_name
+from views.compare.scores import ComparisonView, draw_notices, untrained_of
+from views.names import retriever_name, set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
@@ -69,6 +70,9 @@ def draw() -> None:
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
+        if shown:
+            with st.popover(word("compare.methods"), icon=":material/info:"):
+                draw_methods(picked, choices)
     another = last if shown and last and not running.holds(last, experiment) else None
     waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
@@ -76,7 +80,7 @@ def draw() -> None:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
         compare_kept.draw_export(shown)
     with methods:
-        if not job.running:  # one at work tells of each what it does
+        if not shown and not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
         if not job.done and not job.running:
             _draw_costs(data, experiment, choices)
@@ -125,20 +129,19 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> No
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
     """Draw what the page is for, the question set and the ways on; returns the place of its buttons."""
-    st.title(word("compare.purpose"), anchor=False)
+    head = st.container(horizontal=True, vertical_alignment="center")
+    head.title(word("compare.purpose"), anchor=False)
     counts = word("sidebar.counts", passages=f"{data.passages:,}", questions=f"{data.questions:,}")
-    st.caption(f"{plain(set_name(data.name))} · {counts}")
-    ways, buttons = st.columns([3, 2], vertical_alignment="center")
-    with ways.container(horizontal=True, key="ways_on"):
+    about, ways = st.columns([2, 3], vertical_alignment="center")
+    about.caption(f"{plain(set_name(data.name))} · {counts}")
+    with ways.container(horizontal=True, horizontal_alignment="right", key="ways_on"):
         for name in ("data", "train", "search"):
             way_to(name, word(f"compare.to_{name}"))
-    return buttons.container(horizontal=True, horizontal_alignment="right")
+    return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
 def _place_of_controls() -> DeltaGenerator:
-    """Return where the controls go: in sight beside the overview on a wide screen, folded away everywhere else."""
-    if folded():
-        return st.expander(word("compare.controls"), icon=":material/tune:")
+    """Return where the controls go: the same place on every tab; on a narrow screen folded away until asked for."""
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
 
@@ -167,7 +170,7 @@ def _draw_kept(kept: StoredComparison) -> None:
 
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
-        draw_answer(view, choices)
+        draw_headline(view, choices)
         draw_notices(view, choices)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
@@ -183,7 +186,7 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
     """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
-    new = [plain(name) for name in picked if name not in shown.retrievers]
+    new = [plain(retriever_name(name)) for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         if len(new) > _MOST_NAMES:
             label = word("compare.with_count", count=len(new))

@@ -9,8 +9,9 @@ import streamlit as st
 from jobs.folder import State
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob
-from retrieval.evaluation.measures import CUT, Measure
 from views.compare.scores import draw_table
+from views.leading import leading_measure
+from views.names import retriever_name
 from views.ui.words import plain, word
 
 Ending = Literal["stopped", "failed", "interrupted"]
@@ -50,8 +51,8 @@ def draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str
         figures = finished[name].figures if name in finished else {}
         rows.append({"retriever": name, **figures})
     questions = max((retriever.questions for retriever in finished.values()), default=0)
-    draw_table(pd.DataFrame(rows), questions or 1, Measure("recall", CUT), experiment.ks)
+    draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(plain(name) for name in names)
+    return ", ".join(plain(retriever_name(name)) for name in names)

@@ -16,7 +16,7 @@ from views.choices import Choices, method_line
 from views.compare import partial_result
 from views.compare.controls import pick_only
 from views.compare.progress import progress_rows, state_words, total_words
-from views.names import set_name
+from views.names import retriever_name, set_name
 from views.ui import job as job_view
 from views.ui.problems import errors_told
 from views.ui.words import plain, word
@@ -108,11 +108,11 @@ def begin(selected: Selected) -> None:
 def _reason_to_wait(selected: Selected) -> str:
     """Return why the comparison waits for a user to start it; empty if it may start by itself."""
     stopped = [spec for job in stopped_jobs(selected.data.key) for spec in job.unfinished()]
-    if names := [plain(spec.name) for spec in selected.experiment.retriever if spec in stopped]:
+    if names := [plain(retriever_name(spec.name)) for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=", ".join(names))
     expected, names = selected.choices.expected, [*selected.experiment.specs]
     slow = [name for name in names if expected and name not in expected.starting(names)]
-    return word("compare.waits_slow", names=", ".join(plain(name) for name in slow)) if slow else ""
+    return word("compare.waits_slow", names=", ".join(plain(retriever_name(name)) for name in slow)) if slow else ""
 
 
 def follow(job: ComparisonJob, selected: Selected) -> None:
@@ -200,7 +200,9 @@ def _open_when_done(job: ComparisonJob) -> None:
 
 
 def _at_work(status: Status) -> str:
-    return word("compare.at_work", name=plain(status.phase)) if status.phase else word("compare.starting")
+    return (
+        word("compare.at_work", name=plain(retriever_name(status.phase))) if status.phase else word("compare.starting")
+    )
 
 
 def _progress_text(job: ComparisonJob, experiment: Experiment) -> Callable[[Status], str]:
@@ -224,8 +226,9 @@ def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str
     rows = progress_rows([*methods], status, done)
     lines = []
     for row, words in zip(rows, state_words(rows), strict=True):
-        does = methods[row.name].removeprefix(f"{row.name}: ")
-        lines.append(f":material/{row.icon}: **{plain(row.name)}** · {words} · {plain(does)}")
+        name = retriever_name(row.name)
+        does = methods[row.name].removeprefix(f"{name}: ")
+        lines.append(f":material/{row.icon}: **{plain(name)}** · {words} · {plain(does)}")
     st.caption("  \n".join(lines))
     if set(done) != drawn:
         st.rerun()

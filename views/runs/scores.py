@@ -8,6 +8,7 @@ import streamlit as st
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.curves import advice, curves
 from training.runs.runs import Plan, Run
+from views.leading import leading_measure
 from views.runs.charts import best_by, measure_names
 from views.ui import tables
 from views.ui.words import plain, signed, word, word_or
@@ -30,6 +31,8 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
     judge = _judge(scores)
     asks_questions = judge in ("questions", "passages")
+    leading = str(leading_measure())
+    names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
     if judge == "pairs":  # the figures of their space are no shares
         names = {of: name for of, name in names.items() if of in _TIMES_100}
     measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain

@@ -21,7 +21,6 @@ from models.hub import ModelError
 from models.sources import find_model
 from retrieval.comparison.multistage import FEWEST
 from retrieval.comparison.store import kept_comparisons, origin_of
-from retrieval.evaluation.measures import Measure
 from training.options.common import OptionError, TrainingOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
@@ -29,7 +28,8 @@ from training.recipe import RECIPES, ranking_kinds, recipe_of
 from training.runs.jobs import QUEUE, CompositeRun, Findings, RehearsalTask, all_jobs
 from training.runs.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
 from training.sentences.material import PAIRS
-from views.names import kind_name, pair_set_name
+from views.leading import best_by, leading_measure
+from views.names import kind_name, pair_set_name, retriever_name
 from views.navigation import open_page
 from views.resources.sets import chosen_set, pair_set, parts_of, question_set, split_of, stored_pairs
 from views.runs.list import draw_at_work, draw_queue, draw_runs
@@ -54,7 +54,6 @@ from views.ui.state import choose, offer, remember, remembered, show_top
 from views.ui.words import language, particle, plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
-_MEASURE = "ndcg@10"
 
 
 def draw() -> None:
@@ -107,13 +106,13 @@ def _without_training(fingerprint: str) -> dict[str, str]:
             continue
         asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
         untrained = _untrained_names(asked)
-        reached = {
-            name: told[_MEASURE] for name, told in kept.figures.items() if name in untrained and _MEASURE in told
-        }
-        if reached:
-            name = max(reached, key=reached.__getitem__)
-            score = f"{100 * reached[name]:.1f}"
-            about = {"name": plain(name), "measure": Measure.parse(_MEASURE).long, "questions": f"{kept.questions:,}"}
+        figures = {name: values for name, values in kept.figures.items() if name in untrained}
+        best = best_by(leading_measure(kept.ks), figures)
+        if best:
+            name, measure, mean = best
+            score = f"{100 * mean:.1f}"
+            called = plain(retriever_name(name))
+            about = {"name": called, "measure": measure.long, "questions": f"{kept.questions:,}"}
             return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
     return {}
 

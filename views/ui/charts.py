@@ -72,7 +72,7 @@ def no_difference() -> alt.Chart:
 
 def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
     """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
-    drawn = present(names, table[detail])
+    drawn = [*dict.fromkeys(table[detail])]
     scale = alt.Scale(domain=[max(0.0, float(table["low"].min()) - 0.01), 1.0])
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("started")
 
 
 def press_add(app: AppTest) -> AppTest:
-    return press(app, "Add to the list")
+    return press(app, catalog("en")["compare.add_this"])
 
 
 def add_model(app: AppTest, kind: str, model: str) -> AppTest:

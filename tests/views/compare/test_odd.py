@@ -110,7 +110,7 @@ def test_where_all_failed_no_other_k_is_advised() -> None:
 def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[5],))  # two relevant passages
     compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
-    app = look(k="1")
+    app = look(measure="recall", k="1")
     (pair,) = app.dataframe[-1].value.to_dict("records")
     assert (pair["difference"], pair["low"], pair["high"]) == (-50.0, -100.0, 100.0)
     table = app.dataframe[1].value
@@ -169,14 +169,12 @@ def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
         explained="x",
         against="y",
         lab="x",
-        aim="y@z",
         k1="many",
         analyzers="x|y",
         windows="-1",
     )
     assert not app.error
-    if view not in ("tune", "kept"):  # where neither is chosen
-        assert (app.query_params["k"], app.query_params["measure"]) == ("1", "recall")  # all find all in ten
+    assert (app.query_params["k"], app.query_params["measure"]) == ("10", "ndcg")  # the defaults
 
 
 @pytest.mark.slow

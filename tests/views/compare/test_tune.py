@@ -107,7 +107,7 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
-    assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
+    assert any(warning.value.startswith("It was stopped before it finished.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
     press(app, "start_bm25")
     assert started == [experiment]
@@ -141,7 +141,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     finished(data, started[-1])
     run(app)
     assert f"BM25 · {leader}" in texts(app)
-    assert "on nDCG@10" in texts(app)
+    assert "nDCG@10" in texts(app)
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
-    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
+    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
     (table,) = tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]

@@ -93,6 +93,7 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
         data_fingerprint=fingerprint,
         part=part,
         questions=480,
+        ks=(1, 5, 10),
         figures={name: {"ndcg@10": value} for name, value in figures.items()},
     )
 
@@ -124,6 +125,17 @@ def test_what_a_mix_reaches_without_training_is_told(
     app.query_params["lang"] = "ko"
     korean = "\n".join(one.value for one in run(app).caption)
     assert f"nDCG@10 {score}{'이' if score[-1] in '06' else '가'} 나옵니다" in korean
+
+
+def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85)
+    for name, recall in (("first", 0.9), ("other", 0.88)):
+        kept.figures[name]["recall@10"] = recall
+    monkeypatch.setattr("views.train.page.kept_comparisons", lambda: [kept])
+    monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    app.session_state["kept_measure"] = "recall"
+    words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
 
 
 def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
