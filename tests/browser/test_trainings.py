@@ -46,7 +46,7 @@ def test_two_people_start_trainings_together(app: str, page: Page, colleague: Pa
     page.get_by_role("button", name="Stop", exact=True).click()
     assert int(wait_for(workspace, "first", "stopped").split()[1]) > 0
     wait_for(workspace, "둘째", "done")
-    for one, stopped, done in ((page, "Stopped", "Done"), (colleague, "멈춤", "완료")):
+    for one, stopped, done in ((page, "Stopped", "Done"), (colleague, "중지됨", "완료")):
         expect(one.get_by_role("main").get_by_text(stopped).first).to_be_visible()
         expect(one.get_by_role("main").get_by_text(done).first).to_be_visible()
 

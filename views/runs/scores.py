@@ -70,7 +70,7 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
     measure = gain.get("measure", "")
     if measure not in names or not {before, after} <= figures.keys():
         return
-    was, now = (100 * figures[name][measure] for name in (before, after))
+    was, now = (_shown(figures[name][measure]) for name in (before, after))
     low, high = gain["interval"]
     about = {"measure": names[measure], "before": f"{was:.1f}", "after": f"{now:.1f}"}
     difference = {"difference": signed((now - was) / 100), "low": signed(low), "high": signed(high)}

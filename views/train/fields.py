@@ -291,9 +291,10 @@ class OptionFields:
             return
         boxes = [name for name in names if isinstance(self._start[name], bool)]
         others = [name for name in names if name not in boxes]
-        for alike in (others, boxes):  # check boxes stand in rows of their own: they have no label above them
-            for first in range(0, len(alike), _COLUMNS):
-                self._row(alike[first : first + _COLUMNS], st.columns(_COLUMNS))
+        # check boxes stand in rows of their own: they have no label above them, and a long one beside them
+        for alike, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
+            for first in range(0, len(alike), columns):
+                self._row(alike[first : first + columns], st.columns(columns))
 
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):

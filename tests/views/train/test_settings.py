@@ -70,7 +70,7 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
     (search,) = all_searches()
     assert search.plan().minutes == 3
     assert search.status().state is State.QUEUED
-    assert f"Settings for {search.plan().name}".replace("-", "\\-") in texts(app)
+    assert f"Settings search for {search.plan().name}".replace("-", "\\-") in texts(app)
     assert all_runs() == []
 
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_it
     search = made(ALIKE)
     run(app)
     assert "Your starting settings are as good as any tried" in texts(app)
-    assert "“Learning rate\\: 0\\.003” came to +0.4 points of nDCG@10 more" in texts(app)
+    assert "“Learning rate\\: 0\\.003” is +0.4 points of nDCG@10 higher" in texts(app)
     table = app.dataframe[0].value
     assert table["chosen"].tolist() == ["✓", "", ""]
     assert table["setting"].tolist()[0] == EN["settings.defaults"]
