@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.cache import key_of
+from data.folders import replacing_folder
 from data.layouts.reading import Layout
 from data.layouts.writing import written as written_set
 from data.records import QuestionSet
@@ -70,8 +71,7 @@ def take_away(
     lists = _lists(name, materials, comparison, needed=engine in TRAITS)
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
     mix = mix_of(engine, lists) if lists and engine in TRAITS else None
-    with replacing(folder) as new:
-        new.mkdir()
+    with replacing_folder(folder, last=TOLD) as new:
         if mix:
             _write_engine(new, mix, comparison, figures, on_progress)
         elif engine is Engine.ONNX:
