@@ -157,6 +157,11 @@ def test_too_little_memory_is_said_in_words() -> None:
     assert (result.error_message, result.as_dict()) == ("not enough memory", {"error": "not enough memory"})
 
 
+def _listen_to_ctrl_c() -> None:
+    """A process that was started in the background ignores it, and so do those that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not FORKS, reason="signals are those of Linux")
 def test_ctrl_c_says_what_is_kept_and_the_same_command_continues(tmp_path: Path) -> None:
@@ -166,8 +171,8 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_continues(tmp_path: Path)
     (tmp_path / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{retriever}', encoding="utf-8")
     command = [sys.executable, "-m", "retrieval", "compare", str(tmp_path / "e.toml"), "--progress", "json"]
     place = {**os.environ, "MRC_WORKSPACE": str(workspace())}
-    with subprocess.Popen(command, cwd=PROJECT, env=place, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    told = {"cwd": PROJECT, "env": place, "stderr": subprocess.PIPE, "text": True, "preexec_fn": _listen_to_ctrl_c}
+    with subprocess.Popen(command, **told) as process:  # type: ignore[call-overload]
         first = process.stderr.readline()
         assert json.loads(first)["fraction"] < 1
         time.sleep(2)
