@@ -1,6 +1,8 @@
 """A folder's `engine.py` against engines that refuse what the real ones refuse."""
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -196,6 +198,24 @@ def test_an_own_certificate_authority(
     assert (known.returncode, missing.returncode) == (0, 1), known.stderr
     assert "ENGINE_CA names no file of certificates" in missing.stderr
     assert "Traceback" not in unknown.stderr + missing.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_document_that_is_not_taken_ends_loading(
+    engine: Engine, folders: Callable[[Engine, str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(folders(engine, "scores"), folder)
+    lines = (folder / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(lines[-1])
+    document = last.get("fields", last)
+    (name,) = (name for name in document if name.startswith("vector"))
+    document[name] = {"values": [1.0]} if engine is Engine.VESPA else [1.0]
+    (folder / "documents.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n", encoding="utf-8")
+    with serving(ENGINES[engine](folder)) as url:
+        done = run_scripts((folder, url, "load"))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert re.search(r"dims|dimension|length|size", done.stderr)
 
 
 def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Callable[[Engine, str], Path]) -> None:
