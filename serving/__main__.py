@@ -27,7 +27,9 @@ _HERE = "127.0.0.1"
 @commands.default
 @takes(Limits)
 def serve(
-    reference: Annotated[str, Parameter(help="key of a stored comparison, experiment file, or folder of compare --out")],
+    reference: Annotated[
+        str, Parameter(help="key of a stored comparison, experiment file, or folder of compare --out")
+    ],
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
