@@ -28,7 +28,7 @@ _HERE = "127.0.0.1"
 @takes(Limits)
 def serve(
     reference: Annotated[
-        str, Parameter(help="key of a stored comparison, experiment file, or folder of compare --out")
+        str, Parameter(help="key of a stored comparison, experiment file, or --out folder")
     ],
     /,
     *,
