@@ -43,8 +43,9 @@ def carry_out(
         return job.status()
     except (Exception, KeyboardInterrupt) as error:
         code, message = problem_of(error)
-        if code == "disk":  # no fault of the program, and all there is to know
-            logger.error("the job failed: %s", message)
+        # no fault of the program, and all there is to know
+        if code == "disk" or isinstance(error, Failure | MemoryError | KeyboardInterrupt):
+            logger.error("the job failed: %s", message or type(error).__name__)
         else:
             logger.exception("the job failed")
         ended = replace(job.status(), state=State.FAILED, code=code, message=message)

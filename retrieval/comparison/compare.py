@@ -15,6 +15,7 @@ from typing import Any
 from data.cache import forget_shipped
 from data.problems import Failure
 from data.records import QuestionSet
+from data.workspace import error_message
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.packaged import DEFAULT, packaged_base
@@ -91,6 +92,11 @@ class Result:
     error: Exception | None = None
 
     @property
+    def error_message(self) -> str:
+        """What went wrong, as a user reads it; empty if nothing did."""
+        return error_message(self.error) if self.error else ""
+
+    @property
     def imported(self) -> bool:
         """Whether its rankings were made elsewhere: nothing was built or searched here."""
         return "other_questions" in self.notes
@@ -117,7 +123,7 @@ class Result:
     def as_dict(self) -> dict[str, object]:
         """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
-            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
+            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": self.error_message}
         told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
         optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
         known = {name: value for name, value in optional.items() if value}
@@ -284,7 +290,9 @@ def _result(
     try:
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as error:
-        logger.exception("retriever %r failed", name)
+        # what a user can mend is told in words alone
+        is_expected = isinstance(error, Failure | OSError | MemoryError)
+        logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
         return Result(name, error=error)
     finally:
         retriever.release()  # those that wrap it find its rankings on disk

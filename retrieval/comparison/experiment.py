@@ -28,6 +28,7 @@ from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.user_files import read_user_file, set_aside
 from data.workspace import read_json, replacing, require_room, workspace, write_json
+from retrieval.comparison.experiment_errors import messages_of
 from retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
@@ -163,8 +164,7 @@ def read_as(kind: type[E], path: Path) -> E:
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
-        places = (f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
-        raise ExperimentError(f"{path.name}: " + "; ".join(places)) from error
+        raise ExperimentError(f"{path.name}: " + "; ".join(messages_of(error, kind, KINDS))) from error
     except (OSError, ValueError) as error:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
     except RecursionError as error:

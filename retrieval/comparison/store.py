@@ -285,21 +285,21 @@ def _result(
 
 def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
-    found = [kept for folder in _finished() if (kept := _read(folder))]
+    found = [kept for folder in _finished() if (kept := read_comparison(folder))]
     return sorted(found, key=lambda kept: kept.made, reverse=True)
 
 
 def kept_comparison(key: str) -> StoredComparison | None:
     """Return the comparison of the workspace with this key; None where there is none that can be opened."""
     try:
-        return _read(_folder(key))
+        return read_comparison(_folder(key))
     except KeyError:
         return None
 
 
 def damaged_comparisons() -> list[str]:
     """Return the keys of those that ran to their end and cannot be read: damaged, or written by an earlier version."""
-    return [folder.name for folder in _finished() if _read(folder) is None]
+    return [folder.name for folder in _finished() if read_comparison(folder) is None]
 
 
 def rename(key: str, name: str) -> None:
@@ -328,8 +328,8 @@ def _folder(key: str) -> Path:
     return _comparisons() / key
 
 
-def _read(folder: Path) -> StoredComparison | None:
-    """Read what the list shows; None where it is damaged, or was written by an older version."""
+def read_comparison(folder: Path) -> StoredComparison | None:
+    """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
     scores, origin = read_json(folder / SCORES), origin_of(folder)
     try:
         experiment = origin["experiment"]
