@@ -4,9 +4,11 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from data.terminal import quiet
+from data.threads import let_idle_threads_sleep
 from views import access
 from views.access import Gate, serving
 
 quiet()
+let_idle_threads_sleep()
 access.begin()  # before anything asks for a workspace, or for what the environment says
 app = st.App("workbench.py", lifespan=serving, middleware=[Middleware(Gate)])

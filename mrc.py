@@ -16,13 +16,13 @@ sys.path.insert(0, str(ROOT))
 from data.commands import carry_out, commands_of
 
 _ROOMS = {
-    "data": "look at question sets and sentence pairs, keep them, make questions of passages",
-    "retrieval": "compare retrievers, and what is done with comparisons that are kept",
-    "train": "train models, find settings, and what is done with trainings",
-    "reading": "judge answers, and let readers answer from what retrievers find",
-    "embeddings": "measure sentence encoders on sets of pairs",
-    "language": "tokenizers, and texts to learn from",
-    "text": "dictionaries for the analyzers",
+    "data": "Inspect, store and write question sets and sentence pairs.",
+    "retrieval": "Compare retrievers, and manage stored comparisons.",
+    "train": "Train models, find settings, and manage runs.",
+    "reading": "Score answers, and evaluate readers on retrieved passages.",
+    "embeddings": "Measure sentence encoders on sentence pairs.",
+    "language": "Compare tokenizers, and store texts to learn from.",
+    "text": "Store dictionaries for the analyzers.",
 }
 
 
@@ -33,8 +33,10 @@ def main(words: Sequence[str] | None = None) -> int:
     about = "Which retrieval works on your passages and questions."
     commands = commands_of("mrc", about, version=_version, version_flags=("--version",))
     commands.command(_app, name="app")
-    commands.command("retrieval.__main__:compare_command", name="compare", help="run an experiment file")
-    commands.command("serving.__main__:serve", name="serve", help="serve retrievers over HTTP")
+    commands.command(
+        "retrieval.__main__:compare_command", name="compare", help="Run an experiment file, and store the comparison."
+    )
+    commands.command("serving.__main__:serve", name="serve", help="Serve retrievers over HTTP.")
     for name, about in _ROOMS.items():
         place = "training.__main__:train_commands" if name == "train" else f"{name}.__main__:commands"
         commands.command(place, name=name, help=about)

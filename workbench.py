@@ -12,6 +12,7 @@ import streamlit as st
 
 from views import access, sidebar
 from views.navigation import draw_ways, pages
+from views.resources.sets import require_set
 from views.ui.problems import errors_told
 from views.ui.words import word
 from views.uploads import UPLOADS
@@ -29,6 +30,7 @@ try:
             page = st.navigation(pages(), position="top")
             sidebar.draw()
             draw_ways(page.url_path)
+            require_set()
             with UPLOADS.refusal_told():
                 page.run()
 except Exception:

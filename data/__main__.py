@@ -9,26 +9,29 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
+from data.apart import File as SourceFile
 from data.commands import AsJson, columns_of, commands_of, one_of, run
 from data.formats.columns import Columns, PairColumns
 from data.formats.rows import FileReading
+from data.formats.text import Content
 from data.layouts.reading import Layout
 from data.layouts.writing import written
-from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart
+from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs_apart
 from data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
+from data.pairs.store import PAIR_CATALOG, obtain_files
 from data.pairs.store import keep as keep_set_of_pairs
 from data.problems import DataError
 from data.questions.audit import Audit, Unit, audit
-from data.questions.read import Reading, read_paths_apart
+from data.questions.read import Reading, read_files_apart, read_paths_apart
 from data.split import PARTS, Part, Split, SplitOptions, split
-from data.store import find, keep, note_used
+from data.store import CATALOG, find, keep, note_used, obtain
 from data.terminal import tell
 from data.workspace import is_of_the_disk, replacing
 
@@ -55,7 +58,10 @@ def _refused(error: Exception) -> int:
 
 
 _NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
-_FILE_HELP = "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; of a collection its folder or a zip archive"
+_FILE_HELP = (
+    "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; the folder or a zip archive of a collection; "
+    f"or a dataset of the catalog: {', '.join(CATALOG)}"
+)
 File = Annotated[Path, Parameter(help=_FILE_HELP)]
 Files = Annotated[Path, Parameter(help="more files of the same collection")]
 NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
@@ -66,7 +72,7 @@ Out = Annotated[Path, Parameter(help="the zip archive to be written")]
 @commands.command
 def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json: AsJson = False) -> int:
     """Tell what a file holds, or several of a collection."""
-    reading = read_paths_apart((file, *files), columns or {})
+    reading = _read_questions((file, *files), columns)
     figures, parts = audit(reading.question_set), split(reading.question_set)
     if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
@@ -80,7 +86,7 @@ def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json:
 @commands.command(name="keep")
 def keep_file(file: File, /, *files: Files, columns: NamedColumns = None) -> int:
     """Put a file, or several of a collection, among the sets of the workspace."""
-    reading = read_paths_apart((file, *files), columns or {})
+    reading = _read_questions((file, *files), columns)
     kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     note_used(kept.key)  # as on the Data page
     tell("\n".join([*_understood(reading), f"Kept as {kept.key}"]))
@@ -97,6 +103,20 @@ def write(data: Data, /, *, out: Out, layout: Literal["beir", "mteb"] = "beir") 
     tell(f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions")
     tell(f"Written to {out}")
     return 0
+
+
+def _read_questions(files: tuple[Path, ...], columns: NamedColumns) -> Reading:
+    """Read files, or the catalog's dataset of this name. Raises `DataError`."""
+    entry = CATALOG.get(_catalog_name(files))
+    if entry is None:
+        return read_paths_apart(files, columns or {})
+    reading = read_files_apart([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
+    return replace(reading, question_set=replace(reading.question_set, name=entry.title))
+
+
+def _catalog_name(files: tuple[Path, ...]) -> str:
+    """Return what may be a name of the catalog; empty where several files, or one that exists, are given."""
+    return str(files[0]) if len(files) == 1 and not files[0].exists() else ""
 
 
 def _understood(reading: Reading) -> list[str]:
@@ -127,7 +147,8 @@ def _figures(figures: Audit) -> list[str]:
     overlap = "not measurable"
     if not math.isnan(figures.overlap.mean):
         counted = {Unit.WORDS: "words", Unit.PAIRS: "letter pairs"}[figures.overlap.unit]
-        overlap = f"{figures.overlap.mean:.1%} of the {counted}; by chance {figures.overlap.by_chance:.1%}"
+        by_chance = "-" if math.isnan(figures.overlap.by_chance) else f"{figures.overlap.by_chance:.1%}"
+        overlap = f"{figures.overlap.mean:.1%} of the {counted}; by chance {by_chance}"
     return [
         f"Articles: {figures.article_count:,}; passages without a question: "
         f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
@@ -192,7 +213,8 @@ def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-PairFile = Annotated[Path, Parameter(help="TSV, CSV, JSON, JSONL, Parquet, Excel or text")]
+_PAIR_FILE_HELP = f"TSV, CSV, JSON, JSONL, Parquet, Excel or text; or a set of the catalog: {', '.join(PAIR_CATALOG)}"
+PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same set")]
 Kind = Annotated[PairKind | None, one_of(PairKind, help="what the pairs are judged by; told by the columns otherwise")]
 Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest score there can be")]
@@ -249,13 +271,18 @@ commands.command("questions.__main__:make_questions", name="make-questions", hel
 def _read_pairs(
     files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts
 ) -> PairReading:
-    if parts and len(parts) != len(files):
+    if parts and len(parts) != len(files) and _catalog_name(files) not in PAIR_CATALOG:
         raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
     try:
         options = PairOptions(columns or {}, kind, scale, parts)
     except ValueError as error:
         raise CoercionError(msg=str(error)) from error
-    return read_pair_files_apart(files, options)
+    entry = PAIR_CATALOG.get(_catalog_name(files))
+    if entry is None:
+        return read_pair_files_apart(files, options)
+    told = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
+    reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **told))
+    return replace(reading, pairs=replace(reading.pairs, name=entry.title))
 
 
 def _understood_pairs(reading: PairReading) -> list[str]:

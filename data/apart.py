@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from math import ceil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import psutil
@@ -33,6 +32,7 @@ from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode
+from data.temporary import remove_leftovers_of, temporary_folder
 from data.workspace import PROJECT, read_json, workspace, write_json, write_text
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ _SHARE_OF_FREE_MEMORY = 0.8
 _SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
+_FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
 _COMMAND = (sys.executable, "-m", "data.apart")
 
 _promised: list[int] = []  # bytes, of the readings at work
@@ -154,9 +155,10 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
     """
     limits, place = Limits.of(*(file.content for file in files)), workspace()
     place.mkdir(parents=True, exist_ok=True)
+    remove_leftovers_of(_FOLDER, place)
     # not one of the system's temporary folders, which may be memory; what is mapped stays until it is not needed
-    with limits.held_free(), TemporaryDirectory(prefix=".reading.", dir=place, ignore_cleanup_errors=True) as held:
-        folder, asked = Path(held), []
+    with limits.held_free(), temporary_folder(_FOLDER, place) as folder:
+        asked = []
         for number, (content, name) in enumerate(files):
             path = folder / f"content {number}"
             if isinstance(content.source, Path):

@@ -233,6 +233,11 @@ def shipped(kind: str, key: str) -> Path:
     return _SHIPPED / kind / f"{key}.npz"
 
 
+def is_from_sample(kind: str, key: str) -> bool:
+    """Whether these arrays are read from what ships with the sample, because this workspace has none of its own."""
+    return not is_sound(_path(kind, key)) and is_sound(shipped(kind, key))
+
+
 def forget_shipped(kind: str) -> None:
     """Remove what came with the sample, before it is made again."""
     for path in (_SHIPPED / kind).glob("*.npz"):

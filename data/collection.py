@@ -21,6 +21,7 @@ from data.problems import DataError, ProblemCode
 from data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
 NOTE = "set.json"
+LONGEST_NAME = 100  # characters
 _KEY = re.compile("[0-9a-f]{16}")
 _FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 
@@ -133,6 +134,19 @@ class Collection(Generic[N]):
         place = shelf()
         return place / self.name / key if place and self._read(self._own(key)) is None else self._own(key)
 
+    def rename(self, key: str, name: str) -> None:
+        """Give a set of the user's another name. Its key, its folder and its content stay.
+
+        Raises the error of `unknown`, and `ValueError` where the name has no character that can be displayed.
+        """
+        note = self._read(self._own(key)) if _KEY.fullmatch(key) else None
+        if note is None:
+            raise self.error(key)
+        if not (tidy := display_name(name)):
+            raise ValueError("a name needs a character that can be displayed")
+        with replacing(self._own(key) / NOTE) as new:
+            new.write_bytes(self._notes.dump_json(replace(note, name=tidy), indent=1, exclude={"shared"}))
+
     def remove(self, key: str) -> None:
         """Remove a set of the user's, readable or not; one of the shelf is none. Raises the error of `unknown`."""
         if not _KEY.fullmatch(key) or not self._own(key).is_dir():
@@ -164,6 +178,12 @@ class Collection(Generic[N]):
     @cached_property
     def _notes(self) -> Any:
         return TypeAdapter(self.note)
+
+
+def display_name(text: str) -> str:
+    """Return a name as it is stored: on one line, of printable characters, no longer than `LONGEST_NAME`."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:LONGEST_NAME].strip()
 
 
 def file_named(reference: str, base: Path | None = None) -> Path | None:

@@ -6,8 +6,10 @@ and runs them as those of `python -m retrieval`. `mrc.py` puts the rooms togethe
 
 import inspect
 import json
+import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import Field, asdict, fields
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -15,11 +17,20 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
 from data.problems import Failure
-from data.terminal import quiet, tell
+from data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
+from data.threads import let_idle_threads_sleep
+from data.workspace import error_message
 
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
 _VERBOSE = ("-v", "--verbose")
+_PROGRESS = "--progress"
+_EVERYWHERE = """Every command takes:
+
+-v, --verbose: show messages of the libraries
+
+--progress auto|plain|json|none: how to show progress on stderr (auto: a line a minute outside a terminal)"""
+_STOPPED = 128 + signal.SIGINT
 _NOTHING_DONE = 2
 
 
@@ -30,7 +41,7 @@ def commands_of(name: str, about: str, **options: Any) -> App:
         help=about,
         help_format="markdown",
         help_formatter="plain",
-        help_epilogue="-v, --verbose: show what the libraries say, too",
+        help_epilogue=_EVERYWHERE,
         default_parameter=Parameter(
             negative_iterable=(), consume_multiple=True, allow_repeating=True, show_default=_value
         ),
@@ -50,23 +61,64 @@ def run(room: App, words: Sequence[str] | None = None, refused: Callable[[Except
 
 
 def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception], int] | None = None) -> int:
-    """Do what words say; returns the exit status, 2 where nothing could be done.
+    """Do what words say; returns the exit status: 2 where nothing could be done, 130 after Ctrl-C.
 
     `refused` tells an error of the work in another way than as one line, and returns the status.
     """
-    quiet(verbose=any(word in _VERBOSE for word in words))
+    let_idle_threads_sleep()
     try:
-        status = commands([word for word in words if word not in _VERBOSE])
+        words = _with_options_of_all(words)
+        status = commands(words)
     except CycloptsError as error:
         error.verbose = False
-        tell(f"error: {error}", error=True)
-        return _NOTHING_DONE
-    except (Failure, OSError, ValueError) as error:
-        if refused is not None:
-            return refused(error)
-        tell(f"error: {error}", error=True)
-        return _NOTHING_DONE
+        return _refused(error)
+    except (Failure, OSError, ValueError, MemoryError) as error:
+        end_progress_line()
+        return refused(error) if refused is not None and not isinstance(error, MemoryError) else _refused(error)
+    except KeyboardInterrupt as stopped:
+        end_progress_line()
+        tell(str(stopped) or "Stopped.", error=True)
+        return _STOPPED
     return int(status or 0)
+
+
+def _refused(error: Exception) -> int:
+    tell(f"error: {error_message(error)}", error=True)
+    return _NOTHING_DONE
+
+
+def _with_options_of_all(words: Sequence[str]) -> list[str]:
+    """Apply the options that every command takes; returns the other words. Raises `CycloptsError`."""
+    others, left = list[str](), list(words)
+    mode = ProgressMode.AUTO
+    while left:
+        word = left.pop(0)
+        option, equals, value = word.partition("=")
+        if option == _PROGRESS:
+            value = value if equals else left.pop(0) if left else ""
+            if value not in [*ProgressMode]:
+                raise CoercionError(msg=f"{_PROGRESS} takes {', '.join(ProgressMode)}, not {value!r}")
+            mode = ProgressMode(value)
+        elif word not in _VERBOSE:
+            others.append(word)
+    quiet(verbose=any(word in _VERBOSE for word in words))
+    show_progress(mode)
+    return others
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C; the message says what is kept."""
+
+
+@contextmanager
+def stop_message(text: str) -> Iterator[None]:
+    """Say `text` where the user presses Ctrl-C: what is kept, and how to go on."""
+    try:
+        yield
+    except Stopped:
+        raise
+    except KeyboardInterrupt as error:
+        raise Stopped(text) from error
 
 
 def one_of(kind: type[StrEnum], **more: Any) -> Parameter:
@@ -89,10 +141,12 @@ def _value(default: Any) -> str | None:
     return None if default is False or default in (None, "", ()) else str(default)
 
 
-def tell_kept(kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool) -> int:
-    """Print kept things, dataclasses, a line each or all as JSON; returns the exit status."""
+def tell_kept(kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool, empty: str) -> int:
+    """Print stored items, dataclasses, a line each or all as JSON, or `empty` on stderr; returns the exit status."""
     if as_json:
         tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
+    elif not kept:
+        tell(empty, error=True)
     for one in () if as_json else kept:
         tell(line(one))
     return 0

@@ -54,6 +54,10 @@ class ProblemCode(StrEnum):
     WRONG_SHAPE = "wrong_shape"
     NOT_A_WORKBOOK = "not_a_workbook"
     OLD_WORKBOOK = "old_workbook"
+    WORD_DOCUMENT = "word_document"
+    PRESENTATION = "presentation"
+    HANGUL_DOCUMENT = "hangul_document"
+    PDF_DOCUMENT = "pdf_document"
     BROKEN_WORKBOOK = "broken_workbook"
     BROKEN_PARQUET = "broken_parquet"
     MISSING_COLUMN = "missing_column"
@@ -103,6 +107,7 @@ class ProblemCode(StrEnum):
     # files of a collection do not fit together
     UNKNOWN_PASSAGES = "unknown_passages"
     UNKNOWN_QUESTIONS = "unknown_questions"
+    UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
     # all rows are used: how the file was read

@@ -44,7 +44,8 @@ class Question:
     begins is a claim that may be wrong.
 
     `grades` are the passages that were judged, each with a whole number, 0 for one that is not relevant; `relevant` are
-    those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within.
+    those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within. An
+    empty group is one that the corpus has no passage of: it is never met, and lowers the recall of its question.
     Both say nothing, and are empty, where all that was judged is relevant by grade 1, and a single passage is a group.
     """
 
@@ -206,9 +207,10 @@ def _relevant_from(questions: Iterable[Question], grade: int) -> Iterator[Questi
     for question in questions:
         grades = question.grade_of
         relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
-        groups = (tuple(id_ for id_ in group if id_ in relevant) for group in question.groups)
+        groups = tuple(tuple(id_ for id_ in group if id_ in relevant) for group in question.groups)
+        groups = tuple(left for left, group in zip(groups, question.groups, strict=True) if left or not group)
         starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
-        told: dict[str, Any] = {"relevant": relevant, "groups": tuple(filter(None, groups)), "starts": starts}
+        told: dict[str, Any] = {"relevant": relevant, "groups": groups, "starts": starts}
         if relevant:
             yield replace(question, grades=tuple(grades.items()), **told)
 

@@ -112,7 +112,7 @@ class StoredSet(KeptSet):
 
 
 _SETS = Collection("datasets", StoredSet, partial(DataError.of, ProblemCode.UNKNOWN_SET), CATALOG)
-stored, damaged, remove = _SETS.stored, _SETS.damaged, _SETS.remove
+stored, damaged, remove, rename = _SETS.stored, _SETS.damaged, _SETS.remove, _SETS.rename
 _LAST_USED = "last_used.json"
 
 

@@ -4,12 +4,15 @@ Texts of a person's files and of others reach a terminal. Libraries draw bars th
 writes programs: a command shows them with `--verbose`; a job, or the app, where `MRC_VERBOSE` is set.
 """
 
+import json
 import logging
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Iterable
+from enum import StrEnum
 
 VERBOSE = "MRC_VERBOSE"
 _LIBRARIES = (
@@ -25,6 +28,8 @@ QUIET = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+_SECONDS_BETWEEN_LINES = 60.0
+_LEAST_TO_ESTIMATE = 0.05  # fraction of the work after which the time left is estimated
 # control characters but tab and line break, and the marks that turn the direction of writing
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -69,8 +74,84 @@ def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], wi
     return [" ".join([f"{name:<{longest}}", *(f"{cell:>{width}}" for cell in cells)]) for name, cells in lines]
 
 
-def tell_progress(name: str, share: float) -> None:
-    """Write who is at work and how much of all work is done, 0 to 1, over what stood in the line; to people alone."""
-    if name and sys.stderr.isatty():
-        sys.stderr.write(f"\r{share:4.0%}  {harmless(name)}\033[K" + ("\n" if share >= 1 else ""))
-        sys.stderr.flush()
+class ProgressMode(StrEnum):
+    """How commands show progress on the standard error: `auto` redraws a line of a terminal, and is `plain` elsewhere.
+
+    `plain` writes a line a minute; `json` writes an object a line, at most one a second and at each change of phase.
+    """
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    JSON = "json"
+    NONE = "none"
+
+
+class ProgressReporter:
+    """Writes the phase and the fraction of all work that is done."""
+
+    def __init__(self, mode: ProgressMode = ProgressMode.AUTO) -> None:
+        self.mode = mode
+        self._started = self._written = time.monotonic()
+        self._name = ""
+
+    def report(self, name: str, fraction: float, *, is_total: bool = True) -> None:
+        """See `report_progress`."""
+        mode = self.mode
+        if mode is ProgressMode.AUTO and not sys.stderr.isatty():
+            mode = ProgressMode.PLAIN
+        now = time.monotonic()
+        if mode is ProgressMode.AUTO and name:
+            _write_error(f"\r{fraction:4.0%}  {harmless(name)}\033[K" + ("\n" if fraction >= 1 else ""))
+        elif mode is ProgressMode.JSON and (name != self._name or fraction >= 1 or now - self._written >= 1):
+            entry = {"phase": name, "fraction": round(fraction, 4), "seconds": round(now - self._started, 1)}
+            self._write_line(json.dumps(entry, ensure_ascii=False), now)
+        elif mode is ProgressMode.PLAIN and name and now - self._written >= _SECONDS_BETWEEN_LINES:
+            self._write_line(f"{fraction:4.0%}  {name}  ({self._times(fraction if is_total else 0, now)})", now)
+        self._name = name
+
+    def end_line(self) -> None:
+        """End a line that stands in a terminal, so that what follows has its own."""
+        if self.mode is ProgressMode.AUTO and self._name and sys.stderr.isatty():
+            _write_error("\n")
+        self._name = ""
+
+    def _write_line(self, line: str, now: float) -> None:
+        self._written = now
+        _write_error(harmless(line) + "\n")
+
+    def _times(self, fraction: float, now: float) -> str:
+        spent = now - self._started
+        if not _LEAST_TO_ESTIMATE < fraction < 1:
+            return f"{_minutes(spent)} so far"
+        return f"{_minutes(spent)} so far, about {_minutes(spent * (1 - fraction) / fraction)} left"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60)):,} min"
+
+
+def _write_error(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+_reporter = ProgressReporter()
+
+
+def show_progress(mode: ProgressMode) -> None:
+    """Start to report progress anew, in this way."""
+    global _reporter  # noqa: PLW0603 - a process has one terminal
+    _reporter = ProgressReporter(mode)
+
+
+def report_progress(name: str, fraction: float, *, is_total: bool = True) -> None:
+    """Report that `name` is running and that `fraction`, 0 to 1, of the command's work is done.
+
+    Pass `is_total=False` if it is the fraction of a phase: then no time left is estimated from it.
+    """
+    _reporter.report(name, fraction, is_total=is_total)
+
+
+def end_progress_line() -> None:
+    """End the line of progress that stands in a terminal, if one does."""
+    _reporter.end_line()

@@ -14,14 +14,16 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from data.problems import Failure
+from data.temporary import temporary_folder
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")
@@ -106,21 +108,46 @@ def is_of_the_disk(error: BaseException) -> bool:
 
 
 @contextmanager
+def disk_errors_naming(path: Path) -> Iterator[None]:
+    """Name `path` in errors of the disk: a failed write names no file, or a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if not is_of_the_disk(error):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def error_message(error: BaseException) -> str:
+    """Return what went wrong as a user reads it: a full disk and too little memory in words, all else as it is."""
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}" if str(error) else "not enough memory"
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    if error.errno in _DISK_FULL:
+        return f"the disk is full: cannot write {error.filename}" if error.filename else "the disk is full"
+    if error.errno in _DENIED and error.filename:
+        return f"no permission to use {error.filename} ({error.strerror})"
+    return str(error)
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; when the block ends well it becomes `path`, else it is removed.
 
     Works for files, and for folders whose destination does not exist yet or may be replaced. What a folder holds is on
     the disk before the folder has its name: a power cut leaves all of it, or what was there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent, ignore_cleanup_errors=True) as holder:
-        new = Path(holder, path.name)
-        yield new
-        if new.is_dir():
-            folder_to_disk(new)
-            if path.exists():
-                path.rename(Path(holder, "old"))
-        new.replace(path)
+    with disk_errors_naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(f".{path.name}.", path.parent) as holder:
+            new = holder / path.name
+            yield new
+            if new.is_dir():
+                folder_to_disk(new)
+                if path.exists():
+                    path.rename(holder / "old")
+            new.replace(path)
 
 
 def to_disk(path: Path) -> None:
@@ -151,8 +178,8 @@ def write_json(path: Path, content: object) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder: it is gone in one step, however long deleting takes."""
-    with TemporaryDirectory(prefix=".removed.", dir=folder.parent, ignore_cleanup_errors=True) as holder:
-        folder.rename(Path(holder, folder.name))
+    with temporary_folder(".removed.", folder.parent) as holder:
+        folder.rename(holder / folder.name)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -15,12 +15,12 @@ import numpy as np
 from cyclopts import Parameter
 
 from data.cache import Arrays, save_arrays
-from data.commands import AsJson, commands_of, one_of, run
+from data.commands import AsJson, commands_of, one_of, run, stop_message
 from data.pairs.records import PairSet, split_pairs
 from data.pairs.store import find
 from data.problems import failure_dict
 from data.split import Part
-from data.terminal import aligned, tell, tell_progress
+from data.terminal import aligned, end_progress_line, report_progress, tell
 from data.workspace import write_json
 from embeddings import results
 from embeddings.cost import COST, cost
@@ -37,7 +37,7 @@ from embeddings.results import (
     Request,
     SimilarityRequest,
 )
-from jobs.folder import Progress, request_carried_out
+from jobs.work import Progress, request_carried_out
 
 logger = logging.getLogger(__name__)
 _ENCODING = 0.8  # share of the work of a map
@@ -65,7 +65,9 @@ def evaluate_command(
     split
         the test part where there is one, else validation, or else all
     """
-    evaluation = evaluate(find(data), model, split, on_progress=tell_progress)
+    with stop_message("Stopped. Vectors encoded so far are kept: run the same command again to continue."):
+        evaluation = evaluate(find(data), model, split, on_progress=report_progress)
+    end_progress_line()
     tell(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else table(evaluation))
     failed = [one for one in evaluation.results if one.error]
     for one in failed:

@@ -10,7 +10,8 @@ import numpy as np
 
 from data.pairs.records import PairSet, numbers_of, row_groups
 from data.problems import Failure
-from data.workspace import read_json, workspace, write_json
+from data.user_files import read_user_file, set_aside
+from data.workspace import workspace, write_json
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 
@@ -84,8 +85,18 @@ _FILE = "models.json"
 
 def added() -> list[str]:
     """Return their references, the first added first."""
-    models = read_json(workspace() / "embeddings" / _FILE).get("models")
-    return [one for one in models if isinstance(one, str)] if isinstance(models, list) else []
+    try:
+        return _added()[0]
+    except OSError:
+        return []
+
+
+def _added() -> tuple[list[str], bool]:
+    """Return the references that can be read, and whether the file holds anything else."""
+    content, is_damaged = read_user_file(workspace() / "embeddings" / _FILE)
+    models = content.get("models", [])
+    found = [model for model in models if isinstance(model, str)] if isinstance(models, list) else []
+    return found, is_damaged or found != models
 
 
 def add(reference: str) -> None:
@@ -100,4 +111,7 @@ def remove(reference: str) -> None:
 
 
 def _write(models: list[str]) -> None:
-    write_json(workspace() / "embeddings" / _FILE, {"models": models})
+    path = workspace() / "embeddings" / _FILE
+    if _added()[1]:
+        set_aside(path)
+    write_json(path, {"models": models})

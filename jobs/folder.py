@@ -8,7 +8,6 @@ its subject names), `status.json` (how it goes, with a heartbeat), `progress.jso
 import json
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -16,12 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import psutil
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from data.cache import key_of
-from data.problems import Failure
-from data.terminal import tell
 from data.workspace import (
     are_limited,
     number_in,
@@ -33,13 +30,10 @@ from data.workspace import (
     write_text,
 )
 from jobs.detached import detached
-from jobs.machine import Process, hold_freed_memory, this_process
+from jobs.machine import Process
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
-Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
-_SECONDS_BETWEEN = 0.2  # a page looks no more often
-_SECONDS_TO_END = 5.0  # for a process that was just killed
 _ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
 
 
@@ -80,6 +74,7 @@ class Status:
     total_steps: int = 0
     seconds_left: float | None = None
     tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
+    parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left of each part by name, None if unknown
     queued: float = 0.0
     started: float = 0.0
     heartbeat: float = 0.0
@@ -141,9 +136,29 @@ class Job:
         return not self.done and self.status().at_work
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether a user stopped it. This stays true, for every session, until a user starts it again."""
+        return not self.done and self.asked_to_stop and not self.running
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it was started and ended without a result: a user stopped it, it failed, or its process died."""
+        ended = not self.done and not self.running
+        return ended and (self.asked_to_stop or (self.has_status and self.status().code != DAMAGED))
+
+    @property
+    def may_start_by_itself(self) -> bool:
+        """Whether a page may start it without being asked: nobody started it yet, or its status cannot be read."""
+        return not self.done and not self.running and not self.is_unfinished
+
+    @property
+    def has_status(self) -> bool:
+        return (self.folder / "status.json").is_file()
+
+    @property
     def failed(self) -> bool:
         """Whether it was started and ended without a result, though nobody stopped it."""
-        started = not self.done and (self.folder / "status.json").is_file()
+        started = not self.done and self.has_status
         return started and self.status().state in (State.FAILED, State.INTERRUPTED)
 
     def status(self) -> Status:
@@ -294,87 +309,3 @@ class RequestJob(Job, Generic[R]):
     def begin(self) -> None:
         """Start what reads the request from the folder."""
         self.launch(self.place, "run", self.folder)
-
-
-def carry_out(
-    job: Job, work: Callable[[Status], None], problem_of: Callable[[BaseException], tuple[str, str]]
-) -> Status:
-    """Do a job's work in this process, and return how it ended: whatever goes wrong ends up in its status.
-
-    `work` is given the status it began with; it raises `AskedToStop` where it ended because somebody asked.
-    `problem_of` tells code and message of what went wrong.
-    """
-    hold_freed_memory()
-    pid, pid_started = this_process()
-    before = job.status()
-    began = Status(
-        State.RUNNING, queued=before.queued, started=time.time(), seconds=before.spent, pid=pid, pid_started=pid_started
-    )
-    job.write_status(began)
-    try:
-        work(began)
-    except AskedToStop:
-        ended = replace(job.status(), state=State.STOPPED)
-    except GoesOn:
-        return job.status()
-    except (Exception, KeyboardInterrupt) as error:
-        code, message = problem_of(error)
-        if code == "disk":  # no fault of the program, and all there is to know
-            logger.error("the job failed: %s", message)
-        else:
-            logger.exception("the job failed")
-        ended = replace(job.status(), state=State.FAILED, code=code, message=message)
-    else:
-        ended = replace(job.status(), state=State.DONE)
-    ended = replace(ended, seconds_left=None)
-    job.write_status(ended)
-    return ended
-
-
-def progress_writer(job: Job, began: Status, seconds_left: Callable[[], float | None] | None = None) -> Progress:
-    """Return what notes a job's phase and the share of all its work that is done, 0 to 1.
-
-    Its time left is what `seconds_left` says, asked then; without, it is told from the share. A few times a second at
-    most, but for a change of phase and for beginning and end, which are never dropped: a page would go on to tell what
-    ended long ago.
-    """
-    written = 0.0
-    phase: str | None = None
-
-    def write(now: str, share: float) -> None:
-        nonlocal written, phase
-        if now != phase or share in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN:
-            written, phase = time.monotonic(), now
-            status = replace(began, phase=now, share=share)
-            if seconds_left:
-                status = replace(status, seconds_left=seconds_left(), tells_time=True)
-            job.write_status(status)
-
-    return write
-
-
-def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
-    """Do a job's work, as `carry_out`, unless another process is at it; returns a command's exit status, 0 or 2."""
-    job.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
-            ended = carry_out(job, work, _problem)
-    except Timeout:
-        tell("error: another process is at work on this", error=True)
-        return 2
-    return 0 if ended.state is State.DONE else 2
-
-
-def request_carried_out(job: RequestJob[R], work: Callable[[R, Progress], object]) -> int:
-    """Do what a job's folder asks for, as `carried_out_alone`; `work` is given the request, and whom to tell of it."""
-
-    def begun(began: Status) -> None:
-        say = progress_writer(job, began)
-        say("", 0.0)
-        work(job.request(), say)
-
-    return carried_out_alone(job, begun)
-
-
-def _problem(error: BaseException) -> tuple[str, str]:
-    return error.code if isinstance(error, Failure) else "unexpected", str(error)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run, several_of, tell_kept
 from data.formats.opening import set_name
-from data.terminal import aligned, tell, tell_progress
+from data.terminal import aligned, end_progress_line, report_progress, tell
 from language.comparison import Measured, Request, compare, run_folder
 from language.morphemes import Split, TokenizerKind
 from language.texts import StoredText, find_corpus, keep, require_file, stored
@@ -51,7 +51,8 @@ def tokenizers(
     given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
     request = Request(sample=sample, **given)
     corpus = find_corpus(data)
-    found = compare(corpus, request, out=out, on_progress=tell_progress)
+    found = compare(corpus, request, out=out, on_progress=report_progress)
+    end_progress_line()
     told = {
         "data": corpus.name,
         "fingerprint": corpus.fingerprint,
@@ -81,7 +82,7 @@ def _table(found: list[Measured]) -> str:
 
 @commands.command
 def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
-    """Keep texts in the workspace, for pages and commands to learn from.
+    """Store texts in the workspace, for pages and commands to learn from.
 
     Parameters
     ----------
@@ -92,14 +93,14 @@ def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of the
         require_file(path, path.name)
         name = set_name(path.name, "text")
         with path.open("rb") as content:
-            tell(_line(keep(content, name, source=str(path), on_progress=partial(tell_progress, name))))
+            tell(_line(keep(content, name, source=str(path), on_progress=partial(report_progress, name))))
     return 0
 
 
 @commands.command
 def texts(*, as_json: AsJson = False) -> int:
-    """List the kept texts."""
-    return tell_kept(stored(), _line, as_json=as_json)
+    """List the stored texts."""
+    return tell_kept(stored(), _line, as_json=as_json, empty="No texts yet: `mrc language keep-text FILE` stores one.")
 
 
 def _line(kept: StoredText) -> str:

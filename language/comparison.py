@@ -20,7 +20,8 @@ from data.cache import Arrays, Artifact, is_sound, key_of, sealing
 from data.problems import Failure
 from data.texts import in_blocks
 from data.workspace import read_json, replacing, workspace, write_json
-from jobs.folder import Progress, RequestJob, request_carried_out
+from jobs.folder import RequestJob
+from jobs.work import Progress, request_carried_out
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer

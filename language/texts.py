@@ -7,7 +7,6 @@ import codecs
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,6 +21,7 @@ from data.formats.tables import shown
 from data.problems import Failure
 from data.records import QuestionSet, composed
 from data.store import find as find_set
+from data.temporary import temporary_folder
 from data.workspace import limits, user, workspace
 
 
@@ -276,8 +276,8 @@ def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgr
     is more than the user may keep; nothing of it is kept then.
     """
     workspace().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".text.", dir=workspace()) as folder:
-        path = Path(folder, _TEXT)
+    with temporary_folder(".text.", workspace()) as folder:
+        path = folder / _TEXT
         with path.open("wb") as file:
             shutil.copyfileobj(content, file)
         corpus = text_corpus(path, name, within(on_progress, 0, _CHECKED))

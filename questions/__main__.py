@@ -9,10 +9,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from chat.endpoint import MODEL, Endpoint
-from data.commands import commands_of, run, takes
+from data.commands import commands_of, run, stop_message, takes
 from data.records import Maker
 from data.store import find, keep
-from data.terminal import tell
+from data.terminal import end_progress_line, report_progress, tell
+from data.workspace import error_message
 from questions.make import MadeQuestions, MakerOptions
 from questions.make import make_questions as make
 
@@ -30,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def refused(error: Exception) -> int:
     """Tell why no question could be made."""
-    tell(f"error: {error}", error=True)
+    tell(f"error: {error_message(error)}", error=True)
     return 1
 
 
@@ -59,13 +60,9 @@ def make_questions(
         chosen["most"] = min(_PREVIEWED, chosen.get("most", 0) or _PREVIEWED)
     options, question_set = MakerOptions(**chosen), find(set)
     endpoint = Endpoint.of() if options.by is Maker.MODEL and not no_calls else None
-    try:
-        found = make(question_set, options, endpoint, name=name, on_progress=_follow)
-    except KeyboardInterrupt:
-        tell("\nstopped; what a language model wrote is kept, and the same command goes on", error=True)
-        return 130
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+    with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
+        found = make(question_set, options, endpoint, name=name, on_progress=_report)
+    end_progress_line()
     tell("\n".join(_lines(found)))
     if not preview:
         kept = keep(found.question_set, source=question_set.name)
@@ -88,9 +85,8 @@ def _lines(found: MadeQuestions) -> list[str]:
     return [*lines, "They are made, not asked: good to train with, and no test of a search"]
 
 
-def _follow(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done:,} of {total:,} passages", end="", file=sys.stderr, flush=True)
+def _report(done: int, total: int) -> None:
+    report_progress(f"{done:,} of {total:,} passages", done / max(1, total))
 
 
 if __name__ == "__main__":

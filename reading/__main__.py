@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Parameter
 
-from data.commands import AsJson, commands_of, one_of, run
+from data.commands import AsJson, commands_of, one_of, run, stop_message
 from data.store import find
-from data.terminal import aligned, tell, tell_progress
-from jobs.folder import Progress, request_carried_out
+from data.terminal import aligned, end_progress_line, report_progress, tell
+from jobs.work import Progress, request_carried_out
 from reading import results
 from reading.evaluate import ReadingExperiment, ReadingJob, ReadingResult, evaluate, read_experiment
 from reading.labels import Property
@@ -102,7 +102,9 @@ def evaluate_command(
 ) -> int:
     """Let readers answer from the first passages that retrievers find: as JSON, shares from 0 to 1."""
     asked, base = read_experiment(experiment), experiment.parent
-    result = evaluate(asked, find(asked.data, base), base=base, on_progress=tell_progress)
+    with stop_message("Stopped. Rankings and answers found so far are kept: run the same command again to continue."):
+        result = evaluate(asked, find(asked.data, base), base=base, on_progress=report_progress)
+    end_progress_line()
     tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if as_json else table(result))
     tried: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
     failed = [one for one in tried if one.error]

@@ -5,27 +5,29 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from data.commands import AsJson, commands_of, run
+from data.commands import AsJson, commands_of, run, stop_message
+from data.records import QuestionSet
 from data.store import CATALOG, find, read_entry
-from data.terminal import aligned, tell, tell_progress
+from data.terminal import aligned, end_progress_line, report_progress, tell
+from data.workspace import error_message
 from jobs.detached import handed_over
-from jobs.folder import GoesOn, Status, carried_out_alone, progress_writer
+from jobs.folder import AskedToStop, GoesOn, Status
+from jobs.work import carried_out_alone, progress_writer
 from retrieval.analysis.changes import Gate
-from retrieval.analysis.evidence import shown_measures
+from retrieval.analysis.evidence import label, shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.pace import Pace
+from retrieval.comparison.references import find_comparison, find_stored, storable, store_question_set
 from retrieval.comparison.store import (
     ComparisonJob,
-    StoredComparison,
     damaged_comparisons,
     delete,
     keep,
-    kept_comparison,
     kept_comparisons,
     load,
     origin_of,
@@ -33,21 +35,19 @@ from retrieval.comparison.store import (
     rename,
 )
 from retrieval.encode import encode_command
-from retrieval.takeaway.fusion import Engine
+from retrieval.takeaway.fusion import MEASURE, Engine
 
-commands = commands_of("retrieval", "Compare retrievers on a question set.")
-Key = Annotated[str, Parameter(help="its key, as list shows it")]
+commands = commands_of("retrieval", "Compare retrievers on a question set, and manage stored comparisons.")
+Key = Annotated[str, Parameter(help="its key, as list shows it, its experiment file, or a folder of compare --out")]
 Out = Annotated[Path, Parameter(help="folder for figures, report, TREC and BEIR files")]
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
+_CONTINUES = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
+_NONE_YET = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be done."""
-    try:
-        return run(commands, words)
-    except KeyError as error:
-        tell(f"error: no comparison is kept as {error}; `python -m retrieval list` shows those there are", error=True)
-        return 2
+    return run(commands, words)
 
 
 @commands.command(name="compare")
@@ -55,7 +55,7 @@ def compare_command(
     experiment: Path,
     /,
     *,
-    out: Out,
+    out: Out | None = None,
     language: ReportLanguage = "en",
     at_least: tuple[str, ...] = (),
     not_below: str = "",
@@ -63,7 +63,7 @@ def compare_command(
     tell_page: Annotated[bool, Parameter("--tell", negative="", show=False)] = False,
     rest: Annotated[bool, Parameter(negative="", show=False)] = False,
 ) -> int:
-    """Run an experiment file.
+    """Run an experiment file, and store the comparison in the workspace.
 
     Parameters
     ----------
@@ -72,27 +72,44 @@ def compare_command(
     at_least
         what must be reached, else the status is 1: ndcg@10=.95 by the best, Hybrid:ndcg@10=.95 by one retriever
     not_below
-        a kept comparison (key, or folder of an earlier --out): the status is 1 where one of its retrievers is worse now
+        a stored comparison (key, or folder of an earlier --out): the status is 1 if one of its retrievers is worse now
     by
-        the measure by which it is worse
+        measure for --not-below
     tell_page
         only what the page needs, with the progress noted
     rest
         what needs no model was searched by another process
     """
-    if tell_page:  # the page waits for no more than it needs, and makes the rest when it is asked for
+    if tell_page and out:  # the page waits for no more than it needs, and makes the rest when it is asked for
         return _compare_for_the_page(experiment, out, rest=rest)
-    asked = read_experiment(experiment)
-    found = find(asked.data, experiment.parent)
+    asked, base = read_experiment(experiment), experiment.parent
+    found = find(asked.data, base)
     gate = Gate.of(asked, found, at_least, not_below, by)  # before hours of work
-    tell_progress("", 0.0)
-    comparison = compare(asked, found, base=experiment.parent, on_progress=tell_progress)
-    origin = provenance(comparison, found, experiment.parent)
-    status = _report(comparison, gate)  # first: a full disk takes no figures away
-    from retrieval.report.exports import save  # draws with a library that a page's job does not wait for
+    with stop_message(_CONTINUES):
+        report_progress("", 0.0)
+        comparison = compare(storable(asked, found, base), found, base=base, on_progress=report_progress)
+        end_progress_line()
+        origin = provenance(comparison, found, base)
+        tell(table(comparison))  # first: a full disk takes no figures away
+        _store(comparison, found, origin, asked.data)
+        status = _report(comparison, gate)
+        if out:
+            from retrieval.report.exports import save  # draws with a library that a page's job does not wait for
 
-    save(comparison, out, origin, language)
+            save(comparison, out, origin, language)
     return status
+
+
+def _store(comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str) -> None:
+    """Store a comparison in the workspace as the page does, and print its key; say so if the workspace is read-only."""
+    job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
+    try:
+        store_question_set(question_set, source)
+        keep(comparison, job.folder, origin)
+    except OSError as error:
+        tell(f"not stored in the workspace: {error_message(error)}", error=True)
+    else:
+        tell(f"stored as {job.id}")
 
 
 def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
@@ -102,16 +119,19 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
 
     def work(began: Status) -> None:
         nonlocal reported, is_left
+        if job.asked_to_stop:  # while this process was being started
+            raise AskedToStop
         pace = Pace(least)
-        tell = progress_writer(job, began, lambda: pace.seconds_left)
-        tell("", 0.0)
+        report = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.parts_left)
+        report("", 0.0)
         asked, base = read_experiment(experiment), experiment.parent
         found = find(asked.data, base)
         if not rest:
-            is_left = search_light(asked, found, base=base, on_progress=tell, on_result=job.note, pace=pace)
+            is_left = search_light(asked, found, base=base, on_progress=report, on_result=job.note, pace=pace)
             if is_left:
                 raise GoesOn
-        comparison = compare(asked, found, base=base, on_progress=tell, on_result=job.note, pace=pace)
+        comparison = compare(asked, found, base=base, on_progress=report, on_result=job.note, pace=pace)
+        tell(table(comparison))
         reported = _report(comparison)
         keep(comparison, out, provenance(comparison, found, base))
 
@@ -127,11 +147,10 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
 
 
 def _report(comparison: Comparison, gate: Gate | None = None) -> int:
-    """Print the table, what failed and what a gate says; returns the exit status."""
-    tell(table(comparison))
+    """Print which retrievers failed, and what a gate says; returns the exit status."""
     for result in comparison.results:
         if result.error:
-            tell(f"{result.name} failed: {result.error}", error=True)
+            tell(f"{result.name} failed: {result.error_message}", error=True)
     verdicts = [*gate.verdicts(comparison)] if gate else []
     for verdict in verdicts:
         tell(verdict.said, error=not verdict.holds)
@@ -143,20 +162,22 @@ commands.command(encode_command, name="encode")
 
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
-    """List the comparisons kept in the workspace, the newest first."""
+    """List the stored comparisons, the newest first."""
     kept = kept_comparisons()
     for key in damaged_comparisons():
         tell(f"{key} cannot be read: it is damaged, or of another version", error=True)
     if as_json:
         tell(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
         return 0
+    if not kept:
+        tell(_NONE_YET, error=True)
     for one in kept:
         names = ", ".join(one.retrievers)
         tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
     return 0
 
 
-@commands.command(name="ship")
+@commands.command(name="ship", show=False)  # for maintainers: `make sample`
 def ship_command() -> int:
     """Make again what comes with the sample: its tokens and vectors, after it, the analyzer or the base has changed."""
     ship(read_entry(CATALOG["sample"]).question_set)
@@ -165,12 +186,13 @@ def ship_command() -> int:
 
 @commands.command(name="export")
 def export_command(key: Key, /, *, out: Out, language: ReportLanguage = "en") -> int:
-    """Write all files of a kept comparison."""
+    """Write all files of a stored comparison."""
     from retrieval.report.exports import save
 
-    kept = _kept(key)
+    kept = find_comparison(key)
     comparison = load(kept.folder, find(kept.reference, kept.folder))
     save(comparison, out, origin_of(kept.folder), language)
+    tell(f"written to {out}")
     return 0
 
 
@@ -180,18 +202,23 @@ def take_away_command(
     retriever: Annotated[str, Parameter(help="its name in the comparison")],
     /,
     *,
-    engine: Annotated[Engine, Parameter("--for", help="what searches there")],
-    out: Annotated[Path, Parameter(help="folder to make, or to make anew")],
+    engine: Annotated[Engine, Parameter("--for", help="engine or library that searches there")],
+    out: Annotated[Path, Parameter(help="folder to write; an earlier one is replaced")],
 ) -> int:
-    """Write a retriever of a kept comparison as a folder with which an engine searches, and say what differs."""
+    """Write a retriever of a comparison as a folder with which an engine searches, and print what differs."""
     from retrieval.takeaway.job import Wanted, taken_from
 
-    taken = taken_from(_kept(key), Wanted(key, retriever, engine), out, tell_progress)
+    kept = find_comparison(key)
+    with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):
+        taken = taken_from(kept, Wanted(kept.key, retriever, engine), out, report_progress)
+    end_progress_line()
     rows = []
     for one in taken.figures:
-        more = (f"{value:+.4f}" for value in (one.there - one.here, one.low, one.high))
-        rows.append((one.engine.value, [f"{one.there:.4f}", *more]))
-    tell("\n".join(aligned(["ndcg@10", "difference", "low", "high"], rows, 10)))
+        more = (f"{100 * value:+.2f}" for value in (one.there - one.here, one.low, one.high))
+        rows.append((one.engine.value, [f"{100 * one.there:.2f}", *more]))
+    tell("in percent; the last two columns are the 95% interval of the difference")
+    tell("\n".join(aligned([label(MEASURE), "difference", "low", "high"], rows, 10)))
+    tell(f"written to {out}")
     return 0
 
 
@@ -205,33 +232,28 @@ def take_away_job(folder: Path, /) -> int:
 
 @commands.command(name="rename")
 def rename_command(key: Key, name: Annotated[str, Parameter(help="its new name")], /) -> int:
-    """Give a kept comparison a name."""
-    rename(key, name)
+    """Rename a stored comparison."""
+    rename(find_stored(key).key, name)
     return 0
 
 
 @commands.command(name="delete")
 def delete_command(key: Key, /) -> int:
-    """Remove a kept comparison."""
-    delete(key)
+    """Delete a stored comparison."""
+    delete(find_stored(key).key)
     return 0
 
 
-def _kept(key: str) -> StoredComparison:
-    if kept := kept_comparison(key):
-        return kept
-    raise KeyError(key)
-
-
 def table(comparison: Comparison) -> str:
-    """Return the means as lines of text."""
+    """Return the means in percent as lines of text."""
     measures, of = shown_measures(comparison), comparison.question_set
     rows = []
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
         missing = "-" if means else "failed"
-        rows.append((result.name, [f"{means[one]:.4f}" if one in means else missing for one in measures]))
-    return "\n".join([f"{len(of.questions):,} questions, {len(of.passages):,} passages", *aligned(measures, rows, 10)])
+        rows.append((result.name, [f"{100 * means[one]:.2f}" if one in means else missing for one in measures]))
+    counts = f"{len(of.questions):,} questions, {len(of.passages):,} passages, in percent"
+    return "\n".join([counts, *aligned(map(label, measures), rows, 8)])
 
 
 if __name__ == "__main__":

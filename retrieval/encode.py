@@ -1,6 +1,5 @@
 """`python -m retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -8,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from data.commands import one_of
+from data.commands import one_of, stop_message
 from data.store import find
-from data.terminal import tell
+from data.terminal import end_progress_line, report_progress, tell
 from data.workspace import write_json
 from models.encoders.bi_encoder import BiEncoder, kept_at
 from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
@@ -30,13 +29,15 @@ def encode_command(
     title: Annotated[bool, Parameter(help="with the passages' titles, or without")] = True,
     windows: Annotated[bool, Parameter(help="of passages too long, encode all parts, or only the beginning")] = True,
 ) -> int:
-    """Encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was."""
+    """Encode a corpus into vectors, by one process or by several under torchrun; a second start continues."""
 
-    def follow(share: float) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{share:4.0%}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+    def report(fraction: float) -> None:
+        report_progress("encoding", fraction, is_total=False)  # of the passages, then of the questions
 
-    tell("\n".join(encode(data, model, out, precision, title=title, windowed=windows, on_progress=follow)))
+    with stop_message("Stopped. Finished blocks are kept: run the same command again to continue."):
+        lines = encode(data, model, out, precision, title=title, windowed=windows, on_progress=report)
+    end_progress_line()
+    tell("\n".join(lines))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from data.commands import commands_of, run, takes
-from data.terminal import tell, tell_progress
+from data.terminal import report_progress, tell
 from serving.app import Limits, app_of
 from serving.searcher import open_searchers
 
@@ -27,7 +27,7 @@ _HERE = "127.0.0.1"
 @commands.default
 @takes(Limits)
 def serve(
-    reference: Annotated[str, Parameter(help="a kept comparison, by its key, or an experiment file (TOML)")],
+    reference: Annotated[str, Parameter(help="key of a stored comparison, experiment file, or --out folder")],
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
@@ -41,7 +41,7 @@ def serve(
     limits, key = Limits(**chosen), read_key(key_file)
     listening = _listening(host, port, fd, has_key=bool(key))
     with listening:
-        searchers = open_searchers(reference, retriever, tell_progress)
+        searchers = open_searchers(reference, retriever, report_progress)
         tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
         _until_told(app_of(searchers, limits, key), listening)
     return 0

@@ -22,8 +22,9 @@ from data.cache import keeping_nothing
 from data.passages import Passages
 from data.store import find
 from retrieval.comparison.compare import retrievers_of
-from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.store import kept_comparison, origin_of
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.references import find_experiment
+from retrieval.comparison.store import origin_of
 from retrieval.rankings import Findings, Retriever
 
 
@@ -65,7 +66,7 @@ def open_searcher(
     reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
 ) -> Searcher:
     """Open one retriever, by its name where there are several. As `open_searchers` otherwise."""
-    if not name and len(names := searchable(experiment_of(reference)[0])) > 1:
+    if not name and len(names := searchable(find_experiment(reference)[0])) > 1:
         raise ValueError(f"{reference} holds several retrievers, so name one: {', '.join(names)}")
     (searcher,) = open_searchers(reference, [name] if name else [], on_progress).values()
     return searcher
@@ -83,7 +84,7 @@ def open_searchers(
     # BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that
     # are not theirs alone a question takes many times as long. Here they sleep, where nobody has said otherwise
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    experiment, base = experiment_of(reference)
+    experiment, base = find_experiment(reference)
     question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
     if compared and compared != question_set.corpus_fingerprint:
         raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
@@ -111,13 +112,6 @@ def open_searchers(
         some = [passage.text[:100] for passage in question_set.passages[:2]]
         opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
     return opened
-
-
-def experiment_of(reference: str | Path) -> tuple[Experiment, Path]:
-    """Return the experiment of a kept comparison or a file, and the folder that its paths begin at."""
-    if kept := kept_comparison(str(reference)):
-        return Experiment.model_validate(origin_of(kept.folder)["experiment"]), kept.folder
-    return read_experiment(Path(reference)), Path(reference).parent
 
 
 def searchable(experiment: Experiment) -> list[str]:

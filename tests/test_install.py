@@ -56,11 +56,18 @@ def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
 def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert "compare: run an experiment file" in mrc(environment, folder, "--help").stdout
+    assert "compare: Run an experiment file" in mrc(environment, folder, "--help").stdout
     (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     done = mrc(environment, folder, "compare", "experiment.toml", "--out", "result")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].split()[0] == "words"
+    words, stored = done.stdout.splitlines()[-2:]
+    assert words.split()[0] == "words"
+    key = stored.removeprefix("stored as ")
+    assert key in mrc(environment, folder, "retrieval", "list").stdout
+    take_away = ("retrieval", "take-away", key, "words", "--for", "opensearch", "--out", "taken")
+    taken = mrc(environment, folder, *take_away)
+    assert taken.returncode == 0, taken.stderr
+    assert (folder / "taken" / "engine.py").is_file()
     assert (folder / "result" / "report.html").is_file()
     kept = mrc(environment, folder, "data", "keep", str(PROJECT / "data/sample/korean.json"))
     assert kept.returncode == 0, kept.stderr

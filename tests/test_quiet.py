@@ -46,9 +46,9 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_comparison_prints_its_table_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
-    status, output, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path))
+    status, output, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path), "--progress", "none")
     assert (status, errors) == (0, "")
-    assert [line.split()[0] for line in output.splitlines()] == ["48", "recall@1", "Dense"]
+    assert [line.split()[0] for line in output.splitlines()] == ["48", "R@1", "Dense", "stored"]
 
 
 def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> No
 
 
 def test_a_training_prints_where_it_is_and_what_came_out(tmp_path: Path) -> None:
-    status, output, errors = said(*TRAINING, "--out", str(tmp_path / "run"))
+    status, output, errors = said(*TRAINING, "--out", str(tmp_path / "run"), "--progress", "none")
     assert (status, errors) == (0, "")
     lines = output.splitlines()
     assert (lines[0].split(":")[0], lines[-1].split(":")[0]) == ("run folder", "model")

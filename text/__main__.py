@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, run, tell_kept
 from data.formats.opening import set_name
 from data.terminal import tell
+from data.workspace import error_message
 from text.dictionary import DictionaryError, StoredDictionary, keep, open_dictionary, stored
 
 commands = commands_of("text", "User dictionaries for the analyzers.")
@@ -21,14 +22,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _refused(error: Exception) -> int:
-    for line in (error, *(error.others if isinstance(error, DictionaryError) else ())):
+    for line in (error_message(error), *(error.others if isinstance(error, DictionaryError) else ())):
         tell(f"error: {line}", error=True)
     return 2
 
 
 @commands.command(name="keep-dictionary")
 def keep_dictionary(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
-    """Keep dictionaries in the workspace, for pages and experiments.
+    """Store dictionaries in the workspace, for pages and experiments.
 
     Parameters
     ----------
@@ -42,8 +43,10 @@ def keep_dictionary(file: Path, /, *files: Annotated[Path, Parameter(help="more 
 
 @commands.command
 def dictionaries(*, as_json: AsJson = False) -> int:
-    """List the kept dictionaries."""
-    return tell_kept(stored(), _line, as_json=as_json)
+    """List the stored dictionaries."""
+    return tell_kept(
+        stored(), _line, as_json=as_json, empty="No dictionaries yet: `mrc text keep-dictionary FILE` stores one."
+    )
 
 
 def _line(kept: StoredDictionary) -> str:

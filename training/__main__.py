@@ -32,26 +32,33 @@ from training.recipe import RECIPES
 from training.runs.jobs import QUEUE, Ablation, Estimate, Rehearsal, RehearsalTask, Search, all_jobs, job_at
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
 
+_A_MODEL = {
+    "bi-encoder": "a bi-encoder for dense retrieval",
+    "cross-encoder": "a cross-encoder for reranking",
+    "late-interaction": "a late-interaction model (ColBERT)",
+    "sparse-encoder": "a sparse encoder (SPLADE)",
+    "sentences": "a sentence encoder on sentence pairs",
+    "sentence-cross-encoder": "a cross-encoder on sentence pairs",
+    "reader": "a reader that finds answers in passages",
+    "language-model": "a language model on text",
+}
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status: 0 when done or stopped, 1 when failed, 2 when it could not start."""
+    """Run the command; returns its exit status: 0 when done, 1 when failed, 2 when not started, 130 after Ctrl-C."""
     return run(_commands("training"), words)
 
 
 def _commands(name: str) -> App:
-    commands = commands_of(name, "Train, stand in line, stop, resume, and see what there is, without the page.")
+    about = "Train models, find settings, and manage runs. Defaults are those of the starter; other bases have theirs."
+    commands = commands_of(name, about)
     for kind in RECIPES:
-        commands.command(
-            _training_of(kind),
-            name=kind,
-            help=f"train a model of the kind {kind}; defaults here suit the starter, other bases differ",
-        )
+        commands.command(_training_of(kind), name=kind, help=f"Train {_A_MODEL.get(kind, kind)}.")
     commands.command(find_settings_commands(), name="find-settings")
-    for command in (ablate, list_runs, stop, resume, delete, push):
+    for command in (ablate, list_runs, stop, resume, use_best, delete, push):
         commands.command(command, name="list" if command is list_runs else None)
-    for internal in (run_folder, work, rehearse):  # what processes are started by
+    for internal in (run_folder, work, rehearse, conclude):  # what processes are started by
         commands.command(internal, name="run" if internal is run_folder else None, show=False)
     return commands
 
@@ -129,13 +136,15 @@ def rehearse(task: Annotated[RehearsalTask, one_of(RehearsalTask)], folder: Path
 
 
 def list_runs(*, as_json: AsJson = False) -> int:
-    """List the runs of the workspace, the newest first."""
+    """List runs, the newest first."""
     runs = [_told(one) for one in all_jobs()]
     for damaged in damaged_runs():
         tell(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
     if as_json:
         tell(json.dumps(runs, ensure_ascii=False, indent=2))
         return 0
+    if not runs:
+        tell("No runs yet: `mrc train bi-encoder --data sample` trains a model.", error=True)
     for one in runs:
         steps = f"{one['step']}/{one['total_steps']}" if one["total_steps"] else "-"
         tell(f"{one['id']}  {one['state']:<11}  {one['kind']:<13}  {steps:>13}  {one['name']}")
@@ -155,7 +164,7 @@ def _told(run: Run) -> dict[str, Any]:
 
 
 def stop(run: Reference, /) -> int:
-    """End a running training after its step, with a checkpoint; take a queued one out of the line."""
+    """Stop a run after its step, with a checkpoint; remove a queued one from the queue."""
     found = known_job(run)
     if not (found.status().at_work or found.status().state is State.QUEUED):
         raise ValueError(f"{found.id} is {found.status().state.value}: there is nothing to stop")
@@ -165,7 +174,7 @@ def stop(run: Reference, /) -> int:
 
 
 def resume(run: Reference, /) -> int:
-    """Put a stopped, failed or interrupted run in line; it goes on from its last checkpoint."""
+    """Resume a stopped, failed or interrupted run from its last checkpoint."""
     found = known_job(run)
     QUEUE.resume(found)
     if found.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
@@ -174,8 +183,26 @@ def resume(run: Reference, /) -> int:
     return 0
 
 
+def use_best(run: Reference, /) -> int:
+    """Make a finished training of a stopped one's best checkpoint, and print its id."""
+    from training.conclude import conclude
+
+    found = known_job(run)
+    if found.status().at_work:
+        raise ValueError(f"{found.id} is {found.status().state.value}: stop it first")
+    tell(conclude(found).id)
+    return 0
+
+
+def conclude(folder: Path, /) -> int:
+    """Make a finished training of the best checkpoint in a run folder (the page uses this)."""
+    from training.conclude import conclude_as_job
+
+    return int(conclude_as_job(Run(folder)).state is State.FAILED)
+
+
 def delete(run: Reference, /) -> int:
-    """Remove a run and its model."""
+    """Delete a run and its model."""
     found = next((one for one in damaged_runs() if one.id == run), None) or known_job(run)
     found.delete()
     tell(f"deleted {found.id}")
@@ -189,18 +216,28 @@ def push(
     *,
     public: Annotated[bool, Parameter(negative="", help="for everybody to see; else private")] = False,
 ) -> int:
-    """Send a finished model to the hub; the token comes from HF_TOKEN or is asked for."""
-    from getpass import getpass
+    """Send a finished model to the hub, with the token of HF_TOKEN or one typed in."""
+    from training.runs.model import PushError, push, require_finished
 
-    from training.runs.model import PushError, push
-
-    token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
+    found = known_job(run)
     try:
-        tell(push(known_job(run), repository, token, private=not public))
+        require_finished(found)
+        tell(push(found, repository, _hub_token(), private=not public))
     except PushError as error:
         tell(f"error: {error}", error=True)
         return 1
     return 0
+
+
+def _hub_token() -> str:
+    """Return the token of the environment, or ask for one in a terminal. Raises `ValueError`."""
+    from getpass import getpass
+
+    if token := os.environ.get("HF_TOKEN"):
+        return token
+    if not sys.stdin.isatty():
+        raise ValueError("no token for the hub: set HF_TOKEN")
+    return getpass("hub token (not shown, not kept): ")
 
 
 def _write_negatives(plan: Plan, path: Path) -> int:

@@ -28,6 +28,7 @@ Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 _PROBED = 64  # texts or pairs
+_PROBED_AT_ONCE = 16
 
 
 def processes() -> int:
@@ -35,13 +36,28 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def seconds_for(work: Callable[[list[Any]], object], everything: Sequence[Any]) -> float:
-    """Seconds that `work` would take for everything in order of its length, by some of it: short ones and long ones."""
+def seconds_for(
+    work: Callable[[list[Any]], object],
+    everything: Sequence[Any],
+    limit: float = 2.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Seconds that `work` would take for everything in order of its length, by some of it: short and long ones alike.
+
+    Evenly spaced samples are tried one after the other until `limit` seconds are spent.
+    """
     work(list(everything[:2]))  # what is only done once
-    some = list(everything[:: max(1, len(everything) // _PROBED)])
-    began = time.perf_counter()
-    work(some)
-    return (time.perf_counter() - began) / len(some) * len(everything)
+    strides = max(1, len(everything) // _PROBED)
+    probed = everything[::strides]
+    rounds = max(1, len(probed) // _PROBED_AT_ONCE)
+    began, done = clock(), 0
+    for number in range(rounds):
+        sample = probed[number::rounds]
+        work(list(sample))
+        done += len(sample)
+        if clock() - began > limit:
+            break
+    return (clock() - began) / done * len(everything)
 
 
 @dataclass(frozen=True)

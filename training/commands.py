@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +20,8 @@ from data.commands import AsJson, Command, commands_of, takes
 from data.pairs.store import find as find_pairs
 from data.split import SplitOptions
 from data.store import find as find_questions
-from data.terminal import tell
-from data.workspace import limits, user
+from data.terminal import end_progress_line, report_progress, tell
+from data.workspace import limits, user, workspace
 from jobs.folder import State, Status
 from retrieval.comparison.experiment import ExperimentError, read_as
 from retrieval.evaluation.measures import Measure
@@ -89,7 +90,7 @@ def known_job(reference: str) -> Run:
     if run is None and (elsewhere := run_in(Path(reference))):
         run = job_at(elsewhere.folder)
     if run is None:
-        raise ValueError(f"there is no run {reference!r}; `python -m training list` shows them")
+        raise ValueError(f"there is no run {reference!r}; `mrc train list` lists the runs")
     return run
 
 
@@ -109,14 +110,10 @@ def followed(run: Run) -> int:
     """Train in this process and print what came out; returns the exit status."""
     from training.train import train
 
-    with stopping_on_signals(run):
+    with stopping_on_signals(run) as heard, reporting_progress_of(run):
         ended = train(run)
-    if ended.state is State.FAILED:
-        tell(f"error: {ended.message}", error=True)
-        return 1
-    if ended.state is State.STOPPED:
-        tell("stopped; no model was saved, and `resume` goes on from the last checkpoint")
-        return 0
+    if ended.state is not State.DONE:
+        return _not_done(run, ended, heard)
     for name, figures in run.scores().items():
         if name in ("before", "after", "interpolated", "bm25", "unigram"):
             tell(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
@@ -132,30 +129,66 @@ def _run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *,
         return 0
     tell(f"{name}: {whole.id}", error=True)
     # what trainers print is no part of the answer
-    with stopping_on_signals(whole), redirect_stdout(sys.stderr):
+    with stopping_on_signals(whole) as heard, reporting_progress_of(whole), redirect_stdout(sys.stderr):
         ended = work()
+    return None if ended.state is State.DONE else _not_done(whole, ended, heard)
+
+
+def _not_done(run: Run, ended: Status, heard: Sequence[int]) -> int:
+    """Say how a run ended that was stopped or failed; returns the exit status."""
+    resumed = f"`mrc train resume {run.id if run.folder.parent == workspace() / 'runs' else run.folder}` continues"
     if ended.state is State.STOPPED:
-        tell(f"stopped; `resume {whole.id}` goes on", error=True)
-        return 0
-    if ended.state is not State.DONE:
-        tell(f"error: {ended.message}", error=True)
-        return 1
-    return None
+        tell(f"Stopped. The last checkpoint is kept: {resumed} from it.", error=True)
+        return 128 + signal.SIGINT if signal.SIGINT in heard else 0
+    if ended.code == "interrupted":
+        tell(f"Stopped at once. Checkpoints written before are kept: {resumed}.", error=True)
+        return 128 + signal.SIGINT
+    tell(f"error: {ended.message}", error=True)
+    return 1
 
 
 @contextmanager
-def stopping_on_signals(run: Run) -> Iterator[None]:
-    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once."""
+def reporting_progress_of(run: Run) -> Iterator[None]:
+    """Report the progress that a run writes into its folder, while this process carries it out."""
+    is_over = threading.Event()
 
-    def heard(number: int, frame: FrameType | None) -> None:
-        del frame
-        run.ask_to_stop()
-        tell("stopping after this step, with a checkpoint; once more: at once", error=True)
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    def report() -> None:
+        while not is_over.wait(1.0):
+            status = run.status()
+            step = f", step {status.step:,} of {status.total_steps:,}" if status.total_steps else ""
+            report_progress(
+                f"{status.phase or status.state.value}{step}".replace("_", " "), status.share, is_total=False
+            )
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
         yield
+    finally:
+        is_over.set()
+        thread.join()
+        end_progress_line()
+
+
+@contextmanager
+def stopping_on_signals(run: Run) -> Iterator[list[int]]:
+    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once.
+
+    Yields the signals that were heard.
+    """
+    heard: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        heard.append(number)
+        run.ask_to_stop()
+        end_progress_line()
+        tell("Stopping after this step, with a checkpoint. Press Ctrl-C again to stop at once.", error=True)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield heard
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -163,9 +196,9 @@ def stopping_on_signals(run: Run) -> Iterator[None]:
 
 def find_settings_commands() -> App:
     """Return the commands that find settings, one a kind of training that ranks passages."""
-    commands = commands_of("find-settings", "Try a few settings on validation questions, and tell which do.")
+    commands = commands_of("find-settings", "Try a few settings on validation questions, and compare them.")
     for kind in ranking_kinds():
-        commands.command(_command_of(kind), name=kind, help=f"for the kind {kind}")
+        commands.command(_command_of(kind), name=kind, help=f"Find settings for a {kind}.")
     return commands
 
 

@@ -3,23 +3,34 @@
 A page rehearses a training, its estimate or its hard negatives, in a process of its own.
 """
 
-import tempfile
-import threading
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from data.workspace import replacing
-from jobs.folder import State, Status, carry_out
+from jobs.folder import State, Status
+from jobs.work import carry_out
 from models.sources import find_model
 from training.base import Task
-from training.options.common import AttentionDropout, EmbeddingTable, Report, TrainingOptions
+from training.dry_run import (
+    Batch,
+    Budget,
+    Deadline,
+    Load,
+    LoadMeter,
+    Pace,
+    StepTimes,
+    batches_to_try,
+    evenly,
+    memory_available,
+    take_steps,
+)
+from training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
 from training.recipe import recipe_of
 from training.runs.jobs import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run
@@ -100,18 +111,7 @@ def _smaller_batch(options: TrainingOptions, need: Need, limit: float) -> dict[s
     return {"batch_size": size}
 
 
-Batch = list[int]  # rows of the examples
 _PROBED = 64  # texts
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Steps that were taken: characters read in the largest and in those that were timed, their seconds, bytes held."""
-
-    largest: float
-    read: float  # a step, those after the first
-    seconds: float
-    memory: int
 
 
 def characters_read(task: Task) -> tuple[np.ndarray, float]:
@@ -148,103 +148,23 @@ def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]
     return a_token, a_token * float(model.max_seq_length or "inf")
 
 
-def evenly(ordered: np.ndarray, count: int) -> list[int]:
-    """Return `count` of what is ordered, from the middles of as many equal parts of it: each kind has its share."""
-    count = min(count, len(ordered))
-    return [int(one) for one in ordered[((np.arange(count) + 0.5) * len(ordered) / count).astype(int)]]
+def estimate(
+    plan: Plan,
+    on_progress: Callable[[float], None] | None = None,
+    *,
+    budget: Budget | None = None,
+    on_partial: Callable[[Estimate], None] | None = None,
+) -> Estimate:
+    """Estimate time and memory of a planned training from a few of its own steps. Raises what the training would raise.
 
-
-def take(task: Task, options: TrainingOptions, batches: list[Batch], read: np.ndarray) -> Tried:
-    """Train on these batches, the largest first: it makes what is made once, and is not timed where there are more."""
-    from sentence_transformers.base.sampler import DefaultBatchSampler
-    from transformers import TrainerCallback
-
-    from training.engine.trainers import make_trainer, short_passes
-
-    seconds: list[float] = []
-
-    class Fixed(DefaultBatchSampler):
-        def __iter__(self) -> Iterator[Batch]:
-            return iter(batches)
-
-        def __len__(self) -> int:
-            return len(batches)
-
-    class Clock(TrainerCallback):
-        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-            del args, kwargs
-            seconds.append(-time.perf_counter())
-
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            del args, kwargs
-            seconds[-1] += time.perf_counter()
-
-    short = replace(options, epochs=1.0, patience=0, report_to=Report.NONE)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = make_trainer(task, short, Path(folder), [Clock()])
-        trainer.args.batch_sampler = Fixed
-        trainer.args.set_evaluate(strategy="no")
-        trainer.args.set_save(strategy="no")
-        trainer.args.load_best_model_at_end = False
-        with short_passes(task.model, twice=options.recompute), _most_memory() as most:
-            trainer.train()
-    sums = [float(read[batch].sum()) for batch in batches]
-    timed = slice(1, None) if len(batches) > 1 else slice(None)
-    return Tried(max(sums), float(np.mean(sums[timed])), float(np.mean(seconds[timed])), most[0])
-
-
-def memory_available() -> int:
-    """Bytes that a process in this one's place may hold."""
-    import torch
-
-    if torch.cuda.is_available():
-        return int(torch.cuda.mem_get_info()[0])
-    return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
-
-
-@contextmanager
-def _most_memory() -> Iterator[list[int]]:
-    """Watch how many bytes this process holds at most, which is told after the block; on a GPU torch keeps count."""
-    import torch
-
-    held, over, gpu = [0], threading.Event(), torch.cuda.is_available()
-
-    def watch() -> None:
-        process = psutil.Process()
-        while True:
-            held[0] = max(held[0], process.memory_info().rss)
-            if over.wait(0.005):
-                return
-
-    if gpu:
-        torch.cuda.reset_peak_memory_stats()
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield held
-    finally:
-        over.set()
-        watcher.join()
-    if gpu:
-        held[0] = int(torch.cuda.max_memory_allocated())
-
-
-# a step, up to which three whole batches are tried, and two: the first one makes what is made once
-_QUICK_SECONDS, _BEARABLE_SECONDS = 15.0, 45.0
-_PARTS = (8, 4)  # what part of a batch is tried before
-
-
-def estimate(plan: Plan, on_progress: Callable[[float], None] | None = None) -> Estimate:
-    """Take a few steps and measure a few texts as the plan would. Raises what the training would raise.
-
-    Small parts of the largest batch and of usual ones come first; time and memory of whole batches follow from them as
-    straight lines over the characters read, unless these are bearable and fit: then they are tried themselves.
-    Where the data takes long to read, `on_progress` is told how far that is.
+    As many steps are taken as fit into the budget, one at least; see `training.dry_run`. Where the data takes long to
+    read, `on_progress` gets the share done; `on_partial` gets what the steps so far say.
     """
     from transformers import set_seed
 
     from training.engine.batches import batch_sampler
 
+    budget = budget or Budget()
     options = plan.options
     available, began = memory_available(), time.perf_counter()
     material = load_material(plan, on_progress)
@@ -258,80 +178,78 @@ def estimate(plan: Plan, on_progress: Callable[[float], None] | None = None) -> 
     read, a_token = characters_read(task)
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
     batches = sorted(sampler(range(len(read))), key=lambda batch: float(read[batch].sum()))
-    tried = _tried(task, options, batches, read, available)
-    steps = int(np.ceil(len(batches) * options.epochs))
-    seconds_a_step = _seconds(tried, float(np.mean([read[batch].sum() for batch in batches])))
-    need = _need(task, tried, float(read[batches[-1]].sum()), a_token)
-    memory = max(tried[-1].memory, need.memory())
-    fits = memory <= SHARE_TO_USE * available
-    measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
-    seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
-    if task.held_out:  # their loss: a step forward, which is a third of one
-        seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * seconds_a_step / 3
-    seconds_teaching = lesson.seconds() if lesson else 0.0
-    forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-    return Estimate(
-        steps=steps,
-        seconds_a_step=seconds_a_step,
-        seconds_measuring=seconds_measuring,
-        seconds=seconds_loading + seconds_teaching + steps * seconds_a_step + seconds_measuring,
-        memory=memory,
-        memory_available=available,
-        device=str(task.model.device),
-        fits=fits,
-        instead={} if fits else instead(options, need, available, forgets=forgets),
-        seconds_loading=seconds_loading,
-        seconds_teaching=seconds_teaching,
+    meter = LoadMeter()
+    work = _Work(task, options, batches, read, a_token, available, seconds_loading)
+    tried = batches_to_try(batches, read)
+    pace = Pace(
+        sizes=[float(read[batch].sum()) for batch, _ in tried],
+        whole=[is_whole for _, is_whole in tried],
+        budget=budget,
+        memory_limit=SHARE_TO_USE * available,
+        on_step=lambda times: on_partial(work.outcome(times, meter.load())) if on_partial else None,
     )
+    times = take_steps(task, options, [batch for batch, _ in tried], pace)
+    load = meter.load()
+    measuring = recipe.seconds_to_measure(task.model)
+    return work.outcome(times, load, measuring=measuring, teaching=lesson.seconds() if lesson else 0.0)
 
 
-def _tried(task: Task, options: TrainingOptions, batches: list[Batch], read: np.ndarray, available: int) -> list[Tried]:
-    """Take steps of parts of batches, and of whole ones where they are quick and fit; `batches` by what is read."""
-    largest, usual = batches[-1], [batches[row] for row in evenly(np.arange(len(batches)), 3)[::2]]
-    tried = []
-    for part in _PARTS:
-        parts = [_part(largest, read, part), _part(usual[-1], read, part)]
-        tried.append(take(task, options, parts, read))
-    characters = float(read[largest].sum())
-    fits = _line(tried, characters, lambda one: one.largest, lambda one: one.memory) <= SHARE_TO_USE * available
-    seconds = _seconds(tried, characters)
-    if fits and seconds <= _BEARABLE_SECONDS:
-        tried.append(take(task, options, [largest, *(usual if seconds <= _QUICK_SECONDS else usual[-1:])], read))
-    return tried
+@dataclass(frozen=True)
+class _Work:
+    """A training's work, and how its estimate follows from the times of a few steps."""
+
+    task: Task
+    options: TrainingOptions
+    batches: list[Batch]
+    read: np.ndarray  # (n_examples,) characters
+    a_token: float
+    available: int
+    seconds_loading: float
+
+    def outcome(
+        self, times: StepTimes, load: Load, *, measuring: float | None = None, teaching: float = 0.0
+    ) -> Estimate:
+        """Return the estimate; `measuring` are the seconds of one evaluation, guessed from the steps if None."""
+        task, options = self.task, self.options
+        steps = int(np.ceil(len(self.batches) * options.epochs))
+        characters = [float(self.read[batch].sum()) for batch in self.batches]
+        seconds_a_step = times.seconds(float(np.mean(characters)))
+        forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
+        if measuring is None:
+            measuring = forward * len(self.batches)
+        measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
+        seconds_measuring = (measured + 2) * measuring
+        if task.held_out:  # their loss is computed, too
+            seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
+        need = _need(task, times, max(characters), self.a_token)
+        memory = max(times.steps[-1].memory, need.memory())
+        fits = memory <= SHARE_TO_USE * self.available
+        forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
+        seconds = self.seconds_loading + teaching + steps * seconds_a_step + seconds_measuring
+        return Estimate(
+            steps=steps,
+            seconds_a_step=seconds_a_step,
+            seconds_measuring=seconds_measuring,
+            seconds=seconds,
+            memory=memory,
+            memory_available=self.available,
+            device=str(task.model.device),
+            fits=fits,
+            instead={} if fits else instead(options, need, self.available, forgets=forgets),
+            seconds_loading=self.seconds_loading,
+            seconds_teaching=teaching,
+            rough=times.is_rough,
+            others=load.others,
+            seconds_alone=seconds * load.own / (load.own + load.others) if load.is_busy else seconds,
+        )
 
 
-def _part(batch: Batch, read: np.ndarray, part: int) -> Batch:
-    """Return a few examples of a batch, long and short ones."""
-    return evenly(np.array(batch)[np.argsort(read[batch], kind="stable")], max(2, len(batch) // part))
-
-
-def _seconds(tried: list[Tried], characters: float) -> float:
-    """Seconds of a step that reads so many characters: by whole batches where they were tried, else by parts."""
-    last = tried[-1]
-    if len(tried) > len(_PARTS):
-        return last.seconds * characters / last.read
-    line = _line(tried, characters, lambda one: one.read, lambda one: one.seconds)
-    return float(np.clip(line, last.seconds, last.seconds * max(1.0, characters / last.read)))
-
-
-def _line(tried: list[Tried], at: float, x: Callable[[Tried], float], y: Callable[[Tried], float]) -> float:
-    """The value there on the straight line through the last two that were tried."""
-    slope, constant = _through(tried, x, y)
-    return constant + slope * at
-
-
-def _through(tried: list[Tried], x: Callable[[Tried], float], y: Callable[[Tried], float]) -> tuple[float, float]:
-    first, second = tried[-2:]
-    slope = max(0.0, (y(second) - y(first)) / (x(second) - x(first))) if x(second) > x(first) else 0.0
-    return slope, y(second) - slope * x(second)
-
-
-def _need(task: Task, tried: list[Tried], largest: float, a_token: float) -> Need:
+def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:
     from torch.nn import Linear
 
     from models.inference import TOKENS_A_PASS
 
-    slope, fixed = _through(tried, lambda one: one.largest, lambda one: one.memory)
+    slope, fixed = times.memory_line()
     a_pass = a_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
     network = getattr(task.model[0], "auto_model", None)
     if network is None:
@@ -344,19 +262,44 @@ def _need(task: Task, tried: list[Tried], largest: float, a_token: float) -> Nee
     return Need(fixed, slope, largest, a_pass, table, trained, adapters, length)
 
 
+_PATIENCE_SECONDS = 120.0  # until the first step is done, on a machine where that takes longer than the budget
+
+
 def rehearse(task: RehearsalTask, folder: Path) -> int:
     """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
     job = Rehearsal(folder, task)
+    launched = job.status().started
 
     def work(began: Status) -> None:
         def tell(share: float) -> None:
             job.write_status(replace(began, share=0.9 * share))  # the rest is the steps
 
         if task is RehearsalTask.ESTIMATE:
-            job.write("estimate.json", asdict(estimate(Run(folder).plan(), tell)))
+            _answer_in_time(job, began, launched or began.started, tell)
         else:
             table = mined(Run(folder).plan())[0]
             with replacing(folder / "negatives.parquet") as new:
                 table.to_parquet(new, index=False)
 
     return int(carry_out(job, work, problem_of).state is not State.DONE)
+
+
+def _answer_in_time(job: Rehearsal, began: Status, launched: float, tell: Callable[[float], None]) -> None:
+    """Write the estimate; once the budget is spent, write what is known and end this process in the middle of a step.
+
+    A step cannot be interrupted: on a busy machine one alone may take longer than the budget.
+    """
+    budget = Budget(clock=time.time, started=launched)
+
+    def give_up(known: Estimate | None) -> None:
+        if known:
+            job.write("estimate.json", asdict(known))
+            job.write_status(replace(began, state=State.DONE))
+        else:
+            message = f"no step was done within {_PATIENCE_SECONDS:g} seconds"
+            job.write_status(replace(began, state=State.FAILED, code="too_busy", message=message))
+        os._exit(int(known is None))
+
+    with Deadline(budget.left, _PATIENCE_SECONDS, give_up) as deadline:
+        found = estimate(Run(job.folder).plan(), tell, budget=budget, on_partial=deadline.note)
+    job.write("estimate.json", asdict(found))

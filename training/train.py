@@ -14,7 +14,8 @@ import pandas as pd
 
 from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
-from jobs.folder import AskedToStop, State, Status, carry_out
+from jobs.folder import AskedToStop, State, Status
+from jobs.work import carry_out
 from models.sources import ModelSource, find_model
 from training.base import Measurement, Recipe, Task, processes
 from training.engine.adaptation import settle
@@ -128,7 +129,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
     measured = dict(recipe.family.baselines(material))
     enter(Phase.MEASURING_BEFORE)
-    measured["before"] = _measured_once(run, recipe, source, material)
+    measured["before"] = measured_once(run, recipe, source, material)
     if not checkpoint:
         for name, reached in measured.items():
             means = reached.means()
@@ -209,7 +210,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def _measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
+def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -29,6 +29,7 @@ from streamlit.web.server.server_util import get_cookie_secret, get_display_addr
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
+from data.temporary import remove_leftovers
 from data.workspace import (
     MEGABYTE,
     LimitError,
@@ -284,6 +285,7 @@ async def serving(_: st.App) -> AsyncIterator[None]:
     """
     make_ready()
     Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
+    Thread(target=remove_leftovers, args=[shared_workspace()], daemon=True).start()
     looking = asyncio.create_task(_let_go())
     if not st.get_option("server.headless"):
         address = get_url(get_display_address(st.get_option("server.address") or "localhost"))

@@ -24,7 +24,8 @@ from text.analysis import Analysis
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
-from views.names import analyzer_words, base_name, plan_of
+from views.forecasts import Expected, expected_on
+from views.names import analyzer_words, base_name, plan_of, retriever_name
 from views.ui.words import plain, word, word_or
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -51,6 +52,7 @@ class Choices:
     analyzer: Analyzer  # what suits the passages
     plans: dict[str, Plan]  # of finished trainings on any set, by what an experiment file calls their models
     large: bool = False
+    expected: Expected | None = None  # what they take on a user's own set; None where all start by themselves
 
     @property
     def searchable(self) -> list[str]:
@@ -127,7 +129,10 @@ def choices_for(data: StoredSet) -> Choices:
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
     first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
-    return Choices(specs, first_picked, trained, shown, analyzer, plans, large)
+    expected = expected_on(data, specs, BM25_NAME)
+    if expected:
+        first_picked = tuple(expected.starting(first_picked))
+    return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
@@ -207,17 +212,19 @@ def draw_methods(names: Sequence[str], choices: Choices) -> None:
 
 def method_line(spec: Spec, choices: Choices) -> str:
     """Return the name of a retriever and what it does. Not Markdown."""
-    return f"{spec.name}: {_does(spec, choices)}"
+    return f"{retriever_name(spec.name)}: {_does(spec, choices)}"
 
 
 def _does(spec: Spec, choices: Choices) -> str:
     match spec:
         case HybridSpec():
             weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
-            parts = [name + weight for name, weight in zip(spec.of, weights, strict=True)]
+            parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case RerankSpec():
-            return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model, choices))
+            return word(
+                "method.rerank", first=retriever_name(spec.first), depth=spec.depth, model=_model(spec.model, choices)
+            )
         case DenseSpec():
             starter = spec.model == STARTER
             return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
@@ -228,7 +235,7 @@ def _does(spec: Spec, choices: Choices) -> str:
         case TermSpec():
             return _terms(spec, choices.analyzer)
     model = dict(spec).get("model")
-    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(spec.parts)}
+    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
     return word_or(f"method.{spec.kind}", spec.kind, **told)
 
 
@@ -236,7 +243,8 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
     if spec.pairs:
         chosen = Analysis(chosen).of_one.analyzer
-    said = [word("method.bm25", cut=analyzer_words(chosen))]
+    cut = analyzer_words(chosen)
+    said = [word("method.bm25", cut=cut[:1].lower() + cut[1:])]
     if isinstance(spec, WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))
     if spec.pairs:

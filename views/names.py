@@ -1,6 +1,6 @@
 """What sets, models, trainings, searches for settings and ablations are called on the pages, and what each is doing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -10,15 +10,17 @@ from data.store import CATALOG
 from jobs.folder import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base
-from models.sources import STARTER, find_model, is_starter
+from models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
+from retrieval.report.words import retriever_name as called_retriever
+from retrieval.report.words import retriever_names as called_retrievers
 from text.analyzers import Analyzer
 from training.options.texts import LANGUAGE_MODEL
 from training.runs.jobs import UNTRAINED, Ablation, Search
 from training.runs.runs import Phase, Plan, Run, find_model_run
 from training.sweeps.halving import SHARES
 from training.sweeps.variants import AblationExperiment
-from views.ui.words import known, moment, plain, word, word_or
+from views.ui.words import known, language, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
@@ -32,6 +34,16 @@ def set_name(name: str) -> str:
 def pairs_name(name: str) -> str:
     """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
     return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
+
+
+def retriever_name(name: str) -> str:
+    """Return what a page calls a retriever: a default name in the user's language, any other as it is. Not Markdown."""
+    return called_retriever(name, language())
+
+
+def retriever_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
+    return called_retrievers(names, language())
 
 
 def pair_set_name(kept: StoredPairs) -> str:
@@ -91,6 +103,8 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = N
 
     `kind` is that of the training which is to start from it, as far as that matters; `read` as of `plan_of`.
     """
+    if choice == DEFAULT_BI_ENCODER:
+        return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
     starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
     words = {STARTER: starter, OTHER: "train.base_other"}
     if choice in words:

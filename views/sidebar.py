@@ -1,5 +1,7 @@
 """The sidebar: which question set, which language, and what is being trained."""
 
+from typing import Any
+
 import streamlit as st
 
 from data.problems import DataError
@@ -9,7 +11,7 @@ from training.runs.jobs import QUEUE
 from training.runs.runs import Run
 from views.access import draw_user
 from views.names import as_shared, phase_words, run_name, set_name
-from views.resources.sets import chosen_set, split_of, stored_sets, use_set
+from views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
 from views.ui.job import with_time_left
 from views.ui.words import LANGUAGES, catalog, language, plain, word
 
@@ -31,6 +33,9 @@ def draw() -> None:
 
 def _pick_set() -> None:
     names = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
+    if missing_set():  # the page reports it
+        _pick_instead(names)
+        return
     current = chosen_set()
     # without a key of its own the box follows the choice wherever it was made
     chosen = st.selectbox(
@@ -55,6 +60,17 @@ def _pick_set() -> None:
         return
     counts = {part.value: f"{count:,}" for part, count in found.group_counts.items()}
     st.caption(word("sidebar.split" if found.by_article else "sidebar.split_passages", **counts))
+
+
+def _pick_instead(names: dict[str, str]) -> None:
+    """Draw the choice of a question set with none chosen yet."""
+    look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
+    chosen = st.selectbox(
+        word("sidebar.data"), list(names), index=None, placeholder=word("missing_set.placeholder"), **look
+    )
+    if chosen:
+        use_set(chosen)
+        st.rerun()
 
 
 def _pick_language() -> None:

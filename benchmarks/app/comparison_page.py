@@ -2,6 +2,7 @@
 and from a click on the page to the end of what it redraws."""
 
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -108,8 +109,8 @@ def interactions() -> list[str]:
             at = f"{app.address}/?comparison={key}"
             question = f"{at}&view=why&question={first}"
             rows = [
-                ("another K", _clicks(page, at, _radio(["1", "5", "20", "50"]))),
-                ("another measure", _clicks(page, at, _radio(["nDCG", "Hit", "MRR"]))),
+                ("another K", _clicks(page, at, _select("K", ["1", "5", "20", "50"]))),
+                ("another measure", _clicks(page, at, _select("Metric", ["Recall", "Hit", "MRR"]))),
                 ("another view", _clicks(page, at, _radio(["Where", "Why", "Overview"]))),
                 ("another slice", _clicks(page, f"{at}&view=where", _radio(_SLICES))),
                 ("another question", _clicks(page, question, _there_and_back)),
@@ -157,6 +158,14 @@ def _timed(page: Any, act: Act, n: int) -> float:
 def _settle(page: Any) -> None:
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=60_000)
     page.wait_for_timeout(400)  # a second run may follow the first
+
+
+def _select(label: str, options: list[str]) -> Act:
+    def act(page: Any, n: int) -> None:
+        page.get_by_test_id("stMain").get_by_role("combobox", name=re.compile(rf"(^|\. ){label}$")).first.click()
+        page.get_by_role("option", name=options[n % len(options)], exact=True).click()
+
+    return act
 
 
 def _radio(names: list[str]) -> Act:

@@ -175,7 +175,7 @@ def _use(page: Page, address: str, path: Path) -> float:
     """Upload a file and use it; returns when the button was pressed."""
     page.goto(address)
     page.locator("input[type=file]").set_input_files(path)
-    use = "[data-test-script-state=notRunning] button:has-text('Use this set'):enabled"
+    use = "[data-test-script-state=notRunning] button:has-text('Use this dataset'):enabled"
     seen(page, use)
     used = time.perf_counter()
     page.locator(use).first.click()

@@ -1,11 +1,11 @@
 """Parquet files and Excel workbooks (.xlsx) become a table."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from itertools import count
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,16 +59,69 @@ def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
     number = count(1)
     with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
         for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-            columns = [_values(column) for column in batch.columns]
-            for cells in zip(*columns, strict=True):
-                yield RawRow(next(number), dict(zip(names, cells, strict=True)))
+            columns = _BatchColumns(zip(names, batch.columns, strict=True))
+            for place in range(batch.num_rows):
+                yield RawRow(next(number), _BatchRow(columns, place))
+
+
+class _BatchColumns(dict[str, list[Any]]):
+    """The columns of a batch as Python values. A column is converted when its first cell is read."""
+
+    def __init__(self, arrays: Iterable[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.arrays = dict(arrays)
+
+    def __missing__(self, name: str) -> list[Any]:
+        self[name] = _values(self.arrays[name])
+        return self[name]
+
+
+class _BatchRow(Mapping[str, object]):
+    """One row of a batch: a column that nobody reads is never converted, whatever it holds."""
+
+    __slots__ = ("_columns", "_place")
+
+    def __init__(self, columns: _BatchColumns, place: int) -> None:
+        self._columns = columns
+        self._place = place
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self._columns.arrays:
+            raise KeyError(name)
+        return self._columns[name][self._place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.arrays)
+
+    def __len__(self) -> int:
+        return len(self._columns.arrays)
 
 
 def _values(column: Any) -> list[Any]:
     try:
         return list(column.to_pylist())
-    except UnicodeDecodeError:  # texts that are not UTF-8 stay bytes, and are mended cell by cell
-        return list(column.cast(pa.binary()).to_pylist())
+    except (ArithmeticError, LookupError, ValueError):  # texts that are not UTF-8, dates beyond those of Python
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: Any) -> Any:
+    """Return one cell as a Python value: bytes for text that is not UTF-8, Arrow's text for an odd date.
+
+    A value that has neither is told as its type, so that one odd cell does not refuse the whole file.
+    """
+    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type):
+        return [_value(item) for item in scalar.values] if scalar.is_valid else None
+    if pa.types.is_struct(scalar.type):
+        return {name: _value(scalar[name]) for name in scalar.type.names} if scalar.is_valid else None
+    is_text = pa.types.is_string(scalar.type) or pa.types.is_large_string(scalar.type)
+    try:
+        return scalar.cast(pa.binary()).as_py() if is_text else scalar.as_py()
+    except (ArithmeticError, LookupError, ValueError):
+        pass
+    try:
+        return scalar.cast(pa.string()).as_py()
+    except (pa.ArrowException, ValueError):
+        return f"({scalar.type})"
 
 
 MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
@@ -86,15 +139,18 @@ def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
     return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
 
 
-def is_workbook(content: bytes) -> bool:
-    """Whether a zip archive holds a workbook.
+def is_workbook(content: bytes, name: str = "") -> bool:
+    """Whether a zip archive holds a workbook. What cannot be opened is a broken one, unless it is called .zip.
 
-    Raises `DataError` where it claims to unpack to too much, or a part of it does not have the checksum noted for it.
+    Raises `DataError` where it claims to unpack to too much, or where a workbook is broken.
     """
+    part = "xl/workbook.xml"
+    if part.encode() not in content and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
+        return False
     with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
-        if not any(entry.filename == "xl/workbook.xml" for entry in entries):
+        if not any(entry.filename == part for entry in entries):
             return False
         if (damaged := archive.testzip()) is not None:  # who reads rows stops before a checksum is looked at
             raise BadZipFile(f"Bad CRC-32 for file {damaged!r}")

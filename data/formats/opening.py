@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from data.formats.binary import is_workbook, parquet_table, workbook_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_delimiter
+from data.formats.documents import refuse_document
 from data.formats.json_rows import is_jsonl, json_table, jsonl_table, leading_object, parse_json, squad_articles
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
@@ -22,7 +23,6 @@ from data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
-_OLD_OFFICE = bytes.fromhex("D0CF11E0A1B11AE1")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
 _SAMPLE_ROWS = 200
@@ -65,8 +65,10 @@ class Proposal(NamedTuple, Generic[C]):
     first_rows: tuple[dict[str, str], ...] = ()
 
 
-def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known) -> RecognisedFile:
+def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:
     """Tell the format of a file's bytes; `knows` tells whether a name is one of a column.
+
+    The `name` of the file matters only for documents without rows, whose error says how to save them.
 
     Raises `DataError` where it is none that can be read.
     """
@@ -76,12 +78,11 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known)
     check_size(content.size, "bytes", MAX_BYTES)
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
-    if content.start.startswith(_OLD_OFFICE):
-        raise DataError.of(ProblemCode.OLD_WORKBOOK)
+    refuse_document(content, name)
     if not content.start.startswith(b"PK\x03\x04"):
         return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    if not is_workbook(content.whole):
+    if not is_workbook(content.whole, name):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     return RecognisedFile(Format.EXCEL)
 

@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO, StringIO, TextIOWrapper
@@ -22,7 +22,6 @@ _FAMILIAR = re.compile("[\t\n\r -~가-힣]")
 _KOREAN_NAMES = [name for names in NAMES.values() for name in names if len(name) > 1 and not name.isascii()]
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _NAME = "text"  # of the only column; one of those that are guessed to hold passages
-_BLANK_LINE = re.compile(r"\S[^\n]*\r?\n\s*\n\s*\S")
 
 
 @dataclass(frozen=True)
@@ -191,10 +190,24 @@ def holds_passages(head: str) -> bool:
     return len(head.strip().splitlines()) > 1
 
 
+def has_inner_blank_line(lines: Iterable[str]) -> bool:
+    """Return whether a blank line stands between two filled lines. Reads each line once."""
+    has_filled_line = False
+    has_blank_line_after = False
+    for line in lines:
+        if not line.strip():
+            has_blank_line_after = has_filled_line
+        elif has_blank_line_after:
+            return True
+        else:
+            has_filled_line = True
+    return False
+
+
 def plain_text_table(text: str | EncodedText) -> Table:
     """Read the passages of a text, numbered by the line they begin in."""
     head = text if isinstance(text, str) else text.head
-    passages = _blocks(text) if _BLANK_LINE.search(head) else _filled_lines(text)
+    passages = _blocks(text) if has_inner_blank_line(lines_of(head, "")) else _filled_lines(text)
     return Table((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
 
 

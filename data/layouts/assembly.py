@@ -76,6 +76,7 @@ class Gathering:
     def __init__(self, *, names_files: bool) -> None:
         self.rejection, self.row_count, self.judgements = Rejection(), 0, 0
         self.unknown_passages, self.unknown_questions = Missing(), Missing()
+        self.unmet: list[str] = []  # ids of questions with a group of which the corpus has no passage
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._place_of = dict[str, int]()
@@ -169,7 +170,7 @@ class Gathering:
         for group in groups:
             known: list[_Judged] = [passage for passage in group if self._is_known(passage)]
             asked.grades |= dict.fromkeys(known, RELEVANT_GRADE)
-            asked.groups += [known] if known else []
+            asked.groups.append(known)
             self.judgements += len(known)
         for grade, passages in held.items():
             for passage in passages:
@@ -256,6 +257,10 @@ class Gathering:
         told = asked.told
         groups = [[final(one) for one in group] for group in asked.groups]
         groups += [[final(one) for one in group if self._is_known(one)] for group in told.groups]
+        if not any(groups):
+            groups = []  # no passage answers the question, which is told as such
+        elif not all(groups):
+            self.unmet.append(id_)
         answers = tuple(dict.fromkeys((*asked.answers, *told.answers)))
         return Question.judged(
             id_,
@@ -267,7 +272,7 @@ class Gathering:
             hidden=told.hidden,
             starts=told.starts if len(told.starts) == len(answers) else (),
             rejected=tuple(final(one) for one in told.rejected if self._is_known(one)),
-            groups=tuple(tuple(dict.fromkeys(group)) for group in groups if group),
+            groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
         )
 
 

@@ -3,15 +3,17 @@
 What an archive claims to hold is looked at before anything is unpacked, and no more than that is unpacked.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from gzip import GzipFile
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from data.apart import File
 from data.formats.binary import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
+from data.formats.documents import document_kind
 from data.formats.opening import file_content
 from data.formats.tables import broken_told, mend, shown
 from data.formats.text import Content, check_size
@@ -22,6 +24,7 @@ _MOST_PLACES = 100_000  # that are looked at in a folder
 _PART = 1 << 20
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _LONGEST_NAME = 200
+_UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
 _NO_DATA = (".md", ".rst", ".py", ".yaml", ".yml", ".png", ".jpg", ".jpeg", ".svg", ".pdf", ".html", ".bib", ".cff")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
 
@@ -34,7 +37,9 @@ def unpacked(files: Sequence[File]) -> list[File]:
     found: list[File] = []
     size = 0
     for file in files:
-        if file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole):
+        if document_kind(file.content, file.name) is not None:
+            new = [file]  # its reader says what to do with it
+        elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
         elif file.content.start.startswith(_GZIP):
@@ -53,11 +58,50 @@ def files_of(path: Path) -> list[File]:
         return [File(file_content(path), path.name)]
     places = [place for place in sorted(islice(path.rglob("*"), _MOST_PLACES)) if place.is_file()]
     named = [(place, place.relative_to(path).as_posix()) for place in places]
-    told = [(place, name) for place, name in named if _may_hold_data(name) and place.stat().st_size]
+    told = [(place, name) for place, name in named if _may_hold_data(name)]
     check_size(len(told), "files", MOST_FILES)
-    if not told:
+    if not any(place.stat().st_size for place, _ in told):
         raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
-    return [File(file_content(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
+    return [File(_content_in_folder(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
+
+
+def _content_in_folder(path: Path) -> Content:
+    """Return the content of a file of a folder; an empty one is reported by whoever reads the files together."""
+    return file_content(path) if path.stat().st_size else Content(b"")
+
+
+def files_of_paths(paths: Sequence[Path]) -> list[File]:
+    """Return the files of some paths and folders. Files of one name are named with their folders.
+
+    Raises `DataError`.
+    """
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        parent = Path(os.path.commonpath([path.resolve().parent for path in paths]))
+        names = [path.resolve().relative_to(parent).as_posix() for path in paths]
+    found: list[File] = []
+    for path, name in zip(paths, names, strict=True):
+        files = files_of(path)
+        found += files if path.is_dir() else [file._replace(name=_shown_name(name)) for file in files]
+    return found
+
+
+def with_distinct_names(files: Sequence[File]) -> list[File]:
+    """Number the names that several files have: `test.jsonl`, `test (2).jsonl`."""
+    taken = set[str]()
+    found: list[File] = []
+    for file in files:
+        stem, dot, suffix = file.name.rpartition(".")
+        if not stem or "/" in suffix:
+            stem, dot, suffix = file.name, "", ""
+        name = file.name
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{stem} ({number}){dot}{suffix}"
+        taken.add(name)
+        found.append(file._replace(name=name))
+    return found
 
 
 def _shown_name(name: str) -> str:
@@ -69,17 +113,39 @@ def _shown_name(name: str) -> str:
 def _unzipped(file: File, left: int) -> Iterator[File]:
     most = unpacked_limit(file.content.size, left)
     with _broken_told(file.name), file.content.open() as packed, ZipFile(packed) as archive:
-        entries = [one for one in archive.infolist() if one.file_size and _may_hold_data(one.filename)]
+        entries = [entry for entry in archive.infolist() if not entry.is_dir() and _may_hold_data(_name_of(entry))]
+        for entry in entries:
+            if not entry.file_size and entry.CRC:  # no bytes have the checksum 0
+                raise BadZipFile(f"the directory says that {shown(_name_of(entry), 80)} is empty, and it is not")
         check_size(len(entries), "files", MOST_FILES)
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
             content = archive.read(entry)  # no more than it claims, and its checksum is looked at
-            inner = File(Content(content), _shown_name(entry.filename))
+            inner = File(Content(content), _shown_name(_name_of(entry)))
             if content.startswith(_GZIP):
                 most -= len(content)
                 inner = File(_unpacked_gzip(inner, most), inner.name)
                 most -= inner.content.size
             yield inner
+
+
+def _name_of(entry: ZipInfo) -> str:
+    """Return the name of an entry. Without the flag of UTF-8, programs write UTF-8 or the code page of their system.
+
+    Python reads such names as CP437; on Korean Windows they are CP949.
+    """
+    if entry.flag_bits & _UTF8_NAME or entry.filename.isascii():
+        return entry.filename
+    try:
+        given = entry.filename.encode("cp437")
+    except UnicodeEncodeError:  # an extra field of the entry told the name in Unicode
+        return entry.filename
+    for encoding in ("utf-8", "cp949"):
+        try:
+            return given.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return entry.filename
 
 
 def _unpacked_gzip(file: File, left: int) -> Content:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from data.apart import File
 from data.formats.columns import plain_name
+from data.formats.documents import DOCUMENTS
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
@@ -55,6 +56,7 @@ _SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
 _WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
 _LOOKED_AT, _JUDGED = 500, 20_000  # rows
+_SPARED = {ProblemCode.EMPTY_FILE, *DOCUMENTS}  # of one file; the others may make a collection without it
 
 
 @dataclass(frozen=True)
@@ -100,17 +102,36 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
     What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
     a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
     """
-    seen = []
+    seen: list[tuple[File, Sighted]] = []
+    refused: list[tuple[File, DataError]] = []
     for file in files:
-        with told_of(file.name, files):
-            seen.append(_sighted(file, is_alone=len(files) == 1))
-    found = [(file, one) for file, one in zip(files, seen, strict=True) if one.sources]
-    aside = [file.name for file, one in zip(files, seen, strict=True) if not one.sources]
+        try:
+            with told_of(file.name, files):
+                seen.append((file, _sighted(file, is_alone=len(files) == 1)))
+        except DataError as error:
+            if len(files) == 1 or error.problem.code not in _SPARED:
+                raise
+            refused.append((file, error))
+    if not seen:
+        raise refused[0][1]
+    try:
+        return _together(seen, [file.name for file, _ in refused], name)
+    except DataError as error:
+        if refused and error.problem.code is ProblemCode.NO_PASSAGES:
+            raise refused[0][1] from error  # the passages may be in there
+        raise
+
+
+def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[str], name: str) -> Collected | Alone:
+    """Read files whose content is known as one collection; `refused` names those that were given beside them."""
+    files = [file for file, _ in seen]
+    found = [(file, one) for file, one in seen if one.sources]
+    aside = [*refused, *(file.name for file, one in seen if not one.sources)]
     if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
-        file, one = found[0] if found else (files[0], seen[0])
+        file, one = found[0] if found else seen[0]
         if not one.sources or not stands_alone(one.sources[0]):
-            return Alone(file, one, _counted(ProblemCode.LEFT_ASIDE, aside) if found else ())
-    sources = [source for one in seen for source in one.sources]
+            return Alone(file, one, _counted(ProblemCode.LEFT_ASIDE, aside if found else refused))
+    sources = [source for _, one in seen for source in one.sources]
     if rows := [source.name for source in sources if source.role is Role.ROWS]:
         raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
     sources = _told_apart(sources)
@@ -135,8 +156,7 @@ def _sighted(file: File, *, is_alone: bool) -> Sighted:
 
 
 def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
-    names = {source.name for source in sources}
-    gathering, files, passage_rows = Gathering(names_files=len(names) > 1), [], 0
+    gathering, files, passage_rows = Gathering(names_files=len(sources) > 1), [], 0
     for source in sources:
         with told_of(source.name, sources):
             rows, left_out = gathering.take(source)
@@ -152,6 +172,7 @@ def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, n
     gaps = (
         *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
         *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),
+        *_counted(ProblemCode.UNMET_GROUPS, gathering.unmet),
         *_counted(ProblemCode.UNJUDGED_QUESTIONS, gathering.unjudged()),
         *_counted(ProblemCode.LEFT_ASIDE, aside),
     )
@@ -179,19 +200,20 @@ def _told_apart(sources: Sequence[Source]) -> list[Source]:
         role: {id_ for source in judged for id_ in source.first(name, _JUDGED)}
         for role, name in ((Role.QUESTIONS, "question_id"), (Role.PASSAGES, "passage_id"))
     }
-    left = [source for source in sources if source.role is Role.TEXTS]
-    parts = {source.name: PurePosixPath(source.name).parts for source in left}
-    roles = {
-        source.name: _by_name(parts[source.name][-1:]) or _by_ids(source, ids) or _by_name(parts[source.name][:-1])
-        for source in left
-    }
-    unsure = [source for source in left if roles[source.name] is None]
-    known = {source.role for source in sources} | set(roles.values())
-    longest = max(map(_length, unsure), default=0.0)
-    for source in unsure:
-        has_passages = Role.PASSAGES in known or (len(unsure) > 1 and _length(source) < longest)
-        roles[source.name] = Role.QUESTIONS if has_passages else Role.PASSAGES
-    return [replace(source, role=roles.get(source.name) or source.role) for source in sources]
+    roles = [_role_of(source, ids) if source.role is Role.TEXTS else source.role for source in sources]
+    known = set(roles)
+    lengths = {place: _length(sources[place]) for place, role in enumerate(roles) if role is None}
+    longest = max(lengths.values(), default=0.0)
+    for place, length in lengths.items():
+        has_passages = Role.PASSAGES in known or (len(lengths) > 1 and length < longest)
+        roles[place] = Role.QUESTIONS if has_passages else Role.PASSAGES
+    return [replace(source, role=role or source.role) for source, role in zip(sources, roles, strict=True)]
+
+
+def _role_of(source: Source, judged: Mapping[Role, set[str]]) -> Role | None:
+    """The role of a file of ids and texts, by its name, its ids and its folders; None where none of them tells."""
+    *folders, name = PurePosixPath(source.name).parts or ("",)
+    return _by_name([name]) or _by_ids(source, judged) or _by_name(folders)
 
 
 def _by_ids(source: Source, ids: Mapping[Role, set[str]]) -> Role | None:
@@ -223,7 +245,10 @@ def _require_one(sources: Sequence[Source]) -> None:
         roles[_place(source.name)].add(source.role)
     whole = sorted(place for place, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
     if len(whole) > 1:
-        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(", ".join(whole), 300))
+        # files that lie in no folder are named by their passages
+        outside = next((one.name for one in sources if one.role is Role.PASSAGES and not _place(one.name)), "")
+        found = ", ".join(place or outside for place in whole)
+        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(found, 300))
 
 
 def _place(name: str) -> str:

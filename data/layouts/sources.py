@@ -140,7 +140,7 @@ def sighted(file: File) -> Sighted:
             return Sighted(found)
         if (kind := lines_of_a_kind(text, knows)) is not None:
             return Sighted([_lines(file.name, text, kind)])
-    recognised = recognise(file.content, knows)
+    recognised = recognise(file.content, knows, file.name)
     value = recognised.value
     if recognised.format is Format.SQUAD:
         rows = Source(file.name, Role.ROWS, Shape.TABLE, Fields(), (), lambda: Table((), ()), recognised)

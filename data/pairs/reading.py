@@ -198,7 +198,7 @@ class _OpenedFile:
 
 def _opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> _OpenedFile:
     """Open a file; columns that are not chosen are guessed."""
-    recognised = recognise(content, is_pair_column)
+    recognised = recognise(content, is_pair_column, name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
     lines = recognised.text if recognised.format is Format.TEXT else None

@@ -75,7 +75,7 @@ class StoredPairs(KeptSet):
 
 
 _PAIRS = Collection("pairs", StoredPairs, partial(DataError.of, ProblemCode.UNKNOWN_PAIRS), PAIR_CATALOG)
-stored, damaged, remove = _PAIRS.stored, _PAIRS.damaged, _PAIRS.remove
+stored, damaged, remove, rename = _PAIRS.stored, _PAIRS.damaged, _PAIRS.remove, _PAIRS.rename
 
 
 def keep(pairs: PairSet, *, source: str = "") -> StoredPairs:

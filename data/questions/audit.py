@@ -41,6 +41,11 @@ class Overlap:
     mean: float
     by_chance: float  # mean of questions, each with a passage that is not theirs
 
+    @property
+    def measured(self) -> int:
+        """How many questions have a share."""
+        return int(np.count_nonzero(~np.isnan(self.shares)))
+
 
 def overlap_of(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
@@ -191,6 +196,10 @@ class Level(StrEnum):
     MIDDLE = "middle"
     LOW = "low"
     UNKNOWN = "unknown"
+    FEW = "few"  # too few questions to tell
+
+
+LEAST_QUESTIONS = 30  # below them the mean overlap of a set says little about the next question
 
 
 def overlap_level(overlap: Overlap) -> Level:
@@ -198,6 +207,8 @@ def overlap_level(overlap: Overlap) -> Level:
     chance = 0.0 if np.isnan(overlap.by_chance) else overlap.by_chance
     if np.isnan(overlap.mean) or chance >= 1:
         return Level.UNKNOWN
+    if overlap.measured < LEAST_QUESTIONS:
+        return Level.FEW
     above = (overlap.mean - chance) / (1 - chance)
     if above >= 0.55:
         return Level.HIGH

@@ -3,24 +3,28 @@
 Judgements are how documents become a test set: kept in `workspace/judgements/<fingerprint>.json`, a file for each
 corpus, so that sets that share their passages share them. What models judge stands beside it: see `questions.judge`.
 Earlier versions read the file as if only what is right had been judged. Remarks are kept in
-`workspace/remarks/<fingerprint>.json`, a file for each content a set has had."""
+`workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
+
+A damaged file is kept beside the new one before anything is written: see `data.user_files`."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from filelock import FileLock
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from data.records import RELEVANT_GRADE, Question, QuestionSet, composed
-from data.workspace import read_json, workspace, write_json
+from data.user_files import damaged_copies, read_user_file, set_aside
+from data.workspace import workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 LONGEST_QUESTION = 2000  # characters
+R = TypeVar("R")
 
 
 class Verdict(StrEnum):
@@ -73,6 +77,9 @@ class JudgedAnswer:
 class _File(BaseModel):
     questions: list[Judged] = []
     answers: list[JudgedAnswer] = []
+
+
+_ENTRIES: dict[str, TypeAdapter[Any]] = {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)}
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
@@ -193,9 +200,32 @@ def _read(corpus: str) -> _File:
     if not _FINGERPRINT.fullmatch(corpus):
         return _File()
     try:
-        return _File.model_validate(read_json(path_of("judgements", corpus)))
-    except ValidationError:
+        return _read_judgements(path_of("judgements", corpus))[0]
+    except OSError:
         return _File()
+
+
+def _read_judgements(path: Path) -> tuple[_File, bool]:
+    """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
+    content, is_damaged = read_user_file(path)
+    found: dict[str, list[Any]] = {}
+    for name, entry in _ENTRIES.items():
+        found[name], are_damaged = _valid(content.get(name, []), entry)
+        is_damaged = is_damaged or are_damaged
+    return _File(**found), is_damaged
+
+
+def _valid(entries: object, entry: TypeAdapter[Any]) -> tuple[list[Any], bool]:
+    """Return the entries of a list that are what they must be, and whether anything else is in it."""
+    if not isinstance(entries, list):
+        return [], True
+    found = []
+    for given in entries:
+        try:
+            found.append(entry.validate_python(given))
+        except ValidationError:
+            continue
+    return found, len(found) < len(entries)
 
 
 def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
@@ -205,21 +235,48 @@ def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
     return workspace() / folder / f"{fingerprint}{ending}"
 
 
-def _rewrite(path: Path, content: Callable[[], object]) -> None:
-    """Let nobody else change a file between reading and writing: two pages may be open."""
+def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
+    """Return the files with judgements of a corpus, or remarks of a set, of which something cannot be read.
+
+    These are the files in use, and those that were set aside when something new was written.
+    """
+    found = []
+    for path, read in (
+        (path_of("judgements", corpus), _read_judgements),
+        (path_of("remarks", fingerprint), _read_remarks),
+    ):
+        found += damaged_copies(path)
+        if read(path)[1]:
+            found.append(path)
+    return found
+
+
+def _rewrite(path: Path, read: Callable[[Path], tuple[R, bool]], content: Callable[[R], object]) -> None:
+    """Replace the content of a file by what `content` makes of it; a damaged file is set aside first.
+
+    Nobody else changes it between reading and writing: two pages may be open.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        write_json(path, content())
+        known, is_damaged = read(path)
+        if is_damaged:
+            set_aside(path)
+        write_json(path, content(known))
 
 
 def _change(corpus: str, change: Callable[[_File], _File]) -> None:
     # the answers of a question stand for themselves
     unwritten = {"questions": {"__all__": {"answers"}}}
-    _rewrite(path_of("judgements", corpus), lambda: change(_read(corpus)).model_dump(exclude=unwritten))
+
+    def changed(file: _File) -> dict[str, Any]:
+        return change(file).model_dump(exclude=unwritten)
+
+    _rewrite(path_of("judgements", corpus), _read_judgements, changed)
 
 
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
 LONGEST_NOTE = 2000  # characters
+_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 
 
 @dataclass(frozen=True)
@@ -239,8 +296,20 @@ class Remarks:
 
 def remarks_of(fingerprint: str) -> Remarks:
     """Return what was remarked about the set with this fingerprint; what cannot be read is passed over."""
-    raw = read_json(path_of("remarks", fingerprint)) if _FINGERPRINT.fullmatch(fingerprint) else {}
-    return Remarks(_pairs(raw.get("negatives")), _pairs(raw.get("notes")))
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        return Remarks()
+    try:
+        return _read_remarks(path_of("remarks", fingerprint))[0]
+    except OSError:
+        return Remarks()
+
+
+def _read_remarks(path: Path) -> tuple[Remarks, bool]:
+    """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
+    content, is_damaged = read_user_file(path)
+    negatives, are_negatives_damaged = _valid(content.get("negatives", []), _PAIR)
+    notes, are_notes_damaged = _valid(content.get("notes", []), _PAIR)
+    return Remarks(tuple(negatives), tuple(notes)), is_damaged or are_negatives_damaged or are_notes_damaged
 
 
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
@@ -287,9 +356,7 @@ def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
 
 
 def _change_remarks(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
-    _rewrite(path_of("remarks", fingerprint), lambda: asdict(change(remarks_of(fingerprint))))
+    def changed(remarks: Remarks) -> dict[str, Any]:
+        return asdict(change(remarks))
 
-
-def _pairs(raw: object) -> tuple[tuple[str, str], ...]:
-    listed = raw if isinstance(raw, list) else []
-    return tuple((one[0], one[1]) for one in listed if isinstance(one, list) and [*map(type, one)] == [str, str])
+    _rewrite(path_of("remarks", fingerprint), _read_remarks, changed)

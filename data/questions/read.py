@@ -23,7 +23,7 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
-from data.layouts.members import files_of, unpacked
+from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
 from data.layouts.sources import Sighted
 from data.passages import GatheredPassages, filled_ids, open_passages, write_passages
@@ -91,7 +91,7 @@ def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) 
 
 def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
     """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
-    return read_files_apart([file for path in paths for file in files_of(path)], chosen)
+    return read_files_apart(files_of_paths(paths), chosen)
 
 
 def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
@@ -105,7 +105,7 @@ def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | N
 
 def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
     """The collection that files make, or the one file that is read by itself, as it is where its columns are given."""
-    inner = unpacked(files)
+    inner = with_distinct_names(unpacked(files))
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     if is_alone and len(inner) == 1:
@@ -119,7 +119,7 @@ def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
 
 def _read_alone(alone: Alone, columns: Columns | None) -> Reading:
     content = alone.file.content
-    recognised = alone.seen.recognised or recognise(content)
+    recognised = alone.seen.recognised or recognise(content, name=alone.file.name)
     is_squad = recognised.format is Format.SQUAD
     table, guess = _table_and_guess(content, recognised, alone.seen)
     used = guess if is_squad else columns or guess

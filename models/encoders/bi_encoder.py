@@ -166,7 +166,8 @@ class BiEncoder(SourcedModel):
 
         blocks = VectorBlocks(texts, encode, self.load, tell)
         kept = self._kept(side, texts, blocks)
-        self.meter.note(time.perf_counter() - began, kept.load_seconds, kept.seconds)
+        passed = time.perf_counter() - began
+        self.meter.note(passed, kept.load_seconds, kept.seconds, elsewhere=kept.elsewhere)
         return kept.vectors
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
@@ -175,7 +176,8 @@ class BiEncoder(SourcedModel):
         key = self.key_of(side, texts)
         if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
             return blocks.kept(place)
-        return StoredVectors(brought["vectors"], *brought["seconds"].tolist())
+        load_seconds, seconds = brought["seconds"].tolist()
+        return StoredVectors(brought["vectors"], load_seconds, seconds, elsewhere=True)
 
 
 def kept_at(key: str) -> Path:

@@ -30,19 +30,29 @@ class Meter:
 
     def __init__(self) -> None:
         self.load = 0.0  # seconds that loading the model took when it was last needed
-        self._passed = self._work = 0.0
+        self._passed = self._work = self._elsewhere = 0.0
 
-    def note(self, passed: float, load: float, work: float) -> None:
-        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done."""
+    def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
+        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done.
+
+        Set `elsewhere` if the results ship with the sample: their seconds were measured on another machine.
+        """
         self.load = max(self.load, load)
         self._passed += passed
         self._work += work
+        self._elsewhere += work if elsewhere else 0.0
 
     def lap(self) -> tuple[float, float]:
         """Return the seconds passed and those of the work since the last lap."""
         lap = self._passed, self._work
         self._passed = self._work = 0.0
         return lap
+
+    def take_elsewhere(self) -> float:
+        """Return the seconds of work measured on another machine since the last call."""
+        seconds = self._elsewhere
+        self._elsewhere = 0.0
+        return seconds
 
 
 _OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
@@ -72,6 +82,7 @@ class StoredVectors:
     vectors: np.ndarray
     load_seconds: float
     seconds: float  # of all processes together
+    elsewhere: bool = False  # they ship with the sample: another machine took these seconds
 
 
 @dataclass(frozen=True)

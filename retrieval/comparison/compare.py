@@ -15,6 +15,7 @@ from typing import Any
 from data.cache import forget_shipped
 from data.problems import Failure
 from data.records import QuestionSet
+from data.workspace import error_message
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.packaged import DEFAULT, packaged_base
@@ -82,12 +83,18 @@ class Result:
     build_seconds: float = 0.0
     query_seconds: float = 0.0  # for all questions
     model_seconds: float = 0.0  # of the query seconds, those in which a model encodes or scores
+    elsewhere_seconds: float = 0.0  # of the query seconds, those measured on another machine
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
     # of an imported run `trec.Notes`, of a mix `mix.told`, of a model that does not read all passages whole `cut_off`
     notes: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
+
+    @property
+    def error_message(self) -> str:
+        """What went wrong, as a user reads it; empty if nothing did."""
+        return error_message(self.error) if self.error else ""
 
     @property
     def imported(self) -> bool:
@@ -110,15 +117,17 @@ class Result:
         means = self.scores.means() if self.scores else {}
         if not means or self.imported:
             return means
-        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds}
+        elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
+        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds, **elsewhere}
 
     def as_dict(self) -> dict[str, object]:
         """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
-            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
+            return self.error.as_dict() if isinstance(self.error, Failure) else {"error": self.error_message}
         told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
-        notes = {"notes": dict(self.notes)} if self.notes else {}
-        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **notes}
+        optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
+        known = {name: value for name, value in optional.items() if value}
+        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **known}
 
 
 @dataclass(frozen=True)
@@ -281,7 +290,9 @@ def _result(
     try:
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as error:
-        logger.exception("retriever %r failed", name)
+        # what a user can mend is told in words alone
+        is_expected = isinstance(error, Failure | OSError | MemoryError)
+        logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
         return Result(name, error=error)
     finally:
         retriever.release()  # those that wrap it find its rankings on disk
@@ -295,6 +306,7 @@ def _result(
         build_seconds=retriever.build_seconds,
         query_seconds=retriever.query_seconds,
         model_seconds=retriever.model_seconds,
+        elsewhere_seconds=retriever.elsewhere_seconds,
         memory_bytes=retriever.memory_bytes,
         short=int((found < within).sum()),
         unanswered=int((found == 0).sum()),

@@ -26,7 +26,9 @@ from pydantic import (
 from data.cache import key_of
 from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, SplitOptions, split
+from data.user_files import read_user_file, set_aside
 from data.workspace import read_json, replacing, require_room, workspace, write_json
+from retrieval.comparison.experiment_errors import messages_of
 from retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
@@ -162,8 +164,7 @@ def read_as(kind: type[E], path: Path) -> E:
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
-        places = (f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
-        raise ExperimentError(f"{path.name}: " + "; ".join(places)) from error
+        raise ExperimentError(f"{path.name}: " + "; ".join(messages_of(error, kind, KINDS))) from error
     except (OSError, ValueError) as error:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
     except RecursionError as error:
@@ -198,7 +199,10 @@ def added(fingerprint: str) -> list[Spec]:
 def add(fingerprint: str, spec: Spec) -> None:
     """Add a retriever to the set; one of the same name takes the place of the one there was."""
     path = _path(fingerprint, spec.name)
-    since = read_json(path).get("added") or datetime.now(UTC).isoformat()
+    known, is_damaged = read_user_file(path)
+    if is_damaged:
+        set_aside(path)
+    since = known.get("added") or datetime.now(UTC).isoformat()
     write_json(path, {"added": since, "retriever": spec.model_dump(mode="json")})
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +58,7 @@ class Pace:
         self._tasks: dict[str, _Task] = {}
         self._known: dict[str, _Measured] = {}
         self._name, self._began = "", clock()
+        self._ended: set[str] = set()
         self._first: _Seen | None = None
         self._last = _Seen(0.0, 0.0)
 
@@ -88,6 +88,7 @@ class Pace:
         if name != self._name:
             self.end()
             self._name, self._began, self._first = name, self._clock(), None
+            self._ended.discard(name)
         self._last = _Seen(self._clock() - self._began, share)
         if share > 0 and self._first is None:
             self._first = self._last
@@ -95,12 +96,15 @@ class Pace:
             one: task.guess * task.letters if (seconds := self._measured(task)) is None else seconds
             for one, task in self._tasks.items()
         }
-        before = sum(weights[one] for one in takewhile(lambda one: one != name, weights))
+        before = sum(weight for one, weight in weights.items() if one in self._ended)
         return (before + weights[name] * share) / max(sum(weights.values()), 1e-9)
 
     def end(self) -> None:
         """Hear that the retriever at work has ended, and keep what it took."""
-        if not self._name or (task := self._tasks[self._name]).kept or not task.letters:
+        if not self._name or self._name in self._ended:
+            return
+        self._ended.add(self._name)
+        if (task := self._tasks[self._name]).kept or not task.letters:
             return
         seconds, first, last = self._clock() - self._began, self._first, self._last
         if seconds < _WORTH_KEEPING or (task.tells and not first):
@@ -115,20 +119,55 @@ class Pace:
     @property
     def seconds_left(self) -> float | None:
         """Seconds that all takes yet, None where nobody knows; never a tenth more than it said before."""
+        total = self._total(self._uncapped())
+        return None if total is None else min(total, _RISE * self._least_of(total))
+
+    @property
+    def parts_left(self) -> dict[str, float | None]:
+        """Seconds that each retriever still takes, None where unknown; empty before the first one begins.
+
+        They add up to `seconds_left`: the last retriever's include the tests that follow it. Where the total would
+        rise by more than a tenth, all of them are scaled down.
+        """
+        parts = self._uncapped()
+        total = self._total(parts)
+        if total is None:
+            return parts
+        scale = min(1.0, _RISE * self._least_of(total) / total)
+        return {name: None if seconds is None else seconds * scale for name, seconds in parts.items()}
+
+    def _uncapped(self) -> dict[str, float | None]:
         if not self._name:
-            return None
-        _, *later = dropwhile(lambda name: name != self._name, self._tasks)
-        parts = [self._left_here(), *map(self.expected, later)]
-        if None in parts:
-            return None
-        left = _TO_END + sum(filter(None, parts))
-        self._least = min(left, self._least) if self._least is not None else left
-        return min(left, _RISE * self._least)
+            return {}
+        parts = {name: self._left_of(name) for name in self._tasks}
+        pending = [name for name in parts if name not in self._ended]
+        last = (pending or [*parts])[-1]
+        if (seconds := parts[last]) is not None:
+            parts[last] = seconds + _TO_END
+        return parts
+
+    def _total(self, parts: Mapping[str, float | None]) -> float | None:
+        known = [seconds for seconds in parts.values() if seconds is not None]
+        return sum(known) if len(known) == len(parts) > 0 else None
+
+    def _least_of(self, total: float) -> float:
+        """Return the least time left that was told so far, this one included."""
+        self._least = total if self._least is None else min(total, self._least)
+        return self._least
+
+    def _left_of(self, name: str) -> float | None:
+        if name in self._ended:
+            return 0.0
+        return self._left_here() if name == self._name else self.expected(name)
 
     def expected(self, name: str) -> float | None:
         """Seconds that a retriever takes as a whole, None where nobody knows."""
         task = self._tasks[name]
         return 0.0 if task.kept or not task.letters else self._measured(task)
+
+    def characters(self, name: str) -> int:
+        """Return how many characters a retriever reads; with a transformer a long text counts as more than it has."""
+        return self._tasks[name].letters
 
     def _left_here(self) -> float | None:
         task, now, seen = self._tasks[self._name], self._clock() - self._began, self._last

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from data.cache import are_kept, cached_arrays, is_keeping, key_of, read_arrays, save_arrays, shipped
+from data.cache import are_kept, cached_arrays, is_from_sample, is_keeping, key_of, read_arrays, save_arrays, shipped
 from data.records import QuestionSet
 from data.split import Part, Split, SplitOptions, split
 from models.encoders.bi_encoder import BiEncoder
@@ -66,6 +66,7 @@ class CachedRetriever:
         self.build_seconds = 0.0  # as measured when the rankings were made
         self.query_seconds = 0.0
         self.model_seconds = 0.0  # of the query seconds, those in which a model encodes or scores
+        self.elsewhere_seconds = 0.0  # of the query seconds, those of another machine: they ship with the sample
         self.memory_bytes = 0  # of the index, 0 where not known
         self.notes: dict[str, Any] = {}  # what an imported run holds, a mix has learned, or a model does not read
 
@@ -100,8 +101,11 @@ class CachedRetriever:
             return self._make_ready(questions).search(questions, max(k, self.depth)).first(k)
         start = time.perf_counter()
         depth, keep = max(k, self.depth), len(questions) > 1
-        kept = cached_arrays("rankings", self._key_of(questions, k), lambda: self._search(questions, depth), keep=keep)
+        key = self._key_of(questions, k)
+        from_sample = keep and is_from_sample("rankings", key)
+        kept = cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
         self.build_seconds, self.query_seconds, self.model_seconds = kept["seconds"].tolist()
+        self.elsewhere_seconds = self.query_seconds if from_sample else float(kept.get("elsewhere_seconds", 0.0))
         self.memory_bytes, self.notes = int(kept["memory_bytes"]), json.loads(str(kept["notes"]))
         self._elapsed = time.perf_counter() - start
         return Rankings(kept["indices"], kept["scores"]).first(k)
@@ -120,6 +124,7 @@ class CachedRetriever:
         retriever = self._make_ready(questions)
         for part in self._parts:
             part._elapsed = 0.0
+        self._meter.take_elsewhere()  # that of building is no time of a query
         start = time.perf_counter()
         rankings = retriever.search(questions, k)
         elapsed = time.perf_counter() - start - sum(part._elapsed for part in self._parts)
@@ -134,6 +139,7 @@ class CachedRetriever:
             "indices": rankings.indices,
             "scores": rankings.scores,
             "seconds": np.array(seconds) if self._timed else np.zeros(3),
+            "elsewhere_seconds": np.array(self._meter.take_elsewhere() + sum(p.elsewhere_seconds for p in self._parts)),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps({**getattr(retriever, "notes", {}), **self._limits(retriever, questions)})),
         }

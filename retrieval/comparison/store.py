@@ -6,6 +6,7 @@ and may be closed: a process runs `python -m retrieval compare`, and notes the f
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import not_
@@ -13,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from data.cache import SCORES, Arrays, Artifact
 from data.records import RELEVANT_GRADE, QuestionSet
@@ -25,7 +26,7 @@ from jobs.folder import RequestJob
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from retrieval.comparison.spec import VERSION, Materials
+from retrieval.comparison.spec import VERSION, Materials, Spec
 from retrieval.evaluation.measures import Measure, Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from retrieval.mix import SignalTold
@@ -53,7 +54,52 @@ class ComparisonJob(RequestJob[Experiment]):
     def note(self, result: Result) -> None:
         """Tell of a retriever that is done: a page shows its figures while others are at work."""
         questions = len(result.rankings.indices) if result.rankings else 0
-        self.add_progress({"finished": result.name, "figures": result.figures, "questions": questions})
+        note = {"finished": result.name, "figures": result.figures, "questions": questions}
+        self.add_progress({**note, "failed": True} if result.error else note)
+
+    def finished(self) -> dict[str, "FinishedRetriever"]:
+        """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
+        found = {}
+        for note in self.progress():
+            with suppress(ValidationError):  # a note of a training, or a damaged one
+                retriever = FinishedRetriever.model_validate(note)
+                found[retriever.name] = retriever
+        return found
+
+    def unfinished(self) -> list[Spec]:
+        """Return the retrievers that a stopped job has not searched; none where its experiment cannot be read."""
+        try:
+            specs = self.request().retriever
+        except (OSError, ValueError):
+            return []
+        done = self.finished()
+        return [spec for spec in specs if spec.name not in done]
+
+
+class FinishedRetriever(BaseModel):
+    """What a running comparison noted about a retriever that it has searched. It has no metrics where it failed."""
+
+    name: str = Field(alias="finished")
+    figures: dict[str, FiniteFloat] = {}
+    questions: NonNegativeInt = 0
+    failed: bool = False
+
+
+def stopped_jobs(data: str) -> list[ComparisonJob]:
+    """Return the comparisons of a stored question set (its key) that a user stopped and nobody started again.
+
+    Experiments with settings, on the Tune tab, are left out: a user starts them one by one.
+    """
+    jobs = [ComparisonJob(path.parent) for path in sorted(_comparisons().glob("*/stop"))]
+    return [job for job in jobs if job.is_stopped and _compares(job, data)]
+
+
+def _compares(job: ComparisonJob, data: str) -> bool:
+    try:
+        experiment = job.request()
+    except (OSError, ValueError):
+        return False
+    return experiment.data == data and experiment.lab is None
 
 
 # the libraries whose versions decide numbers; those that are not installed are left out
@@ -142,6 +188,7 @@ class _Told(BaseModel):
     build_seconds: FiniteFloat = 0.0
     query_seconds: FiniteFloat = 0.0
     model_seconds: FiniteFloat = 0.0
+    elsewhere_seconds: FiniteFloat = 0.0
     memory_bytes: int = 0
     short: int = 0
     unanswered: int = 0
@@ -238,21 +285,21 @@ def _result(
 
 def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
-    found = [kept for folder in _finished() if (kept := _read(folder))]
+    found = [kept for folder in _finished() if (kept := read_comparison(folder))]
     return sorted(found, key=lambda kept: kept.made, reverse=True)
 
 
 def kept_comparison(key: str) -> StoredComparison | None:
     """Return the comparison of the workspace with this key; None where there is none that can be opened."""
     try:
-        return _read(_folder(key))
+        return read_comparison(_folder(key))
     except KeyError:
         return None
 
 
 def damaged_comparisons() -> list[str]:
     """Return the keys of those that ran to their end and cannot be read: damaged, or written by an earlier version."""
-    return [folder.name for folder in _finished() if _read(folder) is None]
+    return [folder.name for folder in _finished() if read_comparison(folder) is None]
 
 
 def rename(key: str, name: str) -> None:
@@ -281,8 +328,8 @@ def _folder(key: str) -> Path:
     return _comparisons() / key
 
 
-def _read(folder: Path) -> StoredComparison | None:
-    """Read what the list shows; None where it is damaged, or was written by an older version."""
+def read_comparison(folder: Path) -> StoredComparison | None:
+    """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
     scores, origin = read_json(folder / SCORES), origin_of(folder)
     try:
         experiment = origin["experiment"]

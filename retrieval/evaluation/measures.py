@@ -159,7 +159,8 @@ def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequenc
     for row, groups in enumerate(needed):
         found = rankings.indices[row].tolist()
         rank = {passage: place for place, passage in enumerate(found, 1)}
-        members = [{question_set.row_of_passage[id_] for id_ in group} for group in dict.fromkeys(groups)]
+        distinct = [*dict.fromkeys(filter(None, groups)), *(group for group in groups if not group)]
+        members = [{question_set.row_of_passage[id_] for id_ in group} for group in distinct]
         firsts = [min((rank[one] for one in group if one in rank), default=len(found) + 1) for group in members]
         for k in ks:
             shares[k][row] = np.mean([first <= min(k, len(found)) for first in firsts])

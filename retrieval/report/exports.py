@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from data.cache import SCORES
+from data.folders import replacing_folder
 from data.formats.delimited import csv_bytes
 from data.records import QuestionSet
 from data.workspace import replacing, write_json, write_text
@@ -173,11 +175,19 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
     """Write all there is of a comparison into `folder`, the report in one of `retrieval.report.sections.LANGUAGES`.
 
-    `origin` is the comparison's provenance, found out where left out.
+    `origin` is the comparison's provenance, found out where left out. The folder changes in one step, and files of
+    others in it stay.
     """
     from retrieval.report.report import report  # charts and templates: whoever only opens a comparison needs neither
 
     origin = origin or provenance(comparison)
+    with replacing_folder(folder, last=SCORES) as new:
+        _write_all(comparison, new, origin, report, language)
+
+
+def _write_all(
+    comparison: Comparison, folder: Path, origin: dict[str, Any], report: Callable[..., str], language: str
+) -> None:
     keep(comparison, folder, origin)
     found = evidence(comparison)
     write_json(folder / "significance.json", [asdict(test) for test in found.tests])

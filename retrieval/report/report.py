@@ -1,6 +1,6 @@
 """One comparison as one HTML file: no script, nothing from elsewhere, for the screen and for paper."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.records import RELEVANT_GRADE
+from data.store import CATALOG
 from retrieval.analysis.evidence import (
     Evidence,
     at_disadvantage,
@@ -17,8 +18,8 @@ from retrieval.analysis.evidence import (
     judged_measures,
     label,
     shown_measures,
-    turned,
 )
+from retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import ReadingSpec
 from retrieval.comparison.store import provenance
@@ -26,7 +27,10 @@ from retrieval.evaluation.measures import CUT, Measure, depth_of
 from retrieval.evaluation.significance import question_groups
 from retrieval.report.charts import pictures
 from retrieval.report.drawing import colour_of, letter_of
-from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
+from retrieval.report.headline import Headline, headline_words, html_style
+from retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
+from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
+from retrieval.report.words import Say, retriever_names, words_of
 
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
@@ -37,23 +41,33 @@ def report(
     origin: Mapping[str, Any] | None = None,
     found: Evidence | None = None,
     name: str = "",
+    *,
+    recommended: Recommendation | None = None,
 ) -> str:
     """Return the report as HTML in a language of `LANGUAGES`.
 
     `origin` is the comparison's provenance and `found` its evidence, both found out where left out; `name` is what a
-    person calls the comparison. Raises `ValueError` where the language is not known.
+    person calls the comparison. `recommended` decides the leading metric and the headline; without it they are those of
+    all retrievers by `leading_measure`. Raises `ValueError` where the language is not known.
     """
     say = words_of(language)
     found = found or evidence(comparison)
     origin = origin or provenance(comparison)
-    measure = headline(comparison)
+    called = retriever_names(comparison.experiment.specs, language)
+    if any(name != shown for name, shown in called.items()):
+        comparison, found = renamed_comparison(comparison, called), renamed_evidence(found, called)
+        recommended = recommended and renamed_recommendation(recommended, called)
+    measure = recommended.measure if recommended else leading_measure(comparison)
+    head = _headline(found, recommended or _recommended(comparison, found, measure), language)
     names = list(comparison.experiment.specs)
-    scored = list(comparison.scores)
+    ranked = best_first(comparison, measure)
+    scored = [*ranked, *(name for name in comparison.scores if name not in ranked)]
     all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS
-    pairs, told = found.tests if all_pairs else found.against, dict.fromkeys((measure, f"ndcg@{CUT}"))
+    pairs = found.tests if all_pairs else found.against
     judged = judged_measures(comparison.scores)
     shown = [one for one in shown_measures(comparison) if one not in judged]
-    by_k, parts, losses = curves(comparison, found, names), slices(comparison, measure, say), lost(comparison, say)
+    by_k, parts = curves(comparison, found, names, scored), slices(comparison, str(measure), say)
+    losses = lost(comparison, say)
     charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
     drawn = iter(pictures(charts))
     several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
@@ -66,19 +80,20 @@ def report(
         comparison=comparison,
         origin=origin,
         made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
-        measure=measure,
+        measure=measure.long,
         depth=depth_of(comparison.experiment.ks),
         first=found.baseline,
-        answers=dict.fromkeys(_answer(comparison, found, one, say) for one in told),
+        answers=[head.answer, *head.notes],
+        data_name=say("page.sample") if origin["data"]["name"] == CATALOG["sample"].title else origin["data"]["name"],
         notices=_notices(comparison, say),
         tables=[
-            (note, columns, figures(comparison, found, columns))
+            (note, columns, _ordered(figures(comparison, found, columns), scored))
             for note, columns in (("", shown), (say("section.hits"), hits), (say("section.judged"), judged))
             if columns
         ],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
         curves=[(title, next(drawn)) for title, _ in by_k],
-        pairs=[(one, tests) for one in told if (tests := [test for test in pairs if test.measure == one])],
+        pairs=[test for test in pairs if test.measure == str(measure)],
         all_pairs=all_pairs,
         points=points,
         p_figure=p_figure,
@@ -86,7 +101,8 @@ def report(
         lost=losses,
         lost_picture=next(drawn, None),
         hardest=hardest(comparison),
-        cost=cost(comparison),
+        cost=cost(comparison, scored),
+        elsewhere=any(cost_of(one).is_foreign for one in comparison.results),
         settings=settings(origin, say),
         terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(one).name for one in judged), "interval", "test"),
     )
@@ -104,11 +120,28 @@ def _template() -> Template:
     return environment.get_template("template.html")
 
 
-def headline(comparison: Comparison) -> str:
-    """Return the measure of the sentence: the first that all have of Recall@10, nDCG@10, Recall@K from the top K."""
-    wished = [f"recall@{CUT}", f"ndcg@{CUT}", *(f"recall@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
+def leading_measure(comparison: Comparison) -> Measure:
+    """Return the metric of the headline: the first that all have of nDCG@10, Recall@10, nDCG@K from the top K."""
+    wished = [f"ndcg@{CUT}", f"recall@{CUT}", *(f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
     scores = comparison.scores.values()
-    return next((one for one in wished if all(one in of.per_question for of in scores)), wished[1])
+    return Measure.parse(next((one for one in wished if all(one in of.per_question for of in scores)), wished[0]))
+
+
+def _recommended(comparison: Comparison, found: Evidence, measure: Measure) -> Recommendation | None:
+    groups = question_groups(comparison.question_set)
+    return recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
+
+
+def _headline(found: Evidence, recommended: Recommendation | None, language: str) -> Headline:
+    if recommended is None:
+        return Headline(words_of(language)("page.none"), ())
+    interval = found.intervals[recommended.name][str(recommended.measure)]
+    return headline_words(recommended, html_style(language), interval)
+
+
+def _ordered(rows: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
+    """Return the rows in the order of `first`, then the others: retrievers without scores."""
+    return {name: rows[name] for name in [*first, *(name for name in rows if name not in first)]}
 
 
 def points(share: float) -> str:
@@ -120,36 +153,6 @@ def points(share: float) -> str:
 def p_figure(p: float) -> str:
     """Return a p-value as papers print it."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> str:
-    means = {name: of.means()[measure] for name, of in comparison.scores.items() if measure in of.per_question}
-    if not means:
-        return say("page.none")
-    first = found.baseline if found.baseline in means else next(iter(means))
-    others = [name for name in means if name != first]
-    if not others:
-        low, high = (f"{share * 100:.1f}" for share in found.intervals[first][measure])
-        mean = f"{means[first] * 100:.1f}"
-        return say("answer.alone", first=first, measure=label(measure), mean=mean, low=low, high=high)
-    best = max(others, key=lambda name: means[name])
-    test = found.test(best, measure)
-    if test is None:  # both have scores of this measure, so they were tested
-        raise ValueError(f"the evidence holds no test of {best!r} against {first!r}")
-    kind = "unsure" if not test.sure else ("more" if test.difference > 0 else "leads")
-    if kind == "leads":
-        test = turned(test)  # by how much the first is ahead
-    return say(
-        f"answer.{kind}",
-        best=best,
-        first=first,
-        points=f"{abs(test.difference) * 100:.2f}",
-        measure=label(measure),
-        low=points(test.low),
-        high=points(test.high),
-        p=f"p {p_figure(test.p_family)}" if test.p_family < 0.001 else f"p = {p_figure(test.p_family)}",
-        questions=f"{len(comparison.question_set.questions):,}",
-    )
 
 
 def _notices(comparison: Comparison, say: Say) -> list[str]:

@@ -1,65 +1,39 @@
-"""The report's sections and its words in the reader's language.
+"""The report's sections."""
 
-What a person named or wrote is put into the words as text, never as HTML.
-"""
-
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from retrieval.analysis.evidence import Evidence, label
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
+from retrieval.analysis.recommendation import cost_of
 from retrieval.analysis.slices import Property, labels_of, slice_table
 from retrieval.analysis.slices import slices as cut
-from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import CUT, first_relevant_ranks
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.evaluation.measures import CUT, Measure, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
 from retrieval.report.drawing import FATE_COLOURS
-
-LANGUAGES = ("en", "ko")
-Say = Callable[..., Markup]
-
-
-@cache
-def catalog(language: str) -> dict[str, str]:
-    """Return the texts of a language by key, `section.name`. Raises `ValueError` where the language is not known."""
-    if language not in LANGUAGES:
-        raise ValueError(f"the report is written in {' or '.join(LANGUAGES)}, not in {language!r}")
-    tables = tomllib.loads(Path(__file__).with_name(f"{language}.toml").read_text(encoding="utf-8"))
-    return {f"{section}.{name}": text for section, entries in tables.items() for name, text in entries.items()}
-
-
-def words_of(language: str) -> Say:
-    """Return `say(key, **values)`: the text of a key as HTML, with its fields filled in and escaped."""
-    texts = catalog(language)
-
-    def say(key: str, /, **values: Any) -> Markup:
-        return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
-
-    return say
-
+from retrieval.report.words import Say
 
 _MOST_SLICES = 10
 _HARDEST = 15
 
 
-def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return Recall@K over K, and nDCG@10 with its intervals: title and chart."""
+def curves(
+    comparison: Comparison, found: Evidence, names: Sequence[str], order: Sequence[str]
+) -> list[tuple[str, Any]]:
+    """Return Recall@K over K, and nDCG@10 with its intervals, retrievers in this order: title and chart."""
 
     def means(measure: str, ks: Sequence[int]) -> pd.DataFrame:
         rows = [
             (name, k, float(of.per_question[f"{measure}@{k}"].mean()), *found.intervals[name][f"{measure}@{k}"])
-            for name, of in comparison.scores.items()
+            for name in order
             for k in ks
-            if f"{measure}@{k}" in of.per_question
+            if f"{measure}@{k}" in (of := comparison.scores[name]).per_question
         ]
         return pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
 
@@ -85,6 +59,7 @@ class SliceSection:
 def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]:
     """Measure the parts of the questions by every property that tells at least two apart."""
     scores, groups = comparison.scores, question_groups(comparison.question_set)
+    called = Measure.parse(measure).long
     sections = []
     for by in Property:
         parts = cut(comparison.question_set, by)[:_MOST_SLICES]
@@ -93,7 +68,7 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
         table = slice_table(parts, scores, measure, groups)
         labels = labels_of(parts, by)
         table["label"] = [labels[place] for place in table["slice"]]
-        chart = charts.intervals(table, list(comparison.experiment.specs), row="label", order=labels, x=label(measure))
+        chart = charts.intervals(table, list(comparison.experiment.specs), row="label", order=labels, x=called)
         means = {
             (place, name): f"{share * 100:.1f}"
             for place, name, share in zip(table["slice"], table["retriever"], table["mean"], strict=True)
@@ -171,19 +146,28 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
     ]
 
 
-def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
-    """Return name, seconds to build, milliseconds a question and megabytes of the index; an imported run's are –."""
-    questions = len(comparison.question_set.questions)
+def cost(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, str, str]]:
+    """Return name, seconds to build, milliseconds per query and megabytes of the index; an imported run's are –.
+
+    An asterisk marks milliseconds measured on another machine.
+    """
+    results = {result.name: result for result in comparison.results if result.scores}
     return [
         (
             result.name,
             "–" if result.imported else f"{result.build_seconds:.1f}",
-            "–" if result.imported else f"{result.query_seconds / questions * 1000:.2f}",
+            _milliseconds(result),
             f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "",
         )
-        for result in comparison.results
-        if result.scores
+        for result in (results[name] for name in order)
     ]
+
+
+def _milliseconds(result: Result) -> str:
+    known = cost_of(result)
+    if known.milliseconds is None:
+        return "–"
+    return f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
 
 
 def settings(origin: Mapping[str, Any], say: Say) -> list[tuple[str, str]]:

@@ -40,28 +40,53 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One request of an engine's HTTP interface; the body is JSON."""
+    """One request of an engine's HTTP interface; the body is JSON, None where the engine takes none."""
 
     method: str
     path: str
-    body: Body
+    body: Body | None = None
 
 
 @dataclass(frozen=True)
 class Told:
-    """What an engine is told. `bulk` says how documents are sent, `found` where the rows stand in an answer.
+    """What an engine is told. `bulk` says how documents are sent, `hits` where an answer holds hits and their scores.
 
-    `files` are further ones of the folder, by name; `client` are the arguments of Milvus's client, for which there are
-    no requests.
+    `exists` and `remove` look for the index called `index`, and delete it. `free` are queries of one signal each, and
+    how they are mixed, where the query needs a paid licence; `nothing` is a query that finds nothing, for a vector of
+    zeros. `files` are further ones of the folder, by name; `client` are the arguments of Milvus's client, for which
+    there are no requests.
     """
 
+    index: str
     setup: Sequence[Request] = ()
+    exists: Request | None = None
+    remove: Request | None = None
     bulk: Mapping[str, str] = field(default_factory=dict)
     finish: Sequence[Request] = ()
     query: Request | None = None
-    found: Sequence[str] = ()
+    hits: Body = field(default_factory=dict)
+    free: Body = field(default_factory=dict)
+    nothing: Body | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     client: Body = field(default_factory=dict)
+
+
+def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
+    """Return where an answer holds its list of hits, and in a hit the fields and the score, higher is better.
+
+    `is_distance` says that the score is a cosine distance.
+    """
+    return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
+
+
+NAMESPACE = "mrc"  # of Vespa's document ids
+
+
+def as_written(mix: Mix, index: str, document: Body) -> Body:
+    """Return a document as a line of `documents.jsonl`: for Vespa in the form that `vespa feed` takes."""
+    if mix.engine is not Engine.VESPA:
+        return document
+    return {"put": f"id:{NAMESPACE}:{index}::{document['row']}", "fields": document}
 
 
 def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:

@@ -6,13 +6,14 @@ come to is told in `retrieval.takeaway.fusion`.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import NamedTuple, cast
 from xml.sax.saxutils import quoteattr
 
 from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
 from retrieval.hybrid import RRF_CONSTANT
 from retrieval.milvus.retriever import index_of
-from retrieval.takeaway.asking import HITS, SHOWN, Body, Request, Told, is_exact, mark
+from retrieval.takeaway.asking import HITS, NAMESPACE, SHOWN, Body, Request, Told, hits_at, is_exact, mark
 from retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
 from retrieval.takeaway.signals import LateTokens, Signal, Terms, Vectors
 
@@ -47,15 +48,37 @@ def _elasticsearch(mix: Mix, index: str) -> Told:
         of = {"field": signal.field, "query_vector": mark(signal), "k": mix.depth}
         return {"knn": {**of, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}}
 
-    weighed = [{"retriever": asked(one), "weight": w} for one, w in zip(mix.signals, mix.weights, strict=True)]
-    if len(weighed) == 1:
-        retriever = asked(mix.signals[0])
-    elif mix.by_rank:
-        retriever = {"rrf": {"retrievers": weighed, "rank_constant": RRF_CONSTANT, "rank_window_size": mix.depth}}
+    retrievers = [asked(signal) for signal in mix.signals]
+    weighed = [{"retriever": one, "weight": weight} for one, weight in zip(retrievers, mix.weights, strict=True)]
+    window = {"rank_window_size": mix.depth}
+    if len(retrievers) == 1:
+        retriever = retrievers[0]
+    elif mix.by_rank:  # without weights, earlier versions take it too
+        children = weighed if is_weighted(mix) else retrievers
+        retriever = {"rrf": {"retrievers": children, "rank_constant": RRF_CONSTANT, **window}}
     else:
         normalised = [one | {"normalizer": mix.technique} for one in weighed]
-        retriever = {"linear": {"retrievers": normalised, "rank_window_size": mix.depth}}
-    return _searched(mix, index, vector, {"retriever": retriever})
+        retriever = {"linear": {"retrievers": normalised, **window}}
+    told = _searched(mix, index, vector, {"retriever": retriever})
+    nothing: Body = {"standard": {"query": {"match_none": {}}}}
+    return replace(told, nothing=nothing, free=_free(mix, index, retrievers) if len(retrievers) > 1 else {})
+
+
+def is_weighted(mix: Mix) -> bool:
+    """Whether signals count differently."""
+    return len({round(weight, 5) for weight in mix.weights}) > 1
+
+
+def _free(mix: Mix, index: str, retrievers: Sequence[Body]) -> Body:
+    """Return what mixes the results of one query a signal: neither is part of a paid licence."""
+    shown = {"size": mix.depth, "_source": [*SHOWN]}
+    queries = [asdict(Request("POST", f"/{index}/_search", {"retriever": one, **shown})) for one in retrievers]
+    return {
+        "queries": queries,
+        "weights": list(mix.weights),
+        "by_rank": mix.by_rank,
+        "rank_constant": RRF_CONSTANT,
+    }
 
 
 def _opensearch(mix: Mix, index: str) -> Told:
@@ -112,11 +135,15 @@ def _searched(
     }
     path = f"/{index}/_search" + (f"?search_pipeline={index}" if pipeline else "")
     return Told(
+        index,
         setup=[Request("PUT", f"/{index}", body), *pipeline],
+        exists=Request("HEAD", f"/{index}"),
+        remove=Request("DELETE", f"/{index}"),
         bulk={"form": "lines", "path": f"/{index}/_bulk"},
-        finish=[Request("POST", f"/{index}/_refresh", {})],
+        finish=[Request("POST", f"/{index}/_refresh")],
         query=Request("POST", path, query | {"size": HITS, "_source": [*SHOWN]}),
-        found=["hits", "hits", "_source"],
+        hits=hits_at("hits", "hits", fields="_source", score=["_score"]),
+        nothing={"match_none": {}},
     )
 
 
@@ -141,7 +168,8 @@ def _weaviate(mix: Mix, index: str) -> Told:
         "class": name,
         "vectorizer": "none",
         "vectorIndexType": "flat" if exact else "hnsw",
-        "vectorIndexConfig": {"distance": "cosine"} | ({} if exact else graph),
+        # a server may quantize vectors unless told otherwise
+        "vectorIndexConfig": {"distance": "cosine", "skipDefaultQuantization": True} | ({} if exact else graph),
         "invertedIndexConfig": inverted,
         "properties": properties,
     }
@@ -156,13 +184,17 @@ def _weaviate(mix: Mix, index: str) -> Told:
         asked = f'bm25: {{query: {mark(terms)}, properties: ["{terms.field}"]}}'
     else:
         asked = f"nearVector: {{vector: {mark(cast(Signal, vectors))}}}"
-    query = f"{{ Get {{ {name}(limit: {mix.depth}, {asked}) {{ row passage title }} }} }}"
+    score = "score" if terms else "distance"
+    query = f"{{ Get {{ {name}(limit: {mix.depth}, {asked}) {{ row passage title _additional {{ {score} }} }} }} }}"
     beside = vectors.field if vectors else ""
     return Told(
+        name,
         setup=[Request("POST", "/v1/schema", body)],
+        exists=Request("GET", f"/v1/schema/{name}"),
+        remove=Request("DELETE", f"/v1/schema/{name}"),
         bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": beside},
         query=Request("POST", "/v1/graphql", {"query": query}),
-        found=["data", "Get", name],
+        hits=hits_at("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
     )
 
 
@@ -177,7 +209,7 @@ def _milvus(mix: Mix, index: str) -> Told:
             of = {"index_type": kind, "build": build, "search": search}
             fields.append({"name": signal.field, "dim": signal.vectors.shape[1], **of})
     ranker = {"weights": None if mix.by_rank else list(mix.weights), "constant": RRF_CONSTANT}
-    return Told(client={"collection": index, "fields": fields, "depth": mix.depth, "ranker": ranker})
+    return Told(index, client={"collection": index, "fields": fields, "depth": mix.depth, "ranker": ranker})
 
 
 def _vespa(mix: Mix, index: str) -> Told:
@@ -202,13 +234,17 @@ def _vespa(mix: Mix, index: str) -> Told:
         f"input.query({name})" if part.tensor else name: mark for part in parts for name, mark in part.asked.items()
     }
     yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - of our own words
+    of_all = f"/document/v1/{NAMESPACE}/{index}/docid"
     return Told(
-        bulk={"form": "puts", "path": f"/document/v1/mrc/{index}/docid/"},
+        index,
+        exists=Request("GET", f"{of_all}?cluster={_CLUSTER}&wantedDocumentCount=1"),
+        remove=Request("DELETE", f"{of_all}?selection=true&cluster={_CLUSTER}"),
+        bulk={"form": "puts", "path": f"{of_all}/"},
         query=Request("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **asked}),
-        found=["root", "children", "fields"],
+        hits=hits_at("root", "children", fields="fields", score=["relevance"]),
         files={
             f"application/schemas/{index}.sd": _indented(schema),
-            "application/services.xml": _SERVICES.format(type=quoteattr(index)),
+            "application/services.xml": _SERVICES.format(type=quoteattr(index), cluster=quoteattr(_CLUSTER)),
         },
     )
 
@@ -261,6 +297,7 @@ def _indented(text: str) -> str:
     return "\n".join(filter(str.strip, lines)) + "\n"
 
 
+_CLUSTER = "passages"
 _TERMS = """field {name} type string {{
 indexing: index
 index: enable-bm25
@@ -309,7 +346,7 @@ _SERVICES = """<?xml version="1.0" encoding="utf-8" ?>
         <search/>
         <document-api/>
     </container>
-    <content id="passages" version="1.0">
+    <content id={cluster} version="1.0">
         <min-redundancy>1</min-redundancy>
         <documents>
             <document type={type} mode="index"/>

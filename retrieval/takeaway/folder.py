@@ -6,32 +6,31 @@ gave never becomes a path: files are called by us, and an index by a key of what
 
 import json
 import shutil
-import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from data.cache import key_of
+from data.folders import replacing_folder
 from data.layouts.reading import Layout
 from data.layouts.writing import written as written_set
 from data.records import QuestionSet
-from data.workspace import MEGABYTE, replacing, write_json, write_text
+from data.workspace import replacing, write_json, write_text
 from models.sources import ModelSource
 from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.report.exports import markdown_text
-from retrieval.takeaway import WORDS
-from retrieval.takeaway.asking import PROJECTION, TERMS, TOLD, documents, of_questions
+from retrieval.takeaway.asking import PROJECTION, TERMS, TOLD, as_written, documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from retrieval.takeaway.models import ModelFigure, write_models
+from retrieval.takeaway.readme import SERVERS, readme
 from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, plan_of
 from text.dictionary import written as written_dictionary
 
@@ -70,8 +69,7 @@ def take_away(
     lists = _lists(name, materials, comparison, needed=engine in TRAITS)
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
     mix = mix_of(engine, lists) if lists and engine in TRAITS else None
-    with replacing(folder) as new:
-        new.mkdir()
+    with replacing_folder(folder, last=TOLD) as new:
         if mix:
             _write_engine(new, mix, comparison, figures, on_progress)
         elif engine is Engine.ONNX:
@@ -80,7 +78,7 @@ def take_away(
             write_json(new / TOLD, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, materials)
-        write_text(new / "README.md", _page(name, engine, comparison, figures, models))
+        write_text(new / "README.md", readme(name, engine, comparison.question_set, figures, models=models, mix=mix))
         on_progress("files", _WRITTEN)
     on_progress("", 1.0)
     return figures, models
@@ -128,7 +126,7 @@ def _write_engine(
     index = f"passages_{key_of(passages.fingerprint, [one.field for one in mix.signals], mix.weights)[:12]}"
     told = told_to(mix, index)
     figure = next(asdict(one) for one in figures if one.engine is mix.engine)
-    content = {"engine": mix.engine, "address": _SERVERS[mix.engine].address, "figure": figure} | asdict(told)
+    content = {"engine": mix.engine, "address": SERVERS[mix.engine].address, "figure": figure} | asdict(told)
     files = content.pop("files")
     write_json(folder / "engine.json", content)
     signals = [_write_signal(folder, one, mix) for one in mix.signals]
@@ -139,7 +137,8 @@ def _write_engine(
 
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _AT_ONCE):
-            yield from documents(mix, passages, start, min(start + _AT_ONCE, len(passages)))
+            stop = min(start + _AT_ONCE, len(passages))
+            yield from (as_written(mix, index, one) for one in documents(mix, passages, start, stop))
             on_progress("documents", _after((start + _AT_ONCE) / len(passages)))
 
     _write_lines(folder / "documents.jsonl", rows())
@@ -210,121 +209,3 @@ def _taken_along(folder: Path, spec: Spec, materials: Materials) -> Spec:
 def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-class _Server(NamedTuple):
-    address: str
-    needs: str
-    commands: str  # which load the folder
-
-
-_SERVERS = {
-    Engine.ELASTICSEARCH: _Server(
-        "http://127.0.0.1:9200",
-        "Elasticsearch 9 or newer; the retrievers `linear` and `rrf` are part of its trial and its paid licences.",
-        "python engine.py load",
-    ),
-    Engine.OPENSEARCH: _Server(
-        "http://127.0.0.1:9200",
-        "OpenSearch 3 or newer with its plugins for vectors and hybrid search, which its own image brings.",
-        "python engine.py load",
-    ),
-    Engine.VESPA: _Server(
-        "http://127.0.0.1:8080",
-        "Vespa 8. `application/` is deployed first, with Vespa's own command.",
-        "vespa deploy --wait 300 application\npython engine.py load",
-    ),
-    Engine.WEAVIATE: _Server(
-        "http://127.0.0.1:8080",
-        "Weaviate 1.25 or newer; it needs no module, as vectors come along.",
-        "python engine.py load",
-    ),
-    Engine.MILVUS: _Server(
-        "",
-        "Milvus 2.4 or newer, or no server: without `ENGINE_URL` all lies in the file `milvus.db` beside the script.",
-        "pip install pymilvus milvus-lite\npython engine.py load",
-    ),
-}
-_TEXTS = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]
-_HTTP = """`ENGINE_URL` says where it is, and `ENGINE_AUTHORIZATION` the header `Authorization`, where one is needed.
-`engine.json` is all that it is told: settings, and the query with the marks of a question's values. `documents.jsonl`
-holds the passages, with their terms and vectors, `questions.jsonl` the questions compared, with their values."""
-_ONNX = """Each `model_…` is a model: `model.onnx` in float, `model.int8.onnx` with matrices of 8 bits, its tokenizer,
-and `model.json` with its prompts and limits. `encode.py` runs them, without torch and without the workbench."""
-_TABLE_TOLD = """*Here* is as compared in the workbench. *There* is the engine's own mixing of the same signals, which
-the workbench computed, every vector compared; the interval (95 %) is that of the difference."""
-
-
-def _page(
-    name: str, engine: Engine, comparison: Comparison, figures: Sequence[Figure], models: Sequence[ModelFigure]
-) -> str:
-    """Return the page as Markdown; every figure in it is one of those given."""
-    asked = comparison.question_set
-    parts = [f"# {markdown_text(name)} for {engine.value.capitalize()}", "## Use", *_use(engine)]
-    if models:
-        return "\n\n".join([*parts, "## Figures", *_of_models(models)]) + "\n"
-    what = f"{len(asked.questions):,} questions, {len(asked.passages):,} passages of {markdown_text(asked.name)}"
-    own = next(one for one in figures if one.engine is engine)
-    parts += ["## The same, and not", _same(engine, own), "## Figures", f"nDCG@10 in percent, {what}:"]
-    parts += [_table(figures), _TABLE_TOLD]
-    return "\n\n".join(parts) + "\n"
-
-
-def _use(engine: Engine) -> list[str]:
-    if engine is Engine.ONNX:
-        return ["```bash\npip install onnxruntime tokenizers numpy\n```", _ONNX]
-    if engine.is_library:
-        library = {"langchain": "langchain-core", "llamaindex": "llama-index-core"}[engine.value]
-        return [
-            "It asks the search of the workbench itself, so the workbench has to be installed, or its folder to be in "
-            "`PYTHONPATH`. `questions.zip` holds the passages (BEIR), `experiment.toml` the retriever; models that "
-            "were trained lie beside them, and others are found by their names.",
-            f'```bash\npip install {library}\npython {engine.value}_retriever.py "a question"\n```',
-        ]
-    _, needs, commands = _SERVERS[engine]
-    check = "python engine.py check               # nDCG@10 of the questions compared, asked of the engine"
-    ask = 'python engine.py ask "a question"    # with the folder of the workbench in PYTHONPATH'
-    return [needs, f"```bash\n{commands}\n{check}\n{ask}\n```", _HTTP]
-
-
-def _same(engine: Engine, figure: Figure) -> str:
-    if engine.is_library:
-        told = "It is the same search: the same passages in the same order, as far as a model gives one question alone"
-        return f"{told} the vector that it gives it among others; they may differ in the last digits."
-    lines = ["- The terms are those of the workbench's analyzer, and the vectors those of its model."]
-    left_out = ", ".join(map(markdown_text, figure.left_out))
-    return "\n".join([*lines, *(f"- {_TEXTS[f'differs_{code}'].format(left_out=left_out)}" for code in figure.differs)])
-
-
-def _table(figures: Sequence[Figure]) -> str:
-    lines = ["| engine | here | there | difference | 95 % |", "|---|---:|---:|---:|---:|"]
-    for one in figures:
-        ends = f"{one.low * 100:+.2f} to {one.high * 100:+.2f}"
-        values = f"{one.here * 100:.2f} | {one.there * 100:.2f} | {(one.there - one.here) * 100:+.2f} | {ends}"
-        lines.append(f"| {one.engine.value} | {values} |")
-    return "\n".join(lines)
-
-
-def _of_models(models: Sequence[ModelFigure]) -> list[str]:
-    lines = ["| | " + " | ".join(f"{markdown_text(one.retriever)} ({one.place})" for one in models) + " |"]
-    lines.append("|---" + "|---:" * len(models) + "|")
-    rows: list[tuple[str, Callable[[ModelFigure], str]]] = [
-        ("model", lambda one: markdown_text(one.model)),
-        ("lowest agreement, float", lambda one: f"{one.agreement:.6f}"),
-        ("lowest agreement, 8 bits", lambda one: f"{one.agreement_int8:.4f}"),
-        ("nDCG@10, torch", lambda one: f"{one.ndcg * 100:.2f}"),
-        ("nDCG@10, float", lambda one: f"{one.ndcg_float * 100:.2f}"),
-        ("nDCG@10, 8 bits", lambda one: f"{one.ndcg_int8 * 100:.2f}"),
-        ("seconds, torch", lambda one: f"{one.seconds:.2f}"),
-        ("seconds, float", lambda one: f"{one.seconds_float:.2f}"),
-        ("seconds, 8 bits", lambda one: f"{one.seconds_int8:.2f}"),
-        ("megabytes, float", lambda one: f"{one.bytes_float / MEGABYTE:,.0f}"),
-        ("megabytes, 8 bits", lambda one: f"{one.bytes_int8 / MEGABYTE:,.0f}"),
-    ]
-    lines += [f"| {label} | " + " | ".join(map(of, models)) + " |" for label, of in rows]
-    told = (
-        f"Agreement is the cosine of a text's or a token's two vectors, of a cross-encoder the correlation of scores. "
-        f"nDCG@10 in percent is of {models[0].questions} questions, each with its first passages alone; seconds are "
-        "those of their texts, in one run on one machine."
-    )
-    return ["\n".join(lines), told]

@@ -165,7 +165,10 @@ def mix_of(engine: Engine, lists: Lists) -> Mix:
     plan, traits = lists.plan, _traits(engine, lists.plan)
     taken, lost = _taken(plan.parts, lists, traits)
     if not taken:
-        message = f"{engine.value} knows nothing of what {plan.name!r} searches by"
+        message = (
+            f"a folder for {engine.value} carries nothing of {plan.name!r}: take-away writes signals of BM25 and of "
+            "bi-encoders, and late interaction for Vespa; langchain and llamaindex search by all of it"
+        )
         raise TakeAwayError("nothing_to_take", message, name=plan.name)
     value = _by_rank if plan.by_rank else traits.value
     weights = np.array([_weight(part, lists.of(part.signal), value, by_rank=plan.by_rank) for part in taken])

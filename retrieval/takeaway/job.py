@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 
 from data.store import find
 from data.workspace import remove_folder, require_room
-from jobs.folder import Progress, RequestJob, request_carried_out
+from jobs.folder import RequestJob
+from jobs.work import Progress, request_carried_out
 from retrieval.comparison.store import StoredComparison, kept_comparison, load
 from retrieval.takeaway.folder import take_away, zip_folder
 from retrieval.takeaway.fusion import Engine, Figure

@@ -1,6 +1,7 @@
 """How journeys drive a page, and what they read on it and in its workspace."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,11 @@ def choose(page: Page, menu: Locator, option: str) -> None:
             continue
         return
     raise AssertionError(f"{option} was never offered")
+
+
+def selected(page: Page, label: str) -> Locator:
+    """The box of a choice of the page, whose value is what it shows."""
+    return page.get_by_test_id("stMain").get_by_role("combobox", name=re.compile(rf"(^|\. ){re.escape(label)}$")).first
 
 
 def enter(page: Page, address: str, label: str, name: str, epochs: tuple[str, str] | None = None) -> None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.driving import choose, compared, settled
+from tests.browser.driving import choose, compared, selected, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HEIGHT = 844
@@ -31,31 +31,34 @@ def compared_page(app: str, browser: Browser) -> Iterator[Page]:
         yield page
 
 
-def test_what_is_folded_away_keeps_what_the_address_chose(compared_page: Page) -> None:
+def test_every_view_keeps_what_the_address_chose(compared_page: Page) -> None:
     page = compared_page
-    expect(page.get_by_text("MRR@1 · baseline LSA")).to_be_visible()
-    for view in ("By question", "Saved", "By group", "Overview"):  # folded, not there, folded, folded otherwise
+    for view in ("By question", "Saved", "By group", "Overview"):
         page.get_by_role("tab", name=view, exact=True).click()
         opened(page, view)
         settled(page)
-    expect(page.get_by_text("MRR@1 · baseline LSA")).to_be_visible()
+        for name, value in (("Metric", "MRR"), ("K", "1"), ("Baseline", "LSA")):
+            expect(selected(page, name)).to_have_value(value)
     expect(page).to_have_url(re.compile(r"(?=.*\bk=1\b)(?=.*measure=mrr)(?=.*baseline=LSA)"))
 
 
 def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(compared_page: Page) -> None:
     page = compared_page
-    page.get_by_text("MRR@1 · baseline LSA").click()
-    # each choice more than once, and faster than the page is drawn: none may be lost, whatever was chosen before
-    for name in ("20", "nDCG", "10", "Recall", "50", "Hit"):
-        page.get_by_role("radio", name=name, exact=True).click()
-        checked(page, name)
+    for label, option in (
+        ("K", "20"),
+        ("Metric", "nDCG"),
+        ("K", "10"),
+        ("Metric", "Recall"),
+        ("K", "50"),
+        ("Metric", "Hit"),
+    ):
+        choose(page, selected(page, label), option)
+        expect(selected(page, label)).to_have_value(option)
     expect(page).to_have_url(re.compile(r"(?=.*\bk=50\b)(?=.*measure=hit\b)"))
     for view in ("By question", "Overview", "By question", "By group"):
         page.get_by_role("tab", name=view, exact=True).click()
         opened(page, view)
-    page.get_by_text("Change retrievers and measure").click()
-    settled(page)  # on a busy machine a click on what is just being drawn anew may be lost
-    page.get_by_role("radio", name="20", exact=True).click()
+    choose(page, selected(page, "K"), "20")
     expect(page).to_have_url(re.compile(r"(?=.*\bk=20\b)(?=.*measure=hit\b)(?=.*view=where\b)"))
     page.get_by_test_id("stMain").get_by_role("button", name="BM25 words", exact=True).click()
     expect(page).to_have_url(re.compile(r"retrievers=BM25%7CLSA\b"))
@@ -71,7 +74,7 @@ def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(comp
     expect(page).not_to_have_url(re.compile("view=(?!overview)"))  # the tab is open before the address says so
     settled(page)
     before, steps = page.url, page.evaluate("history.length")
-    page.get_by_role("button", name="Look into this question").click()
+    page.get_by_role("button", name="Open this question").click()
     way_back = page.locator(".st-key-why_back")
     expect(way_back).to_be_visible()
     expect(page).to_have_url(re.compile("(?=.*question=)(?=.*view=why)"))
@@ -90,10 +93,10 @@ def test_a_click_while_the_page_is_still_drawn_is_not_lost(app: str, compared_pa
     for k in ("5", "20"):
         page.goto("about:blank")
         page.goto(f"{app}/?{PICKED}")  # as from a bookmark: the buttons are there before the tables
-        page.get_by_text("· baseline BM25").click()
-        page.get_by_role("radio", name=k, exact=True).click()
+        selected(page, "K").click()
+        page.get_by_role("option", name=k, exact=True).click()
         expect(page).to_have_url(re.compile(rf"\bk={k}\b"))
-        expect(page.get_by_text(f"Recall@{k} · baseline BM25")).to_be_visible()
+        expect(selected(page, "K")).to_have_value(k)
 
 
 def test_a_training_can_be_started_without_scrolling_and_its_settings_come_when_asked_for(app: str, page: Page) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from data.records import QuestionSet
 from data.store import CATALOG, keep, read_entry, stored
 from tests.browser.conftest import new_page, running_app
-from tests.browser.driving import MINUTES, compared, download, settled
+from tests.browser.driving import MINUTES, compared, download, selected, settled
 from tests.programs import free_port, run_module
 from views.ui.words import catalog
 
@@ -92,7 +92,8 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
 def test_the_address_opens_the_same_view(app: str, visited: Page) -> None:
     visited.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
     compared(visited, "Run again")
-    expect(visited.get_by_text("Hit@20 · baseline BM25")).to_be_visible()
+    for name, value in (("Metric", "Hit"), ("K", "20"), ("Baseline", "BM25")):
+        expect(selected(visited, name)).to_have_value(value)
     expect(visited.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
     expect(visited.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
 

@@ -50,7 +50,7 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page, third
             expect(page.get_by_text("5,774 questions").first).to_be_visible()
             expect(page.get_by_text("140 articles").first).to_be_visible()
             expect(page.get_by_text("will be strong here")).to_be_visible(timeout=MINUTES)
-        page.get_by_role("button", name="Use this set").click()
+        page.get_by_role("button", name="Use this dataset").click()
         passages, questions = counts(file)
         said = f"{passages:,} passages · {questions:,} questions"
         expect(sidebar.get_by_text(said)).to_be_visible(timeout=2 * MINUTES)
@@ -59,7 +59,7 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page, third
 def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
     stop = page.get_by_role("button", name="Stop", exact=True)
     for name, (kind, epochs) in MODELS.items():
-        enter(page, f"{app}/train?train={kind}&base=starter", "Name of this training", name, ("Epochs", epochs))
+        enter(page, f"{app}/train?train={kind}&base=starter", "Training name", name, ("Epochs", epochs))
         page.get_by_role("button", name="Start training").click()
         expect(stop).to_be_visible(timeout=2 * MINUTES)
         page.reload()  # a page opened anew shows what another one started

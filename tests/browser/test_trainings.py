@@ -27,7 +27,7 @@ def wait_for_steps(workspace: Path, name: str) -> None:
 
 
 def test_two_people_start_trainings_together(app: str, page: Page, colleague: Page, workspace: Path) -> None:
-    enter(page, f"{app}/train?base=starter", "Name of this training", "first", ("Epochs", "300"))
+    enter(page, f"{app}/train?base=starter", "Training name", "first", ("Epochs", "300"))
     enter(colleague, f"{app}/train?base=starter", "학습 이름", "둘째", ("에폭", "2"))
     page.get_by_role("button", name="Start training").click()
     wait_for(workspace, "first", "running")
@@ -46,13 +46,13 @@ def test_two_people_start_trainings_together(app: str, page: Page, colleague: Pa
     page.get_by_role("button", name="Stop", exact=True).click()
     assert int(wait_for(workspace, "first", "stopped").split()[1]) > 0
     wait_for(workspace, "둘째", "done")
-    for one, stopped, done in ((page, "Stopped", "Done"), (colleague, "멈춤", "완료")):
+    for one, stopped, done in ((page, "Stopped", "Done"), (colleague, "중지됨", "완료")):
         expect(one.get_by_role("main").get_by_text(stopped).first).to_be_visible()
         expect(one.get_by_role("main").get_by_text(done).first).to_be_visible()
 
 
 def test_what_was_stopped_is_resumed_and_ends_with_all_its_steps(app: str, page: Page, workspace: Path) -> None:
-    enter(page, f"{app}/train?base=starter", "Name of this training", "resumed", ("Epochs", "30"))
+    enter(page, f"{app}/train?base=starter", "Training name", "resumed", ("Epochs", "30"))
     page.get_by_role("button", name="Start training").click()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible(timeout=2 * MINUTES)
     wait_for(workspace, "resumed", "running")

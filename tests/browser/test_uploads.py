@@ -39,12 +39,12 @@ def test_a_second_file_replaces_the_first(
         settled(page)
     rows = len(second[1].splitlines()) - 1
     expect(page.get_by_text(f"{rows} rows → {rows} passages")).to_be_visible(timeout=MINUTE)
-    page.get_by_role("button", name="Use this set").click()
+    page.get_by_role("button", name="Use this dataset").click()
     name = Path(second[0]).stem
-    expect(page.get_by_text(f"Every page now uses “{name}”.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text(f"All pages now use “{name}”.")).to_be_visible(timeout=MINUTE)
 
 
-@pytest.mark.parametrize(("language", "button"), [("ko", "파일 고르기"), ("en", "Choose a file")])
+@pytest.mark.parametrize(("language", "button"), [("ko", "파일 선택"), ("en", "Choose a file")])
 def test_the_field_speaks_the_pages_language(app: str, page: Page, language: str, button: str) -> None:
     words = catalog(language)
     page.goto(f"{app}/data?lang={language}")
@@ -75,13 +75,13 @@ def test_a_click_on_another_set_is_one_step_back(app: str, page: Page, tmp_path:
     path.write_text(OTHER, encoding="utf-8")
     page.goto(f"{app}/data?lang=en")
     page.locator("input[type=file]").set_input_files(path)
-    page.get_by_role("button", name="Use this set").click()
-    expect(page.get_by_text("Every page now uses “other”.")).to_be_visible(timeout=MINUTE)
+    page.get_by_role("button", name="Use this dataset").click()
+    expect(page.get_by_text("All pages now use “other”.")).to_be_visible(timeout=MINUTE)
     before = page.url
     choose(page, page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").first, "Korean sample")
-    expect(page.get_by_role("heading", name="Set in use: Korean sample")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: Korean sample")).to_be_visible(timeout=MINUTE)
     page.go_back()
-    expect(page.get_by_role("heading", name="Set in use: other")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: other")).to_be_visible(timeout=MINUTE)
     expect(page).to_have_url(before)
 
 
@@ -100,9 +100,9 @@ def test_several_files_are_one_set_and_a_later_one_is_another(app: str, page: Pa
     drop(page, later)
     expect(page.get_by_text("12 rows → 12 scored pairs")).to_be_visible(timeout=MINUTE)
     expect(page.get_by_text("24 rows")).to_have_count(0)
-    keep = page.get_by_role("button", name="Keep this set")
+    keep = page.get_by_role("button", name="Save this set")
     expect(keep).to_have_count(1)  # so is the button of the file before
     keep.click()
-    expect(page.get_by_text("“later” is kept.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("“later” was saved.")).to_be_visible(timeout=MINUTE)
     page.reload()
-    expect(page.get_by_role("heading", name="Kept set: later")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Stored set: later")).to_be_visible(timeout=MINUTE)

@@ -16,6 +16,7 @@ from data.pairs.store import load as load_pairs
 from data.pairs.store import stored as stored_pairs
 from data.store import find, load, stored
 from data.workspace import PROJECT
+from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 
 TEXT = (
@@ -37,7 +38,7 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
         "Columns: question <- 질문, context <- 지문, answers <- 정답, title <- 제목, id <- 번호",
         "Problems: 1; rows left out: 1",
-        "  Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+        "  Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         "Articles: 2; passages without a question: 0; unanswerable questions: 0",
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
         "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
@@ -55,7 +56,7 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         {
             "code": "empty_context",
             "row": 3,
-            "message": "Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+            "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         }
     ]
     assert told["audit"]["answers_not_found"] == ["3"]
@@ -67,7 +68,7 @@ def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")
     assert main(["inspect", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("No column for the context was found. The columns are: 가, 나, 제목.")
+    assert capsys.readouterr().err.startswith("No context column found. Columns in the file: 가, 나, 제목.")
     assert main(["inspect", str(path), "--columns", "question=가", "context=나"]) == 0
     assert "Columns: question <- 가, context <- 나, title <- 제목" in capsys.readouterr().out
 
@@ -130,7 +131,7 @@ def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.Capture
         "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
         "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
         "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
-        "  Questions without a judgement: 1, such as q3. They can be searched, and no figure counts them.",
+        "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
     assert main(["inspect", "--json", str(archive)]) == 0
@@ -231,7 +232,7 @@ def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "표.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
     assert main(["inspect-pairs", str(file)]) == 1
-    assert capsys.readouterr().err.startswith("No column of sentences was found. The columns are: a, b.")
+    assert capsys.readouterr().err.startswith("No sentence column found. Columns in the file: a, b.")
     assert main(["keep-pairs", str(tmp_path / "none.csv")]) == 1
     assert stored_pairs() == []
 
@@ -288,3 +289,48 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
         done.stderr == f"The disk cannot be written to ({os.strerror(errno.EFBIG)}). Nothing that was kept is lost.\n"
     )
     assert stored_pairs() == []
+
+
+def test_a_catalog_name_is_inspected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "sample"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Korean sample: squad, UTF-8"
+    assert "480 questions" in lines[1]
+    assert main(["inspect-pairs", "sample-sts"]) == 0
+    assert capsys.readouterr().out.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
+
+
+def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keep", "sample"]) == 0
+    assert main(["keep-pairs", "sample-nli"]) == 0
+    assert [kept.name for kept in stored()] == ["Korean sample"]
+    assert capsys.readouterr().out.count("Kept as ") == 2
+
+
+def test_a_file_goes_before_a_catalog_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample").write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
+    assert main(["inspect", "sample"]) == 0
+    assert "1 questions" in capsys.readouterr().out
+    assert main(["inspect", "samples"]) == 1
+    assert "samples cannot be read" in capsys.readouterr().err
+
+
+def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("질문,지문\n수도는 어디인가?,대한민국의 수도는 서울이다.\n", encoding="utf-8")
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "by chance -" in out
+    assert "nan%" not in out
+
+
+@pytest.mark.parametrize(("name", "words"), [("a.docx", "Word documents"), ("a.pdf", "PDF files")])
+def test_a_document_says_what_to_do(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_bytes({"a.docx": DOCX, "a.pdf": PDF}[name])
+    assert main(["inspect", str(tmp_path / name)]) == 1
+    told = capsys.readouterr().err
+    assert words in told
+    assert "CSV or Excel file" in told

@@ -15,7 +15,7 @@ def test_every_code_has_a_text_that_formats(code: ProblemCode) -> None:
 
 def test_a_row_leads_its_message() -> None:
     problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="지문")
-    assert problem.message == "Row 12: the context (지문) is empty. Fill in the passage, or remove the row."
+    assert problem.message == "Row 12: the passage (지문) is empty. Fill it in, or remove the row."
     assert problem.leaves_out_row
 
 
@@ -31,7 +31,7 @@ def test_mended_rows_are_not_left_out() -> None:
 
 def test_an_error_reads_as_its_problem() -> None:
     error = DataError.of(ProblemCode.NO_QUESTION)
-    assert str(error).startswith("The file holds no question and no passage. Add rows with a passage each")
+    assert str(error).startswith("The file contains no question and no passage. Add rows with a passage each")
 
 
 def test_of_many_problems_the_first_of_either_sort_are_kept() -> None:

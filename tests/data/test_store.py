@@ -33,6 +33,7 @@ from data.store import (
     passages_of,
     read_entry,
     remove,
+    rename,
     stored,
 )
 from data.workspace import acting_as, shared_workspace, user_of, workspace
@@ -83,7 +84,7 @@ def test_changed_content_is_refused(workspace_folder: Path) -> None:
     with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
         load(kept.key)
     (folder / kept.key / "questions.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
         load(kept.key)
 
 
@@ -101,7 +102,7 @@ def test_damaged_passages_are_refused(workspace_folder: Path, damage: Callable[[
     kept = keep(SET)
     path = workspace_folder / "datasets" / kept.key / "passages.arrow"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
         load(kept.key)
 
 
@@ -245,8 +246,8 @@ def test_altered_copies_are_not_used(
     [
         ("none.json", ProblemCode.DOWNLOAD_FAILED, "Not Found"),
         ("cut.json", ProblemCode.ALTERED_DOWNLOAD, "1,000 bytes"),
-        ("altered.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
-        ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
+        ("altered.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known A set"),
+        ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known A set"),
     ],
 )
 def test_what_is_not_the_known_file_is_refused(
@@ -255,7 +256,7 @@ def test_what_is_not_the_known_file_is_refused(
     with pytest.raises(DataError, match=words) as caught:
         obtain(replace(entry, address=entry.address.replace("set.json", name)))
     assert caught.value.problem.code is code
-    assert str(caught.value).endswith("Get the file by hand and upload it here.")
+    assert str(caught.value).endswith("Download the file yourself and upload it here.")
     assert not (workspace_folder / "downloads" / "set.json").exists()
 
 
@@ -302,6 +303,8 @@ def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
     with acting_as(ALICE):
         with pytest.raises(DataError):
             remove(shared)
+        with pytest.raises(DataError):
+            rename(shared, "mine")
         mark_negative(load(shared).fingerprint, "1", "2")
         assert len(remarks_of(load(shared).fingerprint)) == 1
     with acting_as(BOB):
@@ -332,3 +335,40 @@ def test_a_set_of_another_user_is_nowhere(shared: str) -> None:
     with acting_as(ALICE):
         assert files(workspace()) == before
         assert load(own) == OWN
+
+
+def test_a_set_is_renamed_and_nothing_else_of_it_changes() -> None:
+    kept = keep(small_set(), source="a.csv")
+    rename(kept.key, "  새\n이름 ")
+    assert stored() == [replace(kept, name="새 이름")]
+    assert load(kept.key).name == "새 이름"
+    assert load(kept.key).fingerprint == kept.fingerprint
+    assert [path.name for path in (workspace() / "datasets").iterdir()] == [kept.key]
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/passwd", "a\0b", "x" * 1000, "CON", ".."])
+def test_a_name_is_never_a_path(name: str) -> None:
+    kept = keep(small_set())
+    before = sorted(path.name for path in workspace().parent.iterdir())
+    rename(kept.key, name)
+    (renamed,) = stored()
+    assert renamed.key == kept.key
+    assert len(renamed.name) <= 100
+    assert renamed.name.isprintable()
+    assert sorted(path.name for path in workspace().parent.iterdir()) == before
+    assert [path.name for path in (workspace() / "datasets").iterdir()] == [kept.key]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n\t", "\u200b"])
+def test_an_empty_name_is_refused(name: str) -> None:
+    kept = keep(small_set())
+    with pytest.raises(ValueError, match="a name needs"):
+        rename(kept.key, name)
+    assert stored() == [kept]
+
+
+@pytest.mark.parametrize("key", ["0123456789abcdef", "..", "../datasets", ""])
+def test_only_a_stored_set_is_renamed(key: str) -> None:
+    keep(small_set())
+    with pytest.raises(DataError, match="There is no dataset"):
+        rename(key, "new")

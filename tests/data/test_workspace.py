@@ -1,5 +1,6 @@
 """Whose workspace it is: the shared one where nobody signs in, else each user's own."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -16,8 +17,10 @@ from data.workspace import (
     Limits,
     NobodySignedInError,
     acting_as,
+    error_message,
     for_this_user,
     limits,
+    replacing,
     require_few,
     require_place,
     require_room,
@@ -198,3 +201,29 @@ def test_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(LimitError) as refused:
                 require_place(others, more)
             assert (refused.value.code, refused.value.details) == ("jobs", {"jobs": others, "limit": 3})
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "not enough memory"),
+        (MemoryError("12 GiB"), "not enough memory: 12 GiB"),
+        (OSError(errno.ENOSPC, "No space", "/out"), "the disk is full: cannot write /out"),
+        (OSError(errno.EFBIG, "File too large"), "the disk is full"),
+        (OSError(errno.EROFS, "Read-only file system", "/out"), "no permission to use /out (Read-only file system)"),
+        (ValueError("text"), "text"),
+        (ValueError(), "ValueError"),
+        (OSError("text alone"), "text alone"),
+    ],
+)
+def test_errors_in_words(error: Exception, message: str) -> None:
+    assert error_message(error) == message
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, replacing(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "No space")
+    assert caught.value.filename == str(tmp_path / "file")
+    with pytest.raises(OSError, match="refused") as caught, replacing(tmp_path / "file"):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+    assert caught.value.filename is None

@@ -87,3 +87,13 @@ def test_what_no_model_can_be_called_is_not_added_and_a_damaged_list_is_an_empty
     assert added() == []
     write_text(workspace() / "embeddings" / "models.json", '{"models": "x"}')
     assert added() == []
+
+
+@pytest.mark.parametrize("content", ["{", '{"models": "x"}', '{"models": ["klue/roberta-base", 3]}'])
+def test_a_damaged_list_is_set_aside_before_it_is_written(content: str) -> None:
+    path = workspace() / "embeddings" / "models.json"
+    write_text(path, content)
+    known = added()
+    add("snunlp/KR-SBERT-V40K-klueNLI-augSTS")
+    assert added() == [*known, "snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
+    assert path.with_name("models.json.damaged").read_text(encoding="utf-8") == content

@@ -13,11 +13,12 @@ from filelock import FileLock
 
 from data.problems import Failure
 from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
-from jobs import folder as module
+from jobs import work as module
 from jobs.detached import detached
-from jobs.folder import DAMAGED, AskedToStop, Job, State, Status, carried_out_alone, carry_out, progress_writer
+from jobs.folder import DAMAGED, AskedToStop, Job, State, Status
 from jobs.machine import this_process
 from jobs.queue import Queue
+from jobs.work import carried_out_alone, carry_out, progress_writer
 from tests.training.worlds import wait_until
 
 
@@ -331,3 +332,35 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
                 admit()
             assert refused.value.code == "megabytes"
         assert [path.name for path in workspace().iterdir()] == ["large"]
+
+
+def test_a_job_that_a_user_stopped_is_started_by_nobody_else(job: Job) -> None:
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+    job.write_status(at_work())
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, False, False)
+    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, False)
+    job.end()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    (job.folder / "stop").unlink()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_a_result_that_was_there_before_the_stop_counts_as_done(job: Job) -> None:
+    job.write_status(Status(State.DONE))
+    job.write("scores.json", {})
+    job.end()
+    assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_the_time_left_of_each_part_is_what_the_process_says(job: Job) -> None:
+    parts: dict[str, float | None] = {"one": 3.0, "two": None}
+    write = progress_writer(job, at_work(started=1.0), lambda: None, lambda: parts)
+    write("one", 0.0)
+    assert job.status().left is None
+    assert dict(job.status().parts_left) == parts
+    parts["two"] = 4.5
+    write("two", 0.5)
+    assert dict(job.status().parts_left) == {"one": 3.0, "two": 4.5}

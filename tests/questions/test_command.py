@@ -77,4 +77,4 @@ def test_stopped_by_a_person(file: str, monkeypatch: pytest.MonkeyPatch, capsys:
 
     monkeypatch.setattr("questions.__main__.make", stop)
     assert main(["make-questions", file, "--by", "title"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again to continue" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,7 @@ depth = 10
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
-    *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html"),
+    *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html", "manifest.json"),
 }
 LOST_FIRST = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 LOST_FIRST += WORDS[WORDS.index("[[") :]
@@ -200,12 +201,14 @@ def test_nothing_is_written_beside_the_folder(every_kind: Run) -> None:
 @pytest.mark.slow
 def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
     lines = every_kind.printed.splitlines()
-    assert lines[0] == f"{every_kind.scores['questions']} questions, 200 passages"
-    assert lines[1].split() == [*(f"recall@{k}" for k in KS), "mrr@10", "ndcg@10"]
-    for line, (name, measured) in zip(lines[2:], every_kind.scores["retrievers"].items(), strict=True):
+    assert lines[0] == f"{every_kind.scores['questions']} questions, 200 passages, in percent"
+    assert lines[1].split() == [*(f"R@{k}" for k in KS), "MRR@10", "nDCG@10"]
+    assert re.fullmatch("stored as [0-9a-f]{16}", lines[-1])
+    measures = [*(f"recall@{k}" for k in KS), "mrr@10", "ndcg@10"]
+    for line, (name, measured) in zip(lines[2:-1], every_kind.scores["retrievers"].items(), strict=True):
         assert line.startswith(name)
-        shown = [float(cell) for cell in line.removeprefix(name).split()]
-        assert shown == pytest.approx([measured[measure] for measure in lines[1].split()], abs=5.1e-5)
+        shown = [float(cell) / 100 for cell in line.removeprefix(name).split()]
+        assert shown == pytest.approx([measured[measure] for measure in measures], abs=5.1e-5)
 
 
 @pytest.mark.slow
@@ -236,7 +239,7 @@ def test_a_failed_retriever_gives_status_1_and_the_others_scores(
     assert "lost failed: 'no such model!' is no folder, no finished run and no hub id" in done.errors
     assert set(done.scores["retrievers"]["lost"]) == {"error", "code", "model"}
     assert 0.5 < done.scores["retrievers"]["words"]["recall@1"] < 1
-    assert done.printed.splitlines()[-1].split() == ["lost", "failed", "failed", "failed"]
+    assert done.printed.splitlines()[-2].split() == ["lost", "failed", "failed", "failed"]
     assert {path.name for path in done.folder.iterdir()} == ALWAYS | {"words.trec"}
 
 
@@ -315,8 +318,8 @@ def test_a_full_disk_takes_no_figures_away(
     monkeypatch.setattr(exports, "save", full)
     done = run_here(WORDS, tmp_path, capsys)
     assert done.status == 2
-    assert done.errors == "error: [Errno 28] No space left on device\n"
-    assert done.printed.splitlines()[-1].startswith("words ")
+    assert done.errors == "error: the disk is full\n"
+    assert done.printed.splitlines()[-2].startswith("words ")
 
 
 def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
@@ -425,4 +428,4 @@ def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: P
 @pytest.mark.parametrize("command", [["rename", "NOPE", "x"], ["delete", "../.."], ["export", "0" * 16, "--out", "x"]])
 def test_an_unknown_comparison_gives_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 2
-    assert f"error: no comparison is kept as {command[1]!r}" in capsys.readouterr().err
+    assert f"error: no comparison is stored as {command[1]!r}" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planne
 from training import estimate as estimating
 from training.__main__ import main
 from training.base import Task
-from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, evenly, rehearse
+from training.dry_run import Batch, Budget, Load, Pace, StepTimes, evenly
+from training.estimate import SHARE_TO_USE, characters_read, estimate, rehearse
 from training.options.common import Report
 from training.options.rankers import (
     BI_ENCODER,
@@ -113,11 +115,14 @@ def test_an_estimate_leaves_no_trace_elsewhere(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, "tiny"), (BI_ENCODER, "starter"), (CROSS_ENCODER, "tiny")])
 def test_what_would_fit_instead(kind: str, base: str, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(task: Any, options: Any, batches: list[list[int]], read: np.ndarray) -> Tried:
-        largest, usual = (float(read[batch].sum()) for batch in batches[:2])
-        return Tried(largest, usual, seconds=60 + usual, memory=int(1000 + 10 * largest))
+    def take(task: Task, options: Any, batches: Sequence[Batch], pace: Pace) -> StepTimes:
+        del task, options, batches
+        for size in pace.sizes:
+            if not pace.add(60 + size, 60.0, memory=int(1000 + 10 * size)):
+                break
+        return pace.times
 
-    monkeypatch.setattr(estimating, "take", take)
+    monkeypatch.setattr(estimating, "take_steps", take)
     monkeypatch.setattr(estimating, "memory_available", lambda: 10**9)
     plan = plan_of(kind, shuffled(40, 40), batch_size=16, **({"base": tiny[kind]} if base == "tiny" else {}))
     found = estimate(plan)
@@ -171,6 +176,33 @@ def test_more_texts_at_a_time_take_more_memory(tiny: dict[str, str], sample: Que
         assert told.returncode == 0, told.stderr
         found.append(json.loads(told.stdout[told.stdout.index("{\n") :])["memory"])
     assert found[1] > found[0] + 10**7
+
+
+def test_what_others_use_is_said_and_what_it_would_take_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Meter:
+        def load(self) -> Load:
+            return Load(others=0.6, own=0.3)
+
+    plan = plan_of(BI_ENCODER, misleading_set())
+    quiet = estimate(plan)
+    assert quiet.seconds_alone <= quiet.seconds
+    monkeypatch.setattr(estimating, "LoadMeter", Meter)
+    busy = estimate(plan)
+    assert busy.others == 0.6
+    assert busy.seconds_alone == pytest.approx(busy.seconds / 3)
+
+
+def test_a_spent_budget_leaves_one_step(tiny: dict[str, str]) -> None:
+    partial: list[Estimate] = []
+    plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], batch_size=16)
+    found = estimate(plan, budget=Budget(0.0), on_partial=partial.append)
+    assert len(partial) == 1
+    assert found.rough
+    assert_adds_up(found)
+    assert partial[0].seconds_a_step == found.seconds_a_step
+    every: list[Estimate] = []
+    assert not estimate(plan, budget=Budget(600.0), on_partial=every.append).rough
+    assert len(every) > 1
 
 
 def rehearsed(task: Asked, plan: Plan) -> tuple[int, Rehearsal]:

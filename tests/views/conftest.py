@@ -21,3 +21,9 @@ def _nothing_remembered() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
+
+
+@pytest.fixture(autouse=True)
+def no_estimate_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are drawn measure nothing unless a test asks for it."""
+    monkeypatch.setattr("views.train.start.starts_by_itself", lambda *_: False)

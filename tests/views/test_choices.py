@@ -24,6 +24,7 @@ from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, 
 from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import Choices, choices_for, free_name, method_line, without_plainest
+from views.names import retriever_name
 
 USUAL = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
 E5 = "packaged:multilingual-e5-small"
@@ -171,21 +172,27 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (SPECS["BM25"], {"en": "Morphemes (Kiwi) + character bigrams", "ko": "형태소(Kiwi)와 글자 바이그램"}),
-        (BM25Spec(name="Words", analyzer=Analyzer.WORD), {"en": "terms: Words", "ko": "토큰 단위: 어절"}),
-        (BM25Spec(name="Again", feedback_passages=5), {"en": "the first 5 passages", "ko": "지문 5개의 낱말"}),
+        (SPECS["BM25"], {"en": "morphemes (Kiwi) and character bigrams", "ko": "형태소(Kiwi)와 글자 바이그램"}),
+        (BM25Spec(name="Words", analyzer=Analyzer.WORD), {"en": "split into words", "ko": "토큰 단위: 어절"}),
+        (
+            BM25Spec(name="Again", feedback_passages=5),
+            {"en": "from the top 5 passages (RM3)", "ko": "지문 5개의 단어로 질문 확장(RM3)"},
+        ),
         (BM25Spec(name="Own", dictionary="dictionary:x"), {"en": "with a dictionary", "ko": "사전 사용"}),
         (WindowedBM25Spec(name="Windows", sentences=3), {"en": "3 sentences at a time", "ko": "문장 3개씩"}),
         (
             BM25Spec(name="Pairs", pairs=True),
-            {"en": "Morphemes (Kiwi), two in a row as one", "ko": "형태소(Kiwi), 나란히 붙은 두 개"},
+            {"en": "morphemes (Kiwi), two adjacent terms as one", "ko": "형태소(Kiwi), 이어진 두 단어를 한 단위로"},
         ),
         (SPECS["Dense"], {"en": "multilingual-e5-small, untrained", "ko": "multilingual-e5-small, 학습 전"}),
         (DenseSpec(name="LSA"), {"en": "(LSA), untrained", "ko": "(LSA), 학습 전"}),
-        (DenseSpec(name="Hub", model="BAAI/bge-m3"), {"en": "by BAAI/bge-m3", "ko": "BAAI/bge-m3"}),
-        (SparseSpec(name="Sparse", model="a/splade"), {"en": "weighs, a/splade", "ko": "중요도로 찾음. a/splade"}),
+        (DenseSpec(name="Hub", model="BAAI/bge-m3"), {"en": "with BAAI/bge-m3", "ko": "BAAI/bge-m3"}),
+        (
+            SparseSpec(name="Sparse", model="a/splade"),
+            {"en": "weighted by a model, a/splade", "ko": "중요도로 찾음. a/splade"},
+        ),
         (RunSpec(name="Run", path="/x.trec"), {"en": "results of another engine", "ko": "다른 엔진의 검색 결과"}),
-        (HybridSpec(name="Hybrid", of=("BM25", "Dense")), {"en": "BM25 + Dense", "ko": "BM25 + Dense 결과를 합침"}),
+        (HybridSpec(name="Hybrid", of=("BM25", "Dense")), {"en": "BM25 + Dense", "ko": "BM25 + Dense 결과를 결합"}),
         (
             HybridSpec(name="Weighed", of=("BM25", "Dense"), weights=(0.3, 0.7)),
             {"en": "BM25 × 0.3 + Dense × 0.7", "ko": "BM25 × 0.3 + Dense × 0.7"},
@@ -193,24 +200,24 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (
             RerankSpec(name="Reranked", first="BM25", model="BAAI/bge-reranker-base"),
             {
-                "en": "the first 20 of BM25, put in a new order by BAAI/bge-reranker-base",
-                "ko": "BM25 상위 20개의 순서를 모델이 다시 매김. BAAI/bge-reranker-base",
+                "en": "reranks BM25's top 20 with BAAI/bge-reranker-base",
+                "ko": "BM25 상위 20개를 모델로 재정렬. BAAI/bge-reranker-base",
             },
         ),
         (
             MilvusSpec(name="Milvus", search=Search.DENSE, model="BAAI/bge-m3"),
-            {"en": "searched in Milvus: finds passages of similar meaning by BAAI/bge-m3", "ko": "Milvus에서 검색."},
+            {"en": "searches in Milvus: finds passages of similar meaning with BAAI/bge-m3", "ko": "Milvus에서 검색."},
         ),
         (
             MilvusSpec(name="Both", search=Search.HYBRID, model="BAAI/bge-m3"),
-            {"en": "Milvus: the results of BM25 + BAAI/bge-m3", "ko": "BM25 + BAAI/bge-m3 결과를 합침"},
+            {"en": "Milvus: fuses the results of BM25 + BAAI/bge-m3", "ko": "BM25 + BAAI/bge-m3 결과를 결합"},
         ),
     ],
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
 def test_a_retriever_of_every_kind_says_what_it_does(spec: Spec, said: dict[str, str], spoken: str) -> None:
     line = method_line(spec, CHOICES)
-    assert line.startswith(f"{spec.name}: ")
+    assert line.startswith(f"{retriever_name(spec.name)}: ")
     assert said[spoken] in line
 
 
@@ -225,7 +232,7 @@ def test_a_trained_model_is_told_by_its_base_and_the_name_it_was_given(spoken: s
 
 
 def test_where_the_analyzer_is_not_known_the_line_says_that_it_suits_the_language(spoken: str) -> None:
-    said = {"en": "terms: Automatic", "ko": "토큰 단위: 자동"}
+    said = {"en": "split into terms for the language", "ko": "언어에 맞춤"}
     assert said[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
@@ -250,7 +257,7 @@ def page() -> None:
 
 def test_in_korean_and_in_english() -> None:
     korean, english = ([text.value for text in opened(page, lang=language).text] for language in ("ko", "en"))
-    assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장", "year", ""]
+    assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장 종합", "year", ""]
     assert english == ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year", ""]
 
 

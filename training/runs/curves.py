@@ -73,9 +73,11 @@ class Advice(StrEnum):
     AT_THE_TOP = "at_the_top"  # nearly nothing was missing before: these questions cannot show a gain
     READ_AT_THE_TOP = "read_at_the_top"  # the same of a reader, which is told other ways on
     NOTHING_LEARNED = "nothing_learned"  # not even on questions it learned from: larger steps, or more of them
+    STARTER_NOTHING_LEARNED = "starter_nothing_learned"  # a starter rarely learns: a pretrained base does
     NOT_CARRIED_OVER = "not_carried_over"  # better where it learned, not elsewhere: more articles, not more epochs
     STARTER_NOT_CARRIED_OVER = "starter_not_carried_over"  # the same of a base that knows only words it has seen
     MIXED_UNSURE = "mixed_unsure"  # a better reranker, but BM25 mixed with it is not surely better than BM25
+    STARTER_MIXED_UNSURE = "starter_mixed_unsure"
     FELL = "fell"  # surely worse than its base: smaller steps
     STILL_RISING = "still_rising"  # the last measurement is the best: more epochs may go on
     PAST_ITS_BEST = "past_its_best"  # later steps were worse: more epochs will not help
@@ -93,15 +95,23 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
     (low, high), (sample_low, _) = gain["interval"], sample["gain"]["interval"]
     if high < 0:
         return Advice.FELL
+    starter = plan.options.base == STARTER
     if low <= 0:
-        if scores["before"][gain["measure"]] >= 0.99:
-            return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
-        if sample_low <= 0:
-            return Advice.NOTHING_LEARNED
-        return Advice.STARTER_NOT_CARRIED_OVER if plan.options.base == STARTER else Advice.NOT_CARRIED_OVER
+        at_the_top = scores["before"][gain["measure"]] >= 0.99
+        return _no_gain(plan, at_the_top=at_the_top, learned=sample_low > 0, starter=starter)
     mixed = scores.get("mixed_gain")
-    unsure = mixed and mixed["interval"][0] <= 0
-    return Advice.MIXED_UNSURE if unsure else _course(scores.get("kept_step", 0), dict(measured))
+    if mixed and mixed["interval"][0] <= 0:
+        return Advice.STARTER_MIXED_UNSURE if starter else Advice.MIXED_UNSURE
+    return _course(scores.get("kept_step", 0), dict(measured))
+
+
+def _no_gain(plan: Plan, *, at_the_top: bool, learned: bool, starter: bool) -> Advice:
+    """What fits a training without a sure gain; `learned`: there is one on the questions it learned from."""
+    if at_the_top:
+        return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
+    if learned:
+        return Advice.STARTER_NOT_CARRIED_OVER if starter else Advice.NOT_CARRIED_OVER
+    return Advice.STARTER_NOTHING_LEARNED if starter else Advice.NOTHING_LEARNED
 
 
 def _course(kept: int, steps: dict[int, float]) -> Advice | None:

@@ -284,9 +284,9 @@ class RehearsalTask(StrEnum):
 class Estimate:
     """What a training would take on this machine, measured by a few of its own steps.
 
-    Seconds are of loading, teaching, training and measuring together; bytes are the most that the process holds at a
-    time, and those it could have. `fits` says whether they suffice; where not, `instead` holds options that would do,
-    empty where none were found.
+    Seconds are of loading, teaching, training and measuring together, as busy as the machine was; bytes are the most
+    that the process holds at a time, and those it could have. `fits` says whether they suffice; where not, `instead`
+    holds options that would do, empty where none were found. `rough` says that no whole batch was timed.
     """
 
     steps: int
@@ -300,6 +300,9 @@ class Estimate:
     instead: dict[str, Any]
     seconds_teaching: float = 0.0  # that a teacher takes to score the examples
     seconds_loading: float = 0.0  # reading and mining
+    rough: bool = False
+    others: float = 0.0  # share of the processors that other programs used meanwhile
+    seconds_alone: float = 0.0  # expected where nothing else runs
 
 
 _ESTIMATE = TypeAdapter(Estimate)

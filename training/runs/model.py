@@ -290,12 +290,17 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
         raise _problem(error, repository, token) from None
 
 
+def require_finished(run: Run) -> None:
+    """Raise `PushError` (`not_finished`) if a run has no finished model."""
+    if run.status().state is not State.DONE or not run.model_folder.is_dir():
+        raise PushError("not_finished", f"{run.id} has no finished model to send")
+
+
 def _check(run: Run, repository: str, token: str) -> None:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    if run.status().state is not State.DONE or not run.model_folder.is_dir():
-        raise PushError("not_finished", f"{run.id} has no finished model to send")
+    require_finished(run)
     try:
         validate_repo_id(repository)
     except HFValidationError as error:

@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar, cast
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from jobs.folder import Status, carry_out
+from jobs.folder import Status
+from jobs.work import carry_out
 from training.base import Task
 from training.rankers.material import Reached
 from training.runs.jobs import CompositeRun

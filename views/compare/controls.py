@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.cache import key_of
 from data.records import RELEVANT_GRADE
 from data.split import Part
 from data.store import StoredSet
@@ -23,7 +24,8 @@ from retrieval.evaluation.measures import Measure
 from retrieval.milvus.retriever import Search
 from retrieval.trec import RunError
 from views.choices import BM25_NAME, Choices, free_name, models_at_hand, without_plainest
-from views.names import base_name, model_label
+from views.leading import MEASURES, leading_name
+from views.names import base_name, model_label, retriever_name
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several, keep, remember, remembered
@@ -187,19 +189,24 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
-_MEASURES = ("recall", "hit", "mrr", "ndcg", "ndcg_exp")  # the last of questions with grades alone
-_WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
 def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        picked = pick_among([*choices.specs], choices.first_picked, f"{data.key}_{len(choices.specs)}")
-        if choices.large:
-            st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
+        times = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
+        key = f"{data.key}_{len(choices.specs)}"
+        # forecasts change with every measurement: what was selected at first stays selected in this session
+        first = st.session_state.setdefault(f"first_picked_{key}", choices.first_picked)
+        # a chip is known to the browser by its label: other labels make another widget
+        picked = pick_among([*choices.specs], first, f"{key}_{key_of(times)[:8]}", times)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = _draw_adding(choices, data)
+    if choices.large:
+        st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
+    elif any(times.values()):
+        st.caption(word("compare.slow_unselected"))
     if added:
         pick_also(picked, added)
         st.rerun()
@@ -233,41 +240,21 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
     known = {Measure.parse(one).name for of in comparison.scores.values() for one in of.per_question}
-    measures = [one for one in _MEASURES if one in known] or [*_MEASURES[:-1]]
-    measure = remembered("measure", "recall", measures)
+    measures = [one for one in MEASURES if one in known] or [*MEASURES[:-1]]
+    measure = leading_name(measures)
     told = without_plainest([name for name in names if name in comparison.scores])
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
     k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
-    if remembered("view", "", _WITHOUT_FIGURE):
-        return measure, int(k), chosen
-    label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
-    # no popover: while it is closed, a browser does not send what lies in it, as if all of it had been taken away
-    # its key keeps it open while its words change with what is chosen in it
-    with st.container() if folded() else st.expander(label, icon=":material/straighten:", key="figure"):
-        label, help_text = word("compare.measure"), word("compare.measure_help")
-        named = {one: word(f"measure.{one}") for one in measures}
-        choose(st.segmented_control, "measure", label, measures, "recall", format_func=named.get, help=help_text)
-        choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
-        label, help_text = word("compare.baseline"), word("compare.baseline_help")
-        choose(st.selectbox, "baseline", label, names, baseline, follows=True, help=help_text)
+    named = {one: word(f"measure.{one}") for one in measures}
+    label, help_text = word("compare.measure"), word("compare.measure_help")
+    look: dict[str, Any] = {"format_func": named.get, "help": help_text, "width": 180}
+    choose(st.selectbox, "measure", label, measures, measures[0], **look)
+    choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
+    label, help_text = word("compare.baseline"), word("compare.baseline_help")
+    look = {"format_func": retriever_name, "help": help_text, "width": 220}
+    choose(st.selectbox, "baseline", label, names, baseline, follows=True, **look)
     return measure, int(k), chosen
-
-
-_LONGEST_LABEL = 24  # characters of names on a button: more are cut on a phone
-
-
-def added_words(names: Sequence[str]) -> str:
-    """Return the label of the button that compares with these retrievers too: their names, or how many they are."""
-    listed = ", ".join(names)
-    if len(names) > 1 and len(listed) > _LONGEST_LABEL:
-        return word("compare.with_several", count=len(names))
-    return word("compare.with_new", names=plain(listed))
-
-
-def folded() -> bool:
-    """Whether a view is open that has controls of its own, beside which these are folded away."""
-    return bool(remembered("view", "", ("where", "why", *_WITHOUT_FIGURE)))
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
@@ -279,7 +266,23 @@ def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None
         remember("part", part.value)
 
 
-def pick_among(names: Sequence[str], usual: Sequence[str], key: str) -> list[str]:
+def pick_only(names: Sequence[str], part: Part) -> None:
+    """Have the page pick these retrievers when it is drawn next, and ask the questions of `part`."""
+    st.query_params["retrievers"] = "|".join(names)
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    remember("part", part.value)
+
+
+def pick_among(
+    names: Sequence[str], usual: Sequence[str], key: str, times: Mapping[str, str] | None = None
+) -> list[str]:
+    """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
+
+    def label(name: str) -> str:
+        time = times.get(name) if times else ""
+        called = plain(retriever_name(name))
+        return f"{called} · {time}" if time else called
+
     return choose_several(
         st.pills,
         "retrievers",
@@ -288,6 +291,6 @@ def pick_among(names: Sequence[str], usual: Sequence[str], key: str) -> list[str
         usual,
         key=f"picked_{key}_{st.session_state.get(_ROUND, 0)}",
         wrap=True,
-        format_func=plain,
+        format_func=label,
         help=word("compare.retrievers_help"),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from data.formats.delimited import csv_bytes
+from retrieval.analysis.evidence import evidence
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import origin_of, scores_content
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
@@ -67,7 +68,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
     def made_report() -> str:
         from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
 
-        return report(found, in_language, origin_of(opened.folder), opened.evidence)
+        by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
+        return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     def made_json() -> str:
         return json.dumps(scores_content(found), ensure_ascii=False, indent=2)

@@ -1,6 +1,7 @@
-"""The overview of a comparison: who finds more and how sure that is, on which kind of question, and one question."""
+"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,66 +20,112 @@ from retrieval.evaluation.significance import PairTest
 from views import reasons
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
-from views.compare.scores import ComparisonView, begin_judging, draw_table, draw_times, in_points, means, verdict_of
+from views.compare.scores import (
+    ComparisonView,
+    begin_judging,
+    draw_costs,
+    draw_table,
+    in_points,
+    means,
+    verdict_of,
+)
 from views.compare.where import charted, telling_words, usual_property
 from views.compare.why.questions import QuestionCase, listed
-from views.names import answers_line, slice_names
+from views.names import answers_line, retriever_name, retriever_names, slice_names
 from views.ui import charts, tables
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
-from views.ui.words import plain, word, word_or
+from views.ui.words import plain, signed, word, word_or
 
 _PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
+_FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
+_CURVES_HEIGHT = 260
 
 
 def draw(view: ComparisonView) -> None:
-    _draw_sentences(view)
-    of = view.comparison
-    told = means(view.results), len(of.question_set.questions), view.figure, of.experiment.ks
-    draw_table(*told, against=view.against, intervals=view.opened.intervals)
-    if view.scored:
-        _draw_pictures(view)
-        if len(view.scored) > 1:
-            left, right = st.columns(2)
-            with left:
-                _draw_kinds(view)
-            with right, st.container(border=True):
-                _draw_question(view)
-        _draw_others(view)
+    _draw_conclusion(view)
+    if len(view.scored) > 1:
+        _draw_differences(view)
+    _draw_evidence(view)
+
+
+def _draw_conclusion(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_conclusion"), anchor=False)
+    questions = len(view.comparison.question_set.questions)
+    ks = view.comparison.experiment.ks
+    intervals = view.opened.intervals
+    draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=intervals)
+    beside = [retriever_name(name) for name in view.ranked if name not in view.charted]
+    if beside:
+        st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
+
+
+def _draw_differences(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_differences"), anchor=False)
+    finding = _finding(view)
+    if finding:
+        st.markdown(finding)
+    left, right = st.columns([5, 6])
+    with left:
+        _draw_kinds(view, finding)
+    with right, st.container(border=True):
+        _draw_question(view)
+
+
+def _draw_evidence(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_evidence"), anchor=False)
+    left, right = st.columns([5, 6])
+    with left:
+        _draw_forest(view)
+    with right:
+        if view.scored:
+            _draw_curves(view)
+        _draw_tests_in_full(view)
         for result in view.scored:
             if result.signals:
                 _draw_mix(result, view.spec(result.name).parts)
+        _draw_published(view)
+        _draw_notes(view)
+    _draw_cautions(view)
+    if view.scored:
         _draw_judged(view)
-    _draw_published(view)
-    _draw_footnotes(view)
 
 
-def _draw_sentences(view: ComparisonView) -> None:
-    """Say on which kind of question another is furthest above the baseline, and on which below, where that is sure."""
+def _finding(view: ComparisonView) -> str:
+    """Say on which kind of question a retriever is furthest above the baseline, and furthest below, if significant."""
     by = usual_property(view)
-    parts = view.opened.slices(by) if len(view.scored) > 1 else []
+    parts = view.opened.slices(by)
     if not parts:
-        return
+        return ""
     figures, labels = _figures(view, by), slice_names(parts, by)
     sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
-    said = [
-        word(f"compare.finding_{side}", **telling_words(most, labels, by, view.baseline))
-        for side, table in sides.items()
-        if (most := most_telling(table)) is not None
-    ]
-    if said:
-        st.markdown(" ".join(said))
+    said = []
+    for side, table in sides.items():
+        most = most_telling(table)
+        if most is not None:
+            values = telling_words(most, labels, by, view.baseline)
+            values |= {
+                "name": plain(retriever_name(str(most["retriever"]))),
+                "first": plain(retriever_name(view.baseline)),
+            }
+            said.append(word(f"compare.finding_{side}", **values))
+    return " ".join(said)
 
 
-def _draw_kinds(view: ComparisonView) -> None:
+def _draw_kinds(view: ComparisonView, finding: str) -> None:
     by = usual_property(view)
     parts = view.opened.slices(by)
     if not parts:
         return
-    st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
+    title = word("compare.by_kind", by=word(f"where.by_{by.value}"), figure=view.figure.long)
+    st.markdown(f"##### {title}")
     drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
-    title = word("where.with_interval", figure=view.figure.long)
-    draw_chart(on_slices, drawn, view.leading, view.names, rows, x=title)
+    names = retriever_names(view.names)
+    drawn = drawn.assign(retriever=drawn["retriever"].map(names))
+    order = [names[name] for name in view.charted]
+    x = word("where.with_interval", figure=view.figure.long)
+    described = _unformatted(finding) or title
+    draw_chart(on_slices, drawn, order, [*names.values()], rows, x=x, alt=described)
 
 
 def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
@@ -87,15 +134,94 @@ def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
     return figures[figures["retriever"].isin(view.leading)]
 
 
+def _unformatted(markdown: str) -> str:
+    """Return Markdown of this page as plain text, for a description that is read aloud."""
+    return markdown.replace("**", "").replace("\\", "")
+
+
+def _draw_forest(view: ComparisonView) -> None:
+    tests = {test.a: test for test in view.against}
+    against = [tests[name] for name in view.charted if name in tests]
+    if not against:
+        return
+    names = retriever_names(view.names)
+    title = word("compare.forest", figure=view.figure.long, baseline=names[view.baseline])
+    st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
+    detail = word("compare.retriever")
+    table = in_points(against).rename(columns={"a": detail})
+    table[detail] = table[detail].map(names)
+    lines = [_in_words(test, names) for test in against]
+    described = f"{title}. {'; '.join(lines)}"
+    draw_chart(_forest, table, [*names.values()], x=word("compare.points"), detail=detail, alt=described)
+
+
+def _forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> Any:
+    height = _FOREST_AXIS + _FOREST_ROW * len(table)
+    return charts.forest(table, names, x=x, detail=detail).properties(height=height)
+
+
+def _in_words(test: PairTest, names: dict[str, str]) -> str:
+    values = {"points": signed(test.difference), "low": signed(test.low), "high": signed(test.high)}
+    return word("compare.difference_in_words", name=names[test.a], verdict=verdict_of(test), **values)
+
+
+def _draw_curves(view: ComparisonView) -> None:
+    """Draw the leading metric at every K as a chart and a table, and what each retriever costs."""
+    detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
+    names, ends = retriever_names(view.names), view.opened.intervals
+    results = {result.name: result for result in view.results}
+    rows = [
+        (names[name], *Measure.parse(measure), mean, *ends[name][measure])
+        for name in view.ranked
+        if (scores := results[name].scores)
+        for measure, mean in scores.means().items()
+        if Measure.parse(measure).name == view.measure
+    ]
+    curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
+    with st.expander(word("compare.curve", measure=height)):
+        shown = curve[curve[detail].isin([names[name] for name in view.charted])]
+        best = retriever_name(view.ranked[0])
+        described = word("compare.curve_in_words", name=best, figure=view.figure.long)
+        draw_chart(_curves, shown, [*names.values()], x="K", y=height, detail=detail, alt=described)
+        st.caption(word("compare.interval_help"))
+        figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
+        texts = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
+        wide = curve.assign(text=texts).pivot_table(
+            index=detail, columns="K", values="text", aggfunc="first", sort=False
+        )
+        st.dataframe(wide)
+        draw_costs([results[name] for name in view.ranked])
+
+
+def _curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> Any:
+    return charts.curves(table, names, x=x, y=y, detail=detail).properties(height=_CURVES_HEIGHT)
+
+
+def _draw_tests_in_full(view: ComparisonView) -> None:
+    """Draw the tests against the baseline, and those of every pair of the others: no pair is tested twice."""
+    others = tuple(name for name in view.scored_names if name != view.baseline)
+    if not view.against and len(others) < 2:
+        return
+    with st.expander(word("compare.tests", figure=view.figure.long)):
+        st.caption(word("compare.pairs_help"))
+        _draw_tests(view.against)
+        if len(others) > 1:
+            tests = view.opened.tests(others, str(view.figure))
+            _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
+
+
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:
-    """Draw what a learned mix of `parts` is made of: each signal's share of the decision, and what is lost without."""
-    st.markdown(f"**{word('compare.mix_title', name=plain(result.name))}**")
-    signals = {name if name in parts else signal_words(name): told for name, told in result.signals.items()}
+    """Draw what a learned mix of `parts` is made of: each signal's weight, and what is lost without it."""
+    signals = {
+        retriever_name(name) if name in parts else signal_words(name): told for name, told in result.signals.items()
+    }
     rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in signals.items()]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
-    draw_chart(signal_bars, table, x=word("compare.mix_share"))
-    st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
-    with st.expander(word("compare.as_table")):
+    with st.expander(word("compare.mix_title", name=plain(retriever_name(result.name)))):
+        st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
+        first = table.iloc[0]
+        described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['share']:.0f}")
+        draw_chart(signal_bars, table, x=word("compare.mix_share"), alt=described)
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
             "share": tables.number("compare.mix_share", "%.1f"),
@@ -122,7 +248,7 @@ def _draw_question(view: ComparisonView) -> None:
         return
     case = QuestionCase(listed(view), rows[0])
     draw_style()
-    st.caption(word("compare.disputed", names=plain(" · ".join(pair))))
+    st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
     by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
@@ -130,51 +256,6 @@ def _draw_question(view: ComparisonView) -> None:
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen
-
-
-def _draw_pictures(view: ComparisonView) -> None:
-    detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
-    against = [test for test in view.against if test.a in view.leading]
-    beside = [name for name in view.scored_names if name not in view.leading]
-    ends = view.opened.intervals
-    rows = [
-        (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
-        for result in view.results
-        if result.scores
-        for measure, mean in result.scores.means().items()
-    ]
-    every = pd.DataFrame(rows, columns=[detail, "measure", "K", "mean", "low", "high"])
-    curve = every[every["measure"] == view.measure].rename(columns={"mean": height})
-    left, right = st.columns(2)
-    with left:
-        if against:
-            st.markdown(f"**{word('compare.forest', figure=view.figure.long, baseline=view.baseline)}**")
-            differences = in_points(against).rename(columns={"a": detail})
-            draw_chart(charts.forest, differences, view.names, x=word("compare.points"), detail=detail)
-            st.caption(word("compare.forest_help"))
-    with right:
-        st.markdown(f"**{word('compare.curve', measure=height)}**")
-        draw_chart(charts.curves, curve[~curve[detail].isin(beside)], view.names, x="K", y=height, detail=detail)
-    if beside:
-        st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
-    with st.expander(word("compare.as_table")):
-        st.caption(word("compare.interval_help"))
-        figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
-        curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
-        st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
-        draw_times(view.results)
-        _draw_tests(view.against)
-
-
-def _draw_others(view: ComparisonView) -> None:
-    """Draw the tests of every pair without the baseline: nothing is tested, and told, twice."""
-    names = tuple(name for name in view.scored_names if name != view.baseline)
-    if len(names) < 2:
-        return
-    with st.expander(word("compare.pairs", figure=view.figure.long)):
-        st.caption(word("compare.pairs_help"))
-        tests = view.opened.tests(names, str(view.figure))
-        _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
 
 
 def _draw_published(view: ComparisonView) -> None:
@@ -218,15 +299,11 @@ def _draw_tests(found: list[PairTest]) -> None:
 
 
 def _draw_judged(view: ComparisonView) -> None:
-    """Draw the figures of what was judged; where only relevant passages are known, what that means."""
+    """Draw how much of what was found has been judged, if judgements are known."""
     judged = judged_measures({result.name: result.scores for result in view.scored if result.scores})
-    if view.comparison.question_set.judged is None:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(word("compare.only_relevant"), width="stretch")
-            begin_judging(view)
     if JUDGED not in judged:
         return
-    st.markdown(f"**{word('compare.judged')}**")
+    st.markdown(f"##### {word('compare.judged')}")
     st.caption(word("compare.judged_about"))
     table = means(view.scored)
     table["unjudged"] = 1 - table[JUDGED]
@@ -243,29 +320,40 @@ def _draw_judged(view: ComparisonView) -> None:
         begin_judging(view)
 
 
-def _draw_footnotes(view: ComparisonView) -> None:
-    """Say what the figures leave open: questions that nothing was found for, what an imported run held, Recall."""
+def _draw_cautions(view: ComparisonView) -> None:
+    """Say what makes scores lower than they could be: questions without results, passages that were cut off."""
     for result in view.results:
+        name = plain(retriever_name(result.name))
         if result.unanswered and result in view.scored:
-            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
-        for name, part, questions in view.comparison.blind:
-            if name == result.name:
-                st.caption(word("compare.blind", name=plain(name), part=plain(part), questions=f"{questions:,}"))
+            st.caption(word("compare.unanswered", name=name, questions=f"{result.unanswered:,}"))
+        for mix, part, questions in view.comparison.blind:
+            if mix == result.name:
+                values = {"name": name, "part": plain(retriever_name(part)), "questions": f"{questions:,}"}
+                st.caption(word("compare.blind", **values))
         if result.imported:
             notes = result.notes  # see `retrieval.trec.run.Notes`
             told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
-            told += [word(f"imported.{name}", count=f"{notes[name]:,}") for name in _PASSED_OVER if notes.get(name)]
-            st.caption(f"{plain(result.name)}: {' '.join(told)}")
+            told += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _PASSED_OVER if notes.get(key)]
+            st.caption(f"{name}: {' '.join(told)}")
     _draw_cut_off(view)
-    if len(set((weights := _weights(view)).values())) > 1:
-        listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
-        st.caption(word("compare.weights_differ", weights=listed))
-    several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
-    st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
-    asked = view.comparison.question_set.questions
-    for name, holds in (("graded", any(one.grades for one in asked)), ("grouped", any(one.groups for one in asked))):
-        if holds:
-            st.caption(word(f"compare.{name}", grade=view.comparison.experiment.relevant_from))
+
+
+def _draw_notes(view: ComparisonView) -> None:
+    """Draw, folded away, how the metrics count here, with the way to judge more if only known answers are labelled."""
+    asked = view.comparison.question_set
+    with st.expander(word("compare.notes")):
+        if len(set((weights := _weights(view)).values())) > 1:
+            listed = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
+            st.caption(word("compare.weights_differ", weights=listed))
+        several = (np.diff(asked.relevance.indptr) > 1).any()
+        st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+        graded, grouped = (any(getattr(one, field) for one in asked.questions) for field in ("grades", "groups"))
+        for key, holds in (("graded", graded), ("grouped", grouped)):
+            if holds:
+                st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
+        if view.scored and asked.judged is None:
+            st.caption(word("compare.only_relevant"))
+            begin_judging(view)
 
 
 def _draw_cut_off(view: ComparisonView) -> None:

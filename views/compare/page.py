@@ -18,15 +18,20 @@ from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import kept as compare_kept
-from views.compare.controls import added_words, folded, pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
+from views.compare import running
+from views.compare.controls import pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
 from views.compare.export import draw_export
-from views.compare.scores import ComparisonView, draw_answer, draw_notices, untrained_of
-from views.names import set_name
+from views.compare.headline import draw_headline
+from views.compare.running import Selected
+from views.compare.scores import ComparisonView, draw_notices, untrained_of
+from views.names import retriever_name, set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
 from views.ui.state import choose_tab
 from views.ui.words import duration, moment, plain, word
+
+_MOST_NAMES = 2  # on a button, which a narrow screen would cut
 
 VIEWS = {
     "overview": "views.compare.overview",
@@ -59,33 +64,57 @@ def draw() -> None:
         return
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked), pick_grade(data))
-        job = ComparisonJob.of(experiment, data.fingerprint)
-        if st.query_params.pop("run", None) is not None and not job.done:  # a link asks for it at once
-            job.start(experiment)
-        last = None if job.done or job.running else compare_kept.last_finished(data, picked, experiment)
+        selected = Selected(data, choices, experiment)
+        job = selected.job
+        running.start_from_link(selected)
+        last = _earlier(selected, picked)
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
-    another = last if shown and last and not compare_kept.holds(last, experiment) else None
+        if shown:
+            with st.popover(word("compare.methods"), icon=":material/info:"):
+                draw_methods(picked, choices)
+    another = last if shown and last and not running.holds(last, experiment) else None
+    waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
-        if not another:
+        if not another and not waits:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
         draw_export(shown)
     with methods:
-        if not job.running:  # one at work tells of each what it does
+        if not shown and not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
-        if not job.done:
-            _draw_costs(data, experiment)
+        if not job.done and not job.running:
+            _draw_costs(data, experiment, choices)
     with answer:
-        if shown is None:
-            compare_kept.begin(job, experiment, data, choices)
+        if shown and last:
+            _draw_badge(last)
+        if waits:
+            running.draw_unfinished(selected, shows_result=shown is not None)
+        elif shown is None:
+            running.begin(selected)
         elif another:
             _draw_offer(job, experiment, another, picked)
     if shown:
         _draw_comparison(shown, choices, answer)
 
 
-def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
+def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | None:
+    """Return the earlier comparison to show in place of the selected one, None where that one has more to show."""
+    if selected.job.done or selected.job.running:
+        return None
+    last = running.last_finished(selected.data, picked, selected.experiment)
+    if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
+        return None
+    return last
+
+
+def _draw_badge(shown: StoredComparison) -> None:
+    """Say whose result is shown where it is not that of the selected comparison."""
+    questions = word(f"compare.questions_{shown.part.value}", count=f"{shown.questions:,}")
+    st.badge(word("compare.earlier", questions=questions, made=moment(shown.made)), icon=":material/history:")
+
+
+def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
     """Say what is kept of every token, and how long reading takes, before anybody waits for it."""
     for spec in experiment.retriever:
         if isinstance(spec, LateSpec):
@@ -93,26 +122,27 @@ def _draw_costs(data: StoredSet, experiment: Experiment) -> None:
             megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
             seconds = expected_seconds(spec, asked)
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
+            if choices.expected and choices.expected.label(spec.name):
+                time = ""  # its chip says it
             told = {"name": plain(spec.name), "megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
-            st.caption(f"{word('compare.cost', **told)} {time}")
+            st.caption(f"{word('compare.cost', **told)} {time}".strip())
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
     """Draw what the page is for, the question set and the ways on; returns the place of its buttons."""
-    st.title(word("compare.purpose"), anchor=False)
+    head = st.container(horizontal=True, vertical_alignment="center")
+    head.title(word("compare.purpose"), anchor=False)
     counts = word("sidebar.counts", passages=f"{data.passages:,}", questions=f"{data.questions:,}")
-    st.caption(f"{plain(set_name(data.name))} · {counts}")
-    ways, buttons = st.columns([3, 2], vertical_alignment="center")
-    with ways.container(horizontal=True, key="ways_on"):
+    about, ways = st.columns([2, 3], vertical_alignment="center")
+    about.caption(f"{plain(set_name(data.name))} · {counts}")
+    with ways.container(horizontal=True, horizontal_alignment="right", key="ways_on"):
         for name in ("data", "train", "search"):
             way_to(name, word(f"compare.to_{name}"))
-    return buttons.container(horizontal=True, horizontal_alignment="right")
+    return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
 def _place_of_controls() -> DeltaGenerator:
-    """Return where the controls go: in sight beside the overview on a wide screen, folded away everywhere else."""
-    if folded():
-        return st.expander(word("compare.controls"), icon=":material/tune:")
+    """Return where the controls go: the same place on every tab; on a narrow screen folded away until asked for."""
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
 
@@ -141,7 +171,7 @@ def _draw_kept(kept: StoredComparison) -> None:
 
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
-        draw_answer(view, choices)
+        draw_headline(view, choices)
         draw_notices(view, choices)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
@@ -156,12 +186,15 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    """Say of when the comparison shown is, and offer to run the one that is picked."""
-    new = [name for name in picked if name not in shown.retrievers]
+    """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
+    new = [plain(retriever_name(name)) for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        told = {"made": moment(shown.made), "part": word(f"part.{shown.part}")}
-        st.caption(word("compare.last_shown", **told), width="stretch")
-        label = added_words(new) if new else word("compare.run_picked")
+        if len(new) > _MOST_NAMES:
+            label = word("compare.with_count", count=len(new))
+        elif new:
+            label = word("compare.with_new", names=", ".join(new))
+        else:
+            label = word("compare.run_picked")
         _draw_start(label, job, experiment)
 
 

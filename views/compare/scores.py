@@ -1,35 +1,29 @@
-"""A finished comparison as every view of the page is given it: its scores as a table, and what it says in sentences."""
+"""A finished comparison as every view of the page gets it, its table of scores, and what speaks against the scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from retrieval.analysis.evidence import (
-    JUDGED,
-    Intervals,
-    at_ceiling,
-    telling_figure,
-    turned,
-    usual_baseline,
-    usual_figure,
-)
+from data.workspace import MEGABYTE
+from retrieval.analysis.evidence import JUDGED, Intervals, turned
 from retrieval.analysis.open_comparison import OpenComparison
+from retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
 from views.choices import Choices, without_plainest
-from views.names import made_words
+from views.names import made_words, retriever_name, retriever_names
 from views.search.judging import draw_begin
 from views.ui import tables
 from views.ui.problems import failure_text
-from views.ui.state import remember
-from views.ui.words import plain, signed, word
+from views.ui.words import plain, word
 
 
 @dataclass(frozen=True)
@@ -70,11 +64,35 @@ class ComparisonView:
         """Names of those, the baseline first."""
         return tuple(sorted((one.name for one in self.scored), key=lambda name: name != self.baseline))
 
+    @cached_property
+    def ranked(self) -> tuple[str, ...]:
+        """Names of the scored retrievers, best first: the order of tables, charts and legends."""
+        return tuple(best_first(self.comparison, self.figure, self.scored_names))
+
     @property
     def leading(self) -> tuple[str, ...]:
         """Names of those that sentences and pictures are about, the baseline first: see `without_plainest`."""
         kept = without_plainest(self.scored_names)
         return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
+
+    @property
+    def charted(self) -> tuple[str, ...]:
+        """The same names, best first: what charts show."""
+        return tuple(name for name in self.ranked if name in self.leading)
+
+    @cached_property
+    def recommendation(self) -> Recommendation | None:
+        """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
+        others = tuple(name for name in self.scored_names if name != self.baseline)
+        tests = [*self.against, *self.opened.tests(others, str(self.figure))]
+        return recommend(
+            self.comparison,
+            self.figure,
+            tests,
+            baseline=self.baseline,
+            groups=self.opened.groups,
+            names=self.scored_names,
+        )
 
     @property
     def best_test(self) -> PairTest | None:
@@ -94,7 +112,9 @@ class ComparisonView:
         return self.comparison.experiment.specs[name]
 
 
-_FIGURE_WIDTHS = {f"mrr@{CUT}": 76, f"ndcg@{CUT}": 84}  # pixels
+_WIDTHS = {f"mrr@{CUT}": 92, f"ndcg@{CUT}": 98}  # pixels: together they fill a page of 1280 pixels
+_RECALL_WIDTH, _WIDE_COLUMN = 72, 112
+_SOME = 0.1  # share of a time measured on another machine from which it is marked
 
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
@@ -118,16 +138,19 @@ def draw_table(
     against: Sequence[PairTest] = (),
     intervals: Mapping[str, Intervals] | None = None,
 ) -> None:
-    """Draw the figure of `means` with its interval and what the tests `against` the baseline say, the highest first.
+    """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
 
-    Beside it the same measure at the first few of `ks`, MRR and nDCG, in percent, but for what all find entirely; the
-    best of a column is bold, where not all are equal. More of `ks`, and times, are in the table: a page as wide as a
-    notebook's screen has room for no more.
+    Beside it Recall at the first few of `ks`, MRR and nDCG, in percent, except columns in which every retriever reaches
+    100, and the milliseconds per query. The best of a column is bold, unless all are equal. An asterisk marks
+    milliseconds measured on another machine.
     """
-    of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
+    of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
     measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
-    table = table.reindex(columns=["retriever", of_figure, *measures, "build_seconds", "query_seconds"])
+    costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
+    table = table.reindex(columns=["retriever", of_figure, *measures, *costs])
     table = table.loc[:, ~table.columns.duplicated()]
+    foreign = (table.pop("elsewhere_seconds") > _SOME * table["query_seconds"]).tolist()
+    marked = {name for name, is_foreign in zip(table["retriever"], foreign, strict=True) if is_foreign}
     table["per_question"] = table.pop("query_seconds") / questions * 1000
     tests = {test.a: test for test in against}
     baseline = next((test.b for test in against), "")
@@ -141,71 +164,71 @@ def draw_table(
     table[shares] *= 100
     bold = [column for column in shares if table[column].round(2).nunique() > 1]
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
-    deep = {f"{figure.name}@{k}" for k in ks[4:]}  # of the measure looked at
+    deep = {f"recall@{k}" for k in ks[3:]}
     beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
+    timed = bool(table["per_question"].notna().any())
     columns = {
-        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
-        "looked_at": tables.measure(of_figure, figure.long, width=85),
-        **({"interval": tables.text("compare.interval", "compare.interval_help", width=100)} if intervals else {}),
-        **({"verdict": tables.text("compare.verdict", width=100)} if against else {}),
-        **{column: tables.measure(column, width=_FIGURE_WIDTHS.get(column, 64)) for column in beside},
+        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
+        "looked_at": tables.measure(of_figure, figure.long, width=_WIDE_COLUMN),
+        **(
+            {"interval": tables.text("compare.interval", "compare.interval_help", width=_WIDE_COLUMN)}
+            if intervals
+            else {}
+        ),
+        **({"verdict": tables.text("compare.verdict", width=_WIDE_COLUMN)} if against else {}),
+        **{column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in beside},
+        **(
+            {
+                "per_question": tables.number(
+                    "compare.per_question", width=_WIDE_COLUMN, explained_by="help.per_question"
+                )
+            }
+            if timed
+            else {}
+        ),
     }
-    st.dataframe(
-        styled.format("{:.2f}", subset=[*shares, "build_seconds", "per_question"], na_rep="–"),
-        hide_index=True,
-        placeholder="–",
-        column_order=[*columns],
-        column_config=columns,
-    )
+    formats: dict[Any, Any] = {**dict.fromkeys([*shares, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
+    styled = styled.format(formats, na_rep="–")
+    for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
+        if name in marked:
+            styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}*")
+    called = retriever_names(table["retriever"])
+    styled = styled.format(lambda name: called[str(name)], subset=["retriever"])
+    tables.draw(styled, columns, placeholder="–", width="content")  # a wider column would leave its header behind
+    if marked:
+        st.caption(word("compare.elsewhere"))
 
 
-def draw_times(shown: Sequence[Result]) -> None:
-    table = means(shown)
-    if "build_seconds" not in table:
+def draw_costs(results: Sequence[Result]) -> None:
+    """Draw what each retriever costs: seconds to index, milliseconds per query and the size of its index."""
+    rows = []
+    for result in results:
+        cost = cost_of(result)
+        if result.scores is None or cost.milliseconds is None:
+            continue
+        mark = "*" if cost.is_foreign else ""
+        size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
+        rows.append((result.name, result.build_seconds, cost.milliseconds, size, mark))
+    if not rows:
         return
-    questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
-    table["per_question"] = table["query_seconds"] / questions * 1000
+    table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes", "mark"])
+    styled = table.style.format("{:.1f}", subset=["build_seconds", "per_question", "megabytes"], na_rep="–")
+    styled = styled.format(lambda name: retriever_name(str(name)), subset=["retriever"])
+    for row, (mark, milliseconds) in enumerate(zip(table["mark"], table["per_question"], strict=True)):
+        styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}{mark}")
     columns = {
         "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
-        "build_seconds": tables.number("compare.build", "%.2f", explained_by="help.build"),
-        "per_question": tables.number("compare.per_question", "%.2f", explained_by="help.per_question"),
+        "build_seconds": tables.number("compare.build", explained_by="help.build"),
+        "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
+        "megabytes": tables.number("compare.megabytes"),
     }
-    tables.draw(table, columns, placeholder="–")
+    tables.draw(styled, columns, placeholder="–")
 
 
 def verdict_of(test: PairTest) -> str:
     if not test.sure:
         return word("compare.unsure")
     return word("compare.higher" if test.difference > 0 else "compare.lower")
-
-
-def draw_answer(view: ComparisonView, choices: Choices) -> None:
-    """Say what beats the baseline and what training brought, as sure as the tables have it; and where none is seen."""
-    test = view.best_test
-    if test is None:
-        return
-    trained = [name for name in view.leading if name in choices.trained]
-    best = max(trained, key=lambda name: view.comparison.scores[name].means()[str(view.figure)], default="")
-    if best:
-        st.markdown(_of_trained(view, choices, best))
-    else:
-        sure = ("more" if test.difference > 0 else "less") if test.sure else "unsure"
-        sure = sure if test.wins or test.losses else "same"
-        values = {"best": plain(test.a), "first": plain(test.b), "questions": _questions(view)}
-        st.markdown(word(f"compare.answer_{sure}", figure=view.figure.long, **values, **_difference(test)))
-    _draw_ceiling(view)
-
-
-def _of_trained(view: ComparisonView, choices: Choices, best: str) -> str:
-    """Say what the best of the trained gained over itself before the training, and over the baseline or BM25."""
-    before = untrained(best, choices)
-    others = dict.fromkeys((before, view.baseline, usual_baseline(view.comparison)))
-    told = [test for name in others if name != best and (test := view.test(best, name))][:2]
-    gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in told]
-    values = {"best": plain(best), "figure": view.figure.long, "questions": _questions(view)}
-    said = word("compare.answer_trained", gains=word("compare.gain_and").join(gains), **values)
-    missing = before and before not in view.scored_names
-    return f"{said} {word('compare.pick_untrained', name=plain(before))}" if missing else said
 
 
 def untrained(name: str, choices: Choices) -> str:
@@ -224,43 +247,16 @@ def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
     return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
 
 
-def _gain(test: PairTest, key: str) -> str:
-    side = "more" if test.difference > 0 else "less"
-    how = (side if test.sure else f"maybe_{side}") if test.wins or test.losses else "same"
-    return word(f"compare.gain_{how}", other=word(key, name=plain(test.b)), **_difference(test))
-
-
-def _difference(test: PairTest) -> dict[str, str]:
-    return {"points": f"{abs(test.difference) * 100:.1f}", "low": signed(test.low), "high": signed(test.high)}
-
-
-def _questions(view: ComparisonView) -> str:
-    return f"{len(view.comparison.question_set.questions):,}"
-
-
-def _draw_ceiling(view: ComparisonView) -> None:
-    """Where all find nearly everything, say so and offer what still tells them apart."""
-    scores = {name: view.comparison.scores[name] for name in view.leading}
-    usual = usual_figure(view.measure, view.comparison.experiment.ks)
-    if view.k < usual.cut and at_ceiling(scores, usual):
-        st.caption(word("compare.ceiling_left", figure=usual.long, shown=view.figure.long))
-    if not at_ceiling(scores, view.figure):
-        return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(word("compare.saturated", figure=view.figure.long), width="content")
-        if (finer := telling_figure(scores, view.comparison.experiment.ks, view.figure)) != view.figure:
-            label = word("compare.look_finer", figure=finer.long)
-            st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")
-
-
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
     """Say what speaks against the figures; of which retrievers too little is judged, with the way to judge more."""
     for result in view.results:
         if result.error is not None:
             reason = plain(failure_text(result.error))
-            st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
+            name = plain(retriever_name(result.name))
+            st.error(word("compare.failed", name=name, reason=reason), icon=":material/error:")
         elif result not in view.scored:
-            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure.long)
+            name = plain(retriever_name(result.name))
+            told = word("compare.not_deep_enough", name=name, figure=view.figure.long)
             st.info(told, icon=":material/info:")
     asked = view.comparison.question_set
     if asked.made:
@@ -271,14 +267,16 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
     asked_of = {dict(spec).get("model") for of in specs.values() for spec in of}
     if experiment.split is not Part.TEST and asked_of & trained:
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
-    if tuned := [plain(name) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)]:
+    if tuned := [
+        plain(retriever_name(name)) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)
+    ]:
         st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
     behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
     if behind:
         shares = {name: 100 * of.means().get(JUDGED, 0.0) for name, of in view.comparison.scores.items()}
-        names = ", ".join(f"{plain(test.a)} ({shares[test.a]:.0f}%)" for test in behind)
+        names = ", ".join(f"{plain(retriever_name(test.a))} ({shares[test.a]:.0f}%)" for test in behind)
         best = behind[0].b
-        said = word("compare.behind", names=names, best=plain(best), share=f"{shares[best]:.0f}", k=CUT)
+        said = word("compare.behind", names=names, best=plain(retriever_name(best)), share=f"{shares[best]:.0f}", k=CUT)
         st.warning(said, icon=":material/balance:")
         begin_judging(view)
 

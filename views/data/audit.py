@@ -12,6 +12,7 @@ import streamlit as st
 
 from data.layouts.writing import WRITTEN, folder_name, written
 from data.questions.audit import (
+    LEAST_QUESTIONS,
     OVERLAP_WIDTH,
     Audit,
     histogram,
@@ -42,6 +43,7 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
     if questions.questions:
         overlap = figures.overlap
         told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}"}
+        told |= {"questions": f"{overlap.measured:,}", "least": f"{LEAST_QUESTIONS}"}
         unit = word(f"data_page.unit_{overlap.unit}")
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
     _doubtful(questions, figures)

@@ -14,10 +14,11 @@ from views.data import make as data_make
 from views.data import pairs as data_pairs
 from views.data import preview
 from views.data import reading as data_reading
+from views.data.stored import draw_sets
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
-from views.ui.problems import errors_told
+from views.ui.problems import errors_told, tell_damaged_files
 from views.ui.state import choose, choose_tab, show_top
 from views.ui.words import plain, word
 
@@ -57,7 +58,7 @@ def _draw_questions(used: StoredSet) -> None:
     preview.draw_ways()
     shown = preview.current()
     if shown is None:
-        preview.draw_sets(used.key)
+        draw_sets(used.key)
         _draw_stored(used)
         return
     data_reading.draw(shown)
@@ -86,6 +87,7 @@ def _draw_stored(used: StoredSet) -> None:
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
             found = split_of(used.key, _SPLIT.validation, _SPLIT.test, _SPLIT.seed)
+        tell_damaged_files(questions)
         data_make.draw_made(used, questions)
         looks = (*_LOOKS, _MAKE) if used.questions else (_MAKE, *_LOOKS)
         opened, place = choose_tab(_LOOK, _labels(looks))
@@ -94,7 +96,6 @@ def _draw_stored(used: StoredSet) -> None:
                 data_make.draw_panel(used, questions, figures.article_count)
             else:
                 _draw_look(opened, questions, figures, found, used.key)
-    _draw_next(used)
 
 
 def _labels(looks: Sequence[str]) -> dict[str, str]:

@@ -17,8 +17,9 @@ from data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, senten
 from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
 from data.split import PARTS, Part
-from views.data.preview import LookedAt, choose_pairs
-from views.data.reading import draw_first, draw_problems, draw_status, left_out_words, pick_column
+from views.data.preview import LookedAt
+from views.data.reading import draw_first, draw_name, draw_problems, draw_status, left_out_words, pick_column
+from views.data.stored import choose_pairs
 from views.names import pairs_name
 from views.ui.problems import errors_told, failure_text, problem_text
 from views.ui.words import plain, word
@@ -257,7 +258,8 @@ def _draw_read(shown: Preview, found: Read) -> None:
         lines.append(" · ".join([plain(file.name), *filter(None, form)]))
     if lines:
         st.caption("  \n".join(lines))
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
         kept = st.button(
             word("pairs_page.keep"),
             type="primary",
@@ -271,7 +273,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if kept:
         with errors_told():
             with st.spinner(word("data_page.keeping")):
-                stored = keep(found.pairs, source=shown.source)
+                stored = keep(replace(found.pairs, name=name), source=shown.source)
                 _FILES.note_kept(stored.key)
                 choose_pairs(stored.key)
             st.rerun()

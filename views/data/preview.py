@@ -3,37 +3,34 @@ is not in use lives in the session until it is used or put aside."""
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data import store
 from data.apart import File, UnusableFileError
-from data.collection import KeptSet
+from data.collection import display_name
 from data.formats.columns import Columns
+from data.formats.tables import shown as shortened
 from data.formats.text import Content
-from data.pairs import store as pair_store
-from data.pairs.store import StoredPairs
+from data.layouts.members import with_distinct_names
 from data.problems import DataError, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
 from data.split import Split, split
 from data.store import CATALOG, CatalogEntry, Progress, keep, obtain
-from views.names import pairs_name, set_name
-from views.resources.sets import SAMPLE, stored_sets, use_set
-from views.ui.problems import draw_damaged, draw_remove
-from views.ui.state import remember, remembered
-from views.ui.words import duration, moment, plain, word
+from views.resources.sets import SAMPLE, use_set
+from views.ui.words import duration, language, word
 from views.uploads import translate_field
 
 P = TypeVar("P")
+GivenFile = tuple[bytes, str]  # content and name
 MEGABYTE = 10**6  # bytes
-_READ, _REPLACED = "upload_read", "upload_replaced"  # the files of the field that were read, and that count no more
-_PAIRS = "pairs"  # in the address: those to look at
+_SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
+# errors that another file may resolve: of a collection that is dropped file by file
+_INCOMPLETE = (ProblemCode.NO_PASSAGES, ProblemCode.MISSING_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -47,21 +44,80 @@ class Read:
 
 @dataclass(frozen=True)
 class Preview:
-    """A file looked at, or several of a collection. `read` is None where `error` says why they cannot be used."""
+    """A file looked at, or several of a collection. `read` is None where `error` says why they cannot be used.
+
+    `beside` are files dropped before, which neither these nor they complete: a later file may complete all of them.
+    """
 
     name: str
     source: str
     title: str = ""  # what the set is called; empty: as the file
-    files: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)  # contents and names
+    files: tuple[GivenFile, ...] = field(default=(), repr=False)
     sha256: str = ""
     columns: Columns = field(default_factory=Columns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
     first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
     read: Read | None = None
     error: DataError | None = None
+    beside: tuple[GivenFile, ...] = field(default=(), repr=False)
 
 
-def preview_of(files: Sequence[tuple[bytes, str]], *, source: str = "", title: str = "") -> Preview:
+def preview_with(new: Sequence[GivenFile], shown: Preview | None) -> Preview:
+    """Read new files together with those under preview if they form one dataset, else in place of them.
+
+    A file that cannot be read is replaced by the next one; a collection may be dropped file by file.
+    """
+    old = [file for file in _reusable(shown) if file not in new]
+    if shown is None or not old:
+        return preview_of(new)
+    together = preview_of([*old, *new])
+    if _belong_together(together, shown, new):
+        return together
+    alone = preview_of(new)
+    if alone.error is None or together.error is None:
+        return alone
+    if "file" in together.error.problem.details:
+        return together  # it says which file is wrong, and the others stay
+    if together.error.problem.code is ProblemCode.NO_COLLECTION:
+        return alone
+    return replace(alone, beside=tuple(old))
+
+
+def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
+    """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
+    if together.read is not None:
+        is_collection = shown.read is not None and shown.read.reading.layout is not None
+        return is_collection or not _leaves_files_aside(together.read)
+    return _lacks_passages(shown) and _lacks_passages(together, new)
+
+
+def _reusable(shown: Preview | None) -> list[GivenFile]:
+    """The files of a preview that a new file may complete: not those of the catalog, nor those that cannot be read."""
+    if shown is None or shown.source in CATALOG:
+        return []
+    files = [*shown.beside, *shown.files]
+    if shown.error is None or shown.error.problem.code in _INCOMPLETE:
+        return files
+    failed = shown.error.problem.details.get("file")
+    if failed is None:
+        return list(shown.beside)
+    names = with_distinct_names([File(Content(b""), name) for _, name in files])
+    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) != failed]
+
+
+def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
+    """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
+    if shown.error is None or shown.error.problem.code is not ProblemCode.NO_PASSAGES:
+        return False
+    parts = str(shown.error.problem.details["found"]).split(", ")
+    return all(name in parts for _, name in files)
+
+
+def _leaves_files_aside(found: Read) -> bool:
+    return any(gap.code is ProblemCode.LEFT_ASIDE for gap in found.reading.gaps)
+
+
+def preview_of(files: Sequence[GivenFile], *, source: str = "", title: str = "") -> Preview:
     """Read files for the first time, columns guessed."""
     name = ", ".join(name for _, name in files)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
@@ -151,9 +207,13 @@ def drop() -> None:
     _FILES.empty_field()
 
 
-def use(preview: Preview, read: Read) -> None:
-    """Keep the set of a preview and make it the one of every page. Raises `LimitError` and `OSError`."""
-    kept = keep(read.reading.question_set, source=preview.source)
+def use(preview: Preview, read: Read, name: str = "") -> None:
+    """Store the set of a preview, under a name where one is given, and make it the one of every page.
+
+    Raises `LimitError` and `OSError`.
+    """
+    question_set = read.reading.question_set
+    kept = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
     use_set(kept.key)
     drop()
     _FILES.note_kept(kept.key)
@@ -193,47 +253,48 @@ def _look(entry: CatalogEntry, title: str) -> None:
     bar.empty()
     with st.spinner(word("data_page.reading"), show_time=True):
         show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title))
-    st.session_state[_READ] = []
     st.rerun()
 
 
 def _upload(*, is_large: bool) -> None:
     key = f"upload_{_FILES.upload_round()}"
     translate_field(key, is_large=is_large)
-
-    def forget_if_emptied() -> None:
-        if not st.session_state.get(key):
-            put_aside()  # other files may come into the same field: those that replace these
-
     limit = f"{st.get_option('server.maxUploadSize'):,}"
     files = st.file_uploader(
         word("data_page.upload"),
         accept_multiple_files=True,
         key=key,
         help=word("data_page.upload_help", megabytes=limit),
-        on_change=forget_if_emptied,
     )
-    # the field keeps its files on every rerun: only new ones are read, and what is left when one is taken away
-    if files and st.session_state.get(_READ) != [file.file_id for file in files]:
-        _open_uploaded(files)
+    if is_large:
+        _formats()
+    if files:
+        new = [(file.getvalue(), file.name) for file in files]
+        _FILES.empty_field()  # the files are held by the preview
+        with st.spinner(word("data_page.reading"), show_time=True):
+            show(preview_with(new, current()))
+        st.rerun()
 
 
-def _open_uploaded(files: Sequence[UploadedFile]) -> None:
-    """Look at the files of the field together; where new ones make nothing with the others, they replace them."""
-    before = st.session_state.get(_READ, [])
-    replaced: set[str] = st.session_state.setdefault(_REPLACED, set())
-    shown = [file for file in files if file.file_id not in replaced] or list(files)
-    new = [file for file in shown if file.file_id not in before]
-    st.session_state[_READ] = [file.file_id for file in files]
-    with st.spinner(word("data_page.reading"), show_time=True):
-        found = preview_of([(file.getvalue(), file.name) for file in shown])
-        if found.error is not None and 0 < len(new) < len(shown):
-            alone = preview_of([(file.getvalue(), file.name) for file in new])
-            if alone.error is None or found.error.problem.code is ProblemCode.NO_COLLECTION:
-                replaced |= {file.file_id for file in shown if file not in new}
-                found = alone
-        show(found)
-    st.rerun()
+def _formats() -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(word("data_page.formats"), width="content")
+        st.download_button(
+            word("data_page.sample_csv"),
+            sample_csv(language()),
+            word("data_page.sample_csv_name"),
+            "text/csv",
+            key="sample_csv",
+            type="tertiary",
+            icon=":material/download:",
+            help=word("data_page.sample_csv_help"),
+            on_click="ignore",
+        )
+
+
+def sample_csv(language: str) -> bytes:
+    """Return a small file to start from, as UTF-8 with a byte order mark: spreadsheets read it as such then."""
+    return (_SAMPLE_CSV / language / "sample.csv").read_text(encoding="utf-8").encode("utf-8-sig")
 
 
 def following(draw_bar: Callable[..., object]) -> Progress:
@@ -246,67 +307,3 @@ def following(draw_bar: Callable[..., object]) -> Progress:
         draw_bar(done / total, text=word("data_page.downloading", **megabytes, left=left))
 
     return follow
-
-
-def draw_sets(in_use: str) -> None:
-    """Draw the list of kept question sets; `in_use` is the key of the one that cannot be removed."""
-    sets = stored_sets()
-    with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
-        st.caption(word("data_page.sets_about"))
-        for kept in sets:
-            counts = word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}")
-            is_used = kept.key == in_use
-            with _row(kept, set_name(kept.name), counts, None if is_used else store.remove):
-                if is_used:
-                    st.badge(word("data_page.is_used"), icon=":material/check:", color="green")
-                elif st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
-                    use_set(kept.key)
-                    st.rerun()
-    draw_damaged(store.damaged(), store.remove)
-
-
-def draw_pairs(shown: str) -> None:
-    """Draw the list of kept sets of pairs; `shown` is the key of the one that is looked at."""
-    sets = pair_store.stored()
-    if not sets:
-        st.caption(word("pairs_page.no_sets"))
-    else:
-        with st.expander(word("pairs_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
-            st.caption(word("pairs_page.sets_about"))
-            for kept in sets:
-                counts = word("pairs_page.counts", kind=word(f"pair_kind.{kept.kind}"), rows=f"{kept.rows:,}")
-                with _row(kept, pairs_name(kept.name), counts, pair_store.remove):
-                    if kept.key == shown:
-                        st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
-                    elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
-                        choose_pairs(kept.key)
-                        st.rerun()
-    draw_damaged(pair_store.damaged(), pair_store.remove)
-
-
-@contextmanager
-def _row(kept: KeptSet, called: str, told: str, remove: Callable[[str], None] | None) -> Iterator[None]:
-    """Draw a set: its name, what is `told` of it, what the block draws to choose it, and what takes it away."""
-    with st.container(border=True):
-        name, counts, created, buttons = st.columns([4, 3, 2, 3], vertical_alignment="center")
-        with name.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{plain(called)}**", width="content")
-            if kept.shared:
-                st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
-        counts.text(told)
-        created.text(moment(kept.created))
-        with buttons.container(horizontal=True, horizontal_alignment="right"):
-            yield
-            if remove is not None and not kept.shared:
-                sure = word("data_page.remove_sure", name=plain(called))
-                draw_remove(kept.key, remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
-
-
-def chosen_pairs() -> StoredPairs | None:
-    """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
-    sets = {kept.key: kept for kept in pair_store.stored()}
-    return sets.get(remembered(_PAIRS, next(iter(sets), ""), [*sets]))
-
-
-def choose_pairs(key: str) -> None:
-    remember(_PAIRS, key)

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.collection import LONGEST_NAME, display_name
 from data.formats.columns import Columns
 from data.formats.rows import FileReading
 from data.formats.tables import column_names
@@ -19,6 +20,7 @@ from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview
 from views.data.preview import Preview, Read
+from views.names import set_name
 from views.ui import tables
 from views.ui.problems import errors_told, failure_text, problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
@@ -151,19 +153,37 @@ def _buttons(shown: Preview) -> None:
         else:
             preview.show(preview.without_answers(shown))
 
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = draw_name(shown.title, set_name(shown.title), shown.sha256[:16]) if shown.read is not None else ""
         if shown.read is not None and st.button(
             word("data_page.use"), type="primary", icon=":material/check:", help=word("data_page.use_help"), key="use"
         ):
             with errors_told():
                 with st.spinner(word("data_page.keeping")):
-                    preview.use(shown, shown.read)
+                    preview.use(shown, shown.read, name)
                 st.rerun()
         if shown.read is not None and shown.read.audit.labels:
             st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()
+
+
+def draw_name(stored: str, called: str, key: str) -> str:
+    """Draw the field for the name of a set under preview; return the name to store it under.
+
+    `called` is what the page calls a set whose name is `stored`: as long as nobody changes it, that name stays.
+    """
+    entered = st.text_input(
+        word("data_page.name"),
+        called,
+        max_chars=LONGEST_NAME,
+        help=word("data_page.name_help"),
+        key=f"set_name_{key}",
+        width=320,
+    )
+    name = display_name(entered or "")
+    return stored if name == called else name or stored
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:

@@ -3,6 +3,7 @@ sets of questions and of sentence pairs: read, audited and split once for all se
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import update_wrapper, wraps
 from pathlib import Path
 from types import FunctionType
@@ -23,11 +24,15 @@ from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation
 from models.sources import find_model
+from retrieval.comparison.store import kept_comparisons
 from views.ui.state import PAGE_OF_LIST
+from views.ui.words import plain, word
 
 P = ParamSpec("P")
 R = TypeVar("R")
 SAMPLE = "sample"
+_DISPLAYED = "displayed_sets"  # of the session: the names of the question sets that it displayed, by key
+_LONGEST_KEY = 80  # characters of an address that are repeated
 SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one that a first visit opens
 
 
@@ -135,15 +140,58 @@ def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
     return passages_with(questions, wanted)
 
 
+@dataclass(frozen=True)
+class MissingSet:
+    """A question set that the address or the session names and the workspace does not hold.
+
+    `name` is what it was called, as this session or a finished comparison knows it: then it was deleted. It is empty
+    where nothing here knows the set.
+    """
+
+    key: str
+    name: str
+
+
+def missing_set() -> MissingSet | None:
+    """Return the question set that is named and not there; None where it is there, or none is named."""
+    key = st.query_params.get("data") or st.session_state.get("data")
+    if not key or any(kept.key == key for kept in stored_sets()):
+        return None
+    displayed = st.session_state.get(_DISPLAYED, {})
+    compared = {one.reference: one.data for one in kept_comparisons()}
+    return MissingSet(key, displayed.get(key) or compared.get(key, ""))
+
+
 def chosen_set() -> StoredSet:
     """Return the question set in use: the one in the address, else the session's, else the last used, else the newest.
 
-    One that is there no more is passed over.
+    Where the named one is not there, report it, offer the others and stop: nothing else is opened in its place.
     """
+    require_set()
     sets = {kept.key: kept for kept in stored_sets()}
-    wanted = (st.query_params.get("data"), st.session_state.get("data"))
-    key = next((key for key in wanted if key in sets), None) or last_used()
-    return sets[key if key in sets else next(iter(sets))]
+    key = st.query_params.get("data") or st.session_state.get("data") or last_used()
+    chosen = sets[key if key in sets else next(iter(sets))]
+    st.session_state.setdefault(_DISPLAYED, {})[chosen.key] = chosen.name
+    return chosen
+
+
+def require_set() -> None:
+    """Report a named question set that is not there, offer the others, and stop drawing the page."""
+    if missing := missing_set():
+        _report_missing(missing)
+        st.stop()
+
+
+def _report_missing(missing: MissingSet) -> None:
+    if missing.name:
+        st.error(word("missing_set.deleted", name=plain(missing.name)), icon=":material/folder_off:")
+    else:
+        st.error(word("missing_set.unknown", key=plain(missing.key[:_LONGEST_KEY])), icon=":material/folder_off:")
+    st.markdown(word("missing_set.choose"))
+    for kept in stored_sets():
+        name = word("data_page.sample") if kept.name == CATALOG[SAMPLE].title else kept.name
+        look: dict[str, Any] = {"icon": ":material/folder_open:", "key": f"open_set_{kept.key}"}
+        st.button(plain(name), on_click=use_set, args=(kept.key,), **look)
 
 
 def use_set(key: str) -> None:

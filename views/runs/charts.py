@@ -30,7 +30,7 @@ _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in re
 _BM25 = PALETTE[0]
 _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
 # how a figure is written in a chart (d3) and in a table
-_FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
+_FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2~r", "%.7f"), "grad_norm": (".3f", "%.3f")}
 _FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
 _SHARE = (".2%", "percent")
 _NUMBERS = {"loss": ".3f", "learning_rate": ".2e", "grad_norm": ".3f"} | dict.fromkeys(_GEOMETRY, ".3f")
@@ -143,7 +143,7 @@ def _chart(
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
     number, _ = _FORMATS.get(name, _SHARE)
-    axis = {"learning_rate": ".2e"}.get(name, ".3~f" if name in _FORMATS else ".1%")
+    axis = {"learning_rate": ".2~r"}.get(name, ".3~f" if name in _FORMATS else ".1%")
     several, step = len(runs) > 1, word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
     # pixels; a legend takes its room from the lines

@@ -14,13 +14,12 @@ from models.sources import ModelSource, is_starter
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.spec import Spec
-from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
-from training.runs.jobs import QUEUE, Ablation, CompositeRun, Search
+from training.runs.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
 from training.runs.model import PushError, push, zipped_model
 from training.runs.runs import Plan, Run, damaged_runs
 from views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
@@ -42,13 +41,15 @@ from views.runs.head import (
     tell_failure,
 )
 from views.runs.scores import draw_scores
+from views.runs.stopped import draw_making, draw_resume, draw_use_best
 from views.ui.job import draw_log, follow
 from views.ui.problems import attempt, draw_damaged
-from views.ui.words import duration, known, language, moment, plain, word
+from views.ui.words import duration, known, language, moment, plain, plain_number, word
 
 _POLL_SECONDS = 1.5  # for the one at work
 _POLL_QUEUE = timedelta(seconds=2)
 _SHOWN_FIRST = 5
+_TILES = 4  # in a row
 _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
 
 
@@ -68,35 +69,51 @@ def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
         return
     found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
     usual = best_by(run, plan)
-    _draw_figures(plan, status, found, usual)
-    measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
-    for names in (("loss", measure), ("learning_rate", "grad_norm")):
-        for column, name in zip(st.columns(2), names, strict=True):
-            with column:
-                draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+    _draw_figures(run, plan, status, found, usual)
+    if any(found.points[name] for name in ("loss", *MEASURES)):
+        measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
+        for names in (("loss", measure), ("learning_rate", "grad_norm")):
+            drawn = [name for name in names if found.points[name]]
+            for column, name in zip(st.columns(2), drawn, strict=False):
+                with column:
+                    draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
     with st.expander(word("train.tab_log"), icon=":material/terminal:"):
         draw_log(run, 15)
 
 
-def _draw_figures(plan: Plan, status: Status, found: Curves, measure: str) -> None:
-    def last(name: str, form: str) -> str:
-        points = found.points[name]
-        return format(points[-1][1], form) if points else "–"
-
+def _draw_figures(run: Run, plan: Plan, status: Status, found: Curves, measure: str) -> None:
+    """Draw a tile for each figure that is known already."""
     step, total, epochs = status.step, status.total_steps, plan.options.epochs
-    figures = {
-        "step": f"{step:,} / {total:,}" if total else "–",
-        "epoch": f"{step / total * epochs:.1f} / {epochs:g}" if total else "–",
-        "left": duration(status.left) if status.left else "–",
-        "examples_per_second": last("examples_per_second", ",.0f"),
-        "loss": last("loss", ".4f"),
-        "learning_rate": last("learning_rate", ".2e"),
-        "grad_norm": last("grad_norm", ".3f"),
+    figures: dict[str, str] = {}
+    if total:
+        figures["step"] = f"{step:,} / {total:,}"
+        figures["epoch"] = f"{step / total * epochs:.1f} / {epochs:g}"
+    if left := _seconds_left(run, plan, status):
+        figures["left"] = duration(left)
+    forms: dict[str, Callable[[float], str]] = {
+        "examples_per_second": lambda rate: word("train.per_second", rate=plain_number(rate)),
+        "loss": lambda loss: f"{loss:.4f}",
+        "learning_rate": plain_number,
+        "grad_norm": lambda norm: f"{norm:.3f}",
     }
-    *columns, last_column = [*st.columns(4), *st.columns(4)]
-    for column, (name, value) in zip(columns, figures.items(), strict=True):
-        column.metric(word(f"train.{name}"), value, help=word(f"train.{name}_help"))
-    last_column.metric(measure_name(measure), last(measure, ".2%"), help=word("train.best_by_help"))
+    figures |= {name: form(found.points[name][-1][1]) for name, form in forms.items() if found.points[name]}
+    tiles = [(word(f"train.{name}"), value, word(f"train.{name}_help")) for name, value in figures.items()]
+    if points := found.points[measure]:
+        tiles.append((measure_name(measure), f"{points[-1][1]:.2%}", word("train.best_by_help")))
+    for first in range(0, len(tiles), _TILES):
+        for column, (label, value, help_text) in zip(st.columns(_TILES), tiles[first : first + _TILES], strict=False):
+            column.metric(label, value, help=help_text)
+
+
+def _seconds_left(run: Run, plan: Plan, status: Status) -> float | None:
+    """Seconds left as the process says; until it knows, by the estimate that was made of the plan."""
+    if status.left:
+        return status.left
+    estimate = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
+    if status.step or not estimate.done:
+        return None
+    left = estimate.estimate().seconds - run.status().spent
+    return left if left > 0 else None
 
 
 def draw_queue() -> None:
@@ -195,11 +212,14 @@ def _draw(run: Run, status: Status, use: Use, another_round: Callable[[Run], Non
         elif done and not isinstance(run, Search):
             _draw_ways_on(run, plan, another_round)
         if not done:
-            _draw_resume(run)
+            draw_resume(run)
+            draw_use_best(run)
         if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
             open_dialog("details", run)
         if _button("delete", run, ":material/delete:"):
             open_dialog("delete", run)
+    if not done and not isinstance(run, CompositeRun):
+        draw_making(run)
 
 
 def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
@@ -234,20 +254,6 @@ def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) ->
     help_text = word("train.push_starter" if starter else "train.push_help")
     if _button("push", run, ":material/cloud_upload:", disabled=starter, help_text=help_text):
         open_dialog("push", run)
-
-
-def _draw_resume(run: Run) -> None:
-    if isinstance(run, Search):
-        label, help_text = word("settings.resume"), word("settings.resume_help")
-    elif isinstance(run, Ablation):
-        label, help_text = word("ablation.resume"), word("ablation.resume_help")
-    else:
-        kept = newest_checkpoint(run.folder)
-        help_text = word("train.resume_from", step=f"{step_of(kept):,}") if kept else word("train.resume_anew")
-        label = word("train.resume")
-    if st.button(label, key=f"resume_{run.id}", icon=":material/resume:", help=help_text):
-        st.toast(word("train.resumed"), icon=":material/resume:")
-        _tried("train.not_resumed", lambda: QUEUE.resume(run))
 
 
 def _ask_to_delete(run: Run) -> None:

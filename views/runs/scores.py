@@ -8,6 +8,7 @@ import streamlit as st
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.curves import advice, curves
 from training.runs.runs import Plan, Run
+from views.leading import leading_measure
 from views.runs.charts import best_by, measure_names
 from views.ui import tables
 from views.ui.words import plain, signed, word, word_or
@@ -30,9 +31,12 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
     judge = _judge(scores)
     asks_questions = judge in ("questions", "passages")
+    leading = str(leading_measure())
+    names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
     if judge == "pairs":  # the figures of their space are no shares
         names = {of: name for of, name in names.items() if of in _TIMES_100}
     measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
+    _draw_headline(names, rows, scores)
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _draw_sentences((measure, names[measure]), rows, scores)
         if asks_questions and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
@@ -50,6 +54,33 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.caption(_kept_words(steps, scores, run, plan))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
+
+
+def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
+    """Draw the result in one line: the measure before and after, and the difference with its 95% interval.
+
+    It is of the test questions if these were asked, since they chose nothing. A reranker is told by what it adds to
+    BM25, as it is used.
+    """
+    mixed = {"interpolated", "bm25"} <= rows.keys()
+    test = {} if mixed else _of_test(scores)
+    before, after = ("bm25", "interpolated") if mixed else ("before", "after")
+    figures = test or rows
+    gain = (test or scores).get("mixed_gain" if mixed else "gain") or {}
+    measure = gain.get("measure", "")
+    if measure not in names or not {before, after} <= figures.keys():
+        return
+    was, now = (_shown(figures[name][measure]) for name in (before, after))
+    low, high = gain["interval"]
+    about = {"measure": names[measure], "before": f"{was:.1f}", "after": f"{now:.1f}"}
+    difference = {"difference": signed((now - was) / 100), "low": signed(low), "high": signed(high)}
+    if about["before"] == about["after"]:
+        st.markdown("#### " + word("train.headline_same", **about))
+    else:
+        st.markdown("#### " + word("train.headline_mixed" if mixed else "train.headline", **about, **difference))
+    if questions := (test or scores).get("questions"):
+        key = "train.headline_of_test" if test else "train.headline_of_validation"
+        st.caption(word(key, questions=f"{questions:,}"))
 
 
 def _judge(scores: dict[str, Any]) -> str:

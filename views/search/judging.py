@@ -22,7 +22,7 @@ from views.names import set_name
 from views.navigation import open_page, way_to
 from views.resources.sets import question_set
 from views.ui import tables
-from views.ui.problems import errors_told
+from views.ui.problems import errors_told, tell_damaged_files
 from views.ui.words import plain, word
 
 _LONGEST_NAME = 80
@@ -55,6 +55,7 @@ def draw_judged(data: StoredSet) -> None:
     judged = judgements_of(questions.corpus_fingerprint)
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
         st.caption(word("judging.about"))
+        tell_damaged_files(questions)
         of_this = (one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab)
         if newest := next(of_this, None):
             draw_begin(data, newest.key, newest.questions)

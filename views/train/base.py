@@ -1,7 +1,7 @@
 """What a training starts from: its base model, whether that can be had and what it costs to get; and its objective."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import streamlit as st
@@ -11,14 +11,14 @@ from data.pairs.store import StoredPairs
 from data.workspace import for_this_user
 from models.hub import HubRevision, ModelError, hub_revision
 from models.packaged import DEFAULT, PREFIX, base_at_hand
-from models.sources import STARTER, find_model
+from models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
 from training.options.rankers import CROSS_ENCODER
 from training.options.texts import LANGUAGE_MODEL, SentenceObjective
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
-from views.names import is_a_starter, model_label
+from views.names import base_name, is_a_starter, model_label
 from views.texts import Learned
 from views.train.options import objectives
 from views.ui.problems import failure_text
@@ -71,7 +71,17 @@ def pick_base(kind: str) -> Base:
             help=word("train.base_help"),
             accept_new_options=True,
         ).strip()
-    return Base(reference, _runs(kind).get(reference), _about(kind, reference, right))
+    base = Base(reference, _runs(kind).get(reference))
+    base = replace(base, usable=_about(kind, reference, right))
+    if base.run is None:
+        right.caption(_preset_words(suited_to(kind, base)))
+    return base
+
+
+def _preset_words(options: TrainingOptions) -> str:
+    """The settings that suit a base: objective, epochs and batch size."""
+    objective = word_or(f"objective.{options.objective}", str(options.objective))
+    return word("train.preset", objective=objective, epochs=f"{options.epochs:g}", batch=f"{options.batch_size:,}")
 
 
 def base_choices(kind: str) -> list[str]:
@@ -80,7 +90,8 @@ def base_choices(kind: str) -> list[str]:
     offered = recipe.options.offered()
     runs = [run for one in kinds_to_start_from(kind) for run in _runs(one)]
     fitting = runs if STARTER in offered else [run for run in runs if not is_a_starter(run)]
-    return list(dict.fromkeys([*offered, recipe.base, *fitting]))
+    first = [DEFAULT_BI_ENCODER] if DEFAULT_BI_ENCODER in (*offered, recipe.base) else []
+    return list(dict.fromkeys([*first, *offered, recipe.base, *fitting]))
 
 
 def suited_to(kind: str, base: Base) -> TrainingOptions:
@@ -150,8 +161,19 @@ def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
         code = f"{code}_no_starter"
     st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        if offers_starter:
-            st.button(word("train.use_starter"), on_click=remember, args=("base", STARTER), icon=":material/bolt:")
+        for number, base in enumerate(recipe_of(kind).options.offered()):
+            starter = base == STARTER
+            if not (starter or base.startswith(PREFIX)):  # another one of the hub
+                continue
+            label = word("train.use_starter") if starter else word("train.use_installed", model=base_name(base, kind))
+            st.button(
+                label,
+                on_click=remember,
+                args=("base", base),
+                icon=":material/bolt:" if starter else ":material/check:",
+                type="primary" if number == 0 else "secondary",
+                key=f"train_use_{base}",
+            )
         _check_again(hub_id)
 
 

@@ -289,11 +289,12 @@ class OptionFields:
         if not drawn:
             self._entered |= {name: hold_field(self._field(name)) for name in names}
             return
-        for first in range(0, len(names), _COLUMNS):
-            row = names[first : first + _COLUMNS]
-            # a box without a label above it stands in line with the others' fields
-            boxes = any(isinstance(self._start[name], bool) for name in row)
-            self._row(row, st.columns(_COLUMNS, vertical_alignment="bottom" if boxes else "top"))
+        boxes = [name for name in names if isinstance(self._start[name], bool)]
+        others = [name for name in names if name not in boxes]
+        # check boxes stand in rows of their own: they have no label above them, and a long one beside them
+        for alike, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
+            for first in range(0, len(alike), columns):
+                self._row(alike[first : first + columns], st.columns(columns))
 
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):

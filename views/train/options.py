@@ -27,23 +27,24 @@ NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, 
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
-    "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),
+    "common": ("max_length", "pooling", "temperature", "patience", "lora_rank", "recompute", "title"),
+    "learning": ("batches_of", "warmup", "weight_decay", "seed"),
     "loss": (
         *("positive_margin", "negative_margin", "triplet_margin"),
-        *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
+        *("teacher_temperature", "teacher_bm25", "distillation_weight"),
         *("question_regularizer", "passage_regularizer"),
         *("concatenation", "scale", "dropout", "deletion", "pairs_weight"),
     ),
     "model": (
-        *("question_side", "pooling", "dimensions", "max_length", "overlap", "longest_answer", "windows"),
-        *("frozen_layers", "lora_rank", "lora_also", "matryoshka"),
+        *("question_side", "dimensions", "overlap", "longest_answer", "windows"),
+        *("frozen_layers", "lora_also", "matryoshka"),
     ),
     "memory": (
-        *("recompute", "mini_batch_size", "evaluation_batch_size", "precision"),
+        *("mini_batch_size", "evaluation_batch_size", "precision"),
         *("attention_dropout", "embedding_table"),
     ),
     "measuring": (
-        *("best_by", "rules", "judged_on", "patience", "depth"),
+        *("best_by", "rules", "judged_on", "depth"),
         *("evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     ),
     "saving": ("save_steps", "save_minutes", "save_limit", "kept_models"),

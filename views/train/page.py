@@ -5,9 +5,10 @@ language model from its passages or from a text. What is entered into the form i
 lost; searches for settings and earlier trainings fill it in.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import streamlit as st
 
@@ -18,19 +19,21 @@ from data.store import StoredSet
 from language.texts import PassageCorpus, StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.comparison.multistage import FEWEST, LearnedSpec
+from retrieval.comparison.multistage import FEWEST
 from retrieval.comparison.store import kept_comparisons, origin_of
 from training.options.common import OptionError, TrainingOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
 from training.recipe import RECIPES, ranking_kinds, recipe_of
 from training.runs.jobs import QUEUE, CompositeRun, Findings, RehearsalTask, all_jobs
-from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
+from training.runs.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
 from training.sentences.material import PAIRS
-from views.names import kind_name, pair_set_name
+from views.leading import best_by, leading_measure
+from views.names import kind_name, pair_set_name, retriever_name
 from views.navigation import open_page
 from views.resources.sets import chosen_set, pair_set, parts_of, question_set, split_of, stored_pairs
 from views.runs.list import draw_at_work, draw_queue, draw_runs
+from views.runs.stopped import draw_stopped, latest_stopped
 from views.texts import Learned, learned_name, pick_text, reference_of
 from views.train.ablation import draw_ablation, draw_does_it_help
 from views.train.base import Base, pick_base, pick_objective
@@ -44,13 +47,13 @@ from views.train.start import (
     draw_negatives,
     draw_several,
     draw_start_button,
+    estimate_by_itself,
     trainings_started,
 )
 from views.ui.state import choose, offer, remember, remembered, show_top
-from views.ui.words import plain, word, word_or
+from views.ui.words import language, particle, plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
-_MEASURE, _LEARNED = "ndcg@10", LearnedSpec.model_fields["kind"].default
 
 
 def draw() -> None:
@@ -62,6 +65,10 @@ def draw() -> None:
         show_top(at_work.id)
         draw_at_work(at_work)
     draw_queue()
+    jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
+    stopped = None if at_work else latest_stopped(jobs)
+    if stopped:
+        draw_stopped(stopped)
     kind = _pick_kind()
     if recipe_of(kind).family is PAIRS:
         _draw_training(kind, pick_pairs())
@@ -74,45 +81,51 @@ def draw() -> None:
         st.info(word("train.no_questions"), icon=":material/info:")
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
-    jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
     wholes = {job.id for job in jobs if isinstance(job, CompositeRun)}
     parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in wholes)
-    elsewhere = {at_work, *QUEUE.queued(), *parts}
+    elsewhere = {at_work, stopped, *QUEUE.queued(), *parts}
     ended = [job for job in jobs if job not in elsewhere]
     draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
 
 
 def draw_untrained(data: StoredSet) -> None:
-    """Draw what a mix that is learned in seconds reaches without any training: an hour has to add to that."""
+    """Draw the best score that is reached without any training: what a training has to beat."""
     if data.questions - data.made >= FEWEST:
-        reached = _without_training(data.fingerprint)
-        said = word("train.untrained", **reached) if reached else word("train.untrained_unknown")
+        best = _without_training(data.fingerprint)
+        said = word("train.untrained", **best) if best else word("train.untrained_unknown")
         st.caption(f":material/bolt: {said}")
 
 
 def _without_training(fingerprint: str) -> dict[str, str]:
-    """Return figures of the last comparison with a learned mix; empty where there is none.
+    """Return the best untrained retriever of the last comparison with its score; empty if there is none.
 
-    One that asked test questions tells nothing here: by those nothing is decided.
+    Comparisons on test questions are left out: nothing is decided by those.
     """
     for kept in kept_comparisons():
         if kept.data_fingerprint != fingerprint or kept.part is Part.TEST:
             continue
         asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
-        reached = {name: told[_MEASURE] for name, told in kept.figures.items() if _MEASURE in told}
-        compared = [one for one in asked if one.get("name") in reached]
-        mixes = [one["name"] for one in compared if one.get("kind") == _LEARNED]
-        single = [one["name"] for one in compared if not one.get("of") and not one.get("first")]
-        if mixes and single:
-            mix, best = (max(names, key=reached.__getitem__) for names in (mixes, single))
-            return {
-                "mix": f"{100 * reached[mix]:.1f}",
-                "best": f"{100 * reached[best]:.1f}",
-                "name": plain(best),
-                "difference": f"{100 * (reached[mix] - reached[best]):+.1f}",
-                "questions": f"{kept.questions:,}",
-            }
+        untrained = _untrained_names(asked)
+        figures = {name: values for name, values in kept.figures.items() if name in untrained}
+        best = best_by(leading_measure(kept.ks), figures)
+        if best:
+            name, measure, mean = best
+            score = f"{100 * mean:.1f}"
+            called = plain(retriever_name(name))
+            about = {"name": called, "measure": measure.long, "questions": f"{kept.questions:,}"}
+            return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
     return {}
+
+
+def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Names of the retrievers that use no model trained here, in themselves or in a part of theirs."""
+    parts = {str(spec["name"]): [*spec.get("of", ()), spec.get("first")] for spec in specs}
+    trained = {str(spec["name"]) for spec in specs if find_model_run(str(spec.get("model", "")))}
+    names = set(parts) - trained
+    while found := {name for name in names if trained & {*parts[name]}}:
+        trained |= found
+        names -= found
+    return names
 
 
 def _pick_kind() -> str:
@@ -210,6 +223,7 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
             draw_start_button(plan, told)
         with told:
+            estimate_by_itself(estimate, form)
             draw_estimate(estimate, form)
     if found is not None:
         with found:

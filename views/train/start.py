@@ -3,6 +3,7 @@ and the ways to several: a search for settings, and all poolings."""
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
+from data.workspace import LimitError
+from models.hub import downloaded_commits
+from models.sources import find_model
+from training.dry_run import Load
 from training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling
 from training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask, create_search
 from training.runs.runs import Plan, create_rounds, rounds_of
@@ -25,7 +30,7 @@ from views.train.fields import OptionFields
 from views.ui import tables
 from views.ui.job import follow
 from views.ui.problems import attempt, tell_training_failure
-from views.ui.words import duration, plain, word, word_or
+from views.ui.words import duration, plain, plain_number, word, word_or
 
 # what a training's time does not depend on; it grows with the epochs
 _FREE = {
@@ -74,7 +79,7 @@ class Asked:
 def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
     """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
     asked = Asked(plan, task) if plan else None
-    key = f"train_asked_{task.value}"
+    key = _asked_key(task)
     earlier: Rehearsal | None = st.session_state.get(key)
     if earlier and (asked is None or asked.rehearsal != earlier):
         earlier.end()
@@ -95,7 +100,39 @@ def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerat
         return
     plan = asked.plan
     if attempt(lambda: asked.rehearsal.start(plan), "train.not_started", told):
-        st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
+        st.session_state[_asked_key(task)] = asked.rehearsal
+
+
+def estimate_by_itself(asked: Asked | None, form: OptionFields) -> None:
+    """Start the estimate of the default settings of a base on this machine, once a session, while nothing trains."""
+    if asked is None or not starts_by_itself(asked.plan, form):
+        return
+    begun = f"train_estimated_{asked.rehearsal.id}"
+    if begun in st.session_state or asked.rehearsal.done or asked.rehearsal.running:
+        return
+    st.session_state[begun] = True
+    with suppress(OSError, LimitError):  # nobody asked for it: what keeps it from starting is told when somebody does
+        asked.rehearsal.start(asked.plan)
+        st.session_state[_asked_key(RehearsalTask.ESTIMATE)] = asked.rehearsal
+
+
+def starts_by_itself(plan: Plan, form: OptionFields) -> bool:
+    """Whether the settings are the defaults, nothing trains or waits, and nothing would be downloaded."""
+    if form.changed or QUEUE.at_work() or QUEUE.queued():
+        return False
+    hub_id = find_model(plan.options.base).hub_id
+    return hub_id is None or bool(downloaded_commits(hub_id))
+
+
+def _asked_key(task: RehearsalTask) -> str:
+    return f"train_asked_{task.value}"
+
+
+def end_estimate() -> None:
+    """End the estimate that is being measured: a training that starts needs the machine."""
+    asked: Rehearsal | None = st.session_state.pop(_asked_key(RehearsalTask.ESTIMATE), None)
+    if asked and asked.running:
+        asked.end()
 
 
 def _is_answered(asked: Asked) -> bool:
@@ -120,19 +157,25 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
     sizes = {name: f"{number_of_bytes / 1e9:.1f}" for name, number_of_bytes in held.items()}
     if not found.fits:
         _tell_too_large(found, form)
+    key = "train.estimate_on_busy" if _is_busy(found) else "train.estimate_rough" if found.rough else "train.estimate"
+    alone = duration(found.seconds_alone or found.seconds)
     st.info(
-        word("train.estimate", time=duration(found.seconds), steps=f"{found.steps:,}", **sizes),
+        word(key, time=duration(found.seconds), alone=alone, steps=f"{found.steps:,}", **sizes),
         icon=_ICONS[RehearsalTask.ESTIMATE],
     )
     measuring, loading = duration(found.seconds_measuring), duration(found.seconds_loading)
-    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": measuring, "loading": loading}
-    st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
+    parts = {"step": plain_number(found.seconds_a_step), "measuring": measuring, "loading": loading}
+    st.caption(word("train.estimate_parts", device=plain(found.device.upper()), **parts))
     if (rounds := rounds_of(asked.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
     if found.seconds_teaching:
         st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
     if QUEUE.at_work():
         st.caption(word("train.estimate_busy"))
+
+
+def _is_busy(found: Estimate) -> bool:
+    return Load(others=found.others, own=0.0).is_busy
 
 
 def _tell_too_large(found: Estimate, form: OptionFields) -> None:
@@ -303,6 +346,7 @@ def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> N
 
     def start() -> None:
         QUEUE.admit(count)
+        end_estimate()
         make()
         QUEUE.start_worker()
 

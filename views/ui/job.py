@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import streamlit as st
@@ -33,13 +34,14 @@ def draw_job(
     """Draw how far a job is; one that does not run, why it ended without a result, and the button that starts it.
 
     `words` is the section of the texts that tell its end ("failed", "interrupted", "stopped"), `about` is told above
-    the button, whose label is given. `by_itself` starts a job that nobody has started yet, once a session.
+    the button, whose label is given. `by_itself` starts a job that nobody has started yet; one that a user stopped, or
+    that failed, waits for the button in every session.
     """
     if job.running:
         follow(job, at_work, every=_POLL_SECONDS)
         return
     begun = f"started_{job.id}"
-    if by_itself and begun not in st.session_state:
+    if by_itself and job.may_start_by_itself and begun not in st.session_state:
         st.session_state[begun] = True
         begin(start)
     status = job.status()
@@ -64,21 +66,31 @@ def begin(start: Callable[[], object]) -> None:
 
 
 def follow(
-    job: Job, at_work: Callable[[Status], str], below: Callable[[Status], None] | None = None, *, every: float = 1.0
+    job: Job,
+    at_work: Callable[[Status], str],
+    below: Callable[[Status], None] | None = None,
+    *,
+    every: float = 1.0,
+    text: Callable[[Status], str] | None = None,
 ) -> None:
     """Draw the job anew `every` so many seconds until it comes to an end. It goes on without the page, too.
 
-    `at_work` says what it does, `below` draws more of it.
+    `at_work` says what it does, `below` draws more of it. `text` says what it does together with the time left, for a
+    job that reports the time of its parts.
     """
-    st.fragment(_draw, run_every=every)(job, at_work, below)
+    st.fragment(_draw, run_every=every)(job, text or partial(_text, at_work), below)
 
 
-def _draw(job: Job, at_work: Callable[[Status], str], below: Callable[[Status], None] | None) -> None:
+def _text(at_work: Callable[[Status], str], status: Status) -> str:
+    return with_time_left(at_work(status), status)
+
+
+def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], None] | None) -> None:
     if not job.running:
         st.rerun()
     status = job.status()
     bar, button = st.columns([5, 1], vertical_alignment="bottom")
-    bar.progress(min(1.0, status.share), text=with_time_left(at_work(status), status))
+    bar.progress(min(1.0, status.share), text=text(status))
     # a job that saves is asked first, and ended at once where that is not enough
     asked = status.state is State.STOPPING
     name, icon = ("end", "dangerous") if asked else ("stop", "stop")

@@ -7,7 +7,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.problems import DataError, Failure, Problem, ProblemCode
-from data.workspace import LimitError, is_of_the_disk
+from data.questions.judgements import damaged_files
+from data.records import QuestionSet
+from data.workspace import LimitError, is_of_the_disk, workspace
 from language.texts import LanguageError
 from reading.rules import ReadingError
 from text.dictionary import DictionaryError
@@ -128,6 +130,16 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
     if not longest.endswith(":"):  # a colon leads names of the file's own
         rest = _translated(rest, texts)
     return f"{texts[f'detail.{longest}']} {rest}".strip()
+
+
+def tell_damaged_files(questions: QuestionSet) -> None:
+    """Show which files with judgements or remarks of a set are damaged, and that nothing in them is overwritten."""
+    names = [
+        path.relative_to(workspace()) for path in damaged_files(questions.corpus_fingerprint, questions.fingerprint)
+    ]
+    if names:
+        listed = ", ".join(f"`{name.as_posix()}`" for name in names)
+        st.warning(word("damaged.files", names=listed), icon=":material/warning:")
 
 
 def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:

@@ -17,7 +17,35 @@ _LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
 _NARROWEST, _WIDEST = 110, 340
 # A click on any cell selects its row, not only one on the box before it
 SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
+# pixels of what Streamlit writes into a header, measured in its font at 14 pixels
+_WIDE_LETTER, _EM_SPACE, _HAIR_SPACE, _CELL_PADDING = 13.0, 14.0, 1.2, 16
+_WIDTHS = {
+    "@": 11.8,
+    "m": 11.6,
+    "M": 11.5,
+    "D": 8.7,
+    "C": 8.0,
+    "G": 8.7,
+    "R": 8.0,
+    "(": 4.2,
+    ")": 4.2,
+    "%": 11.5,
+    " ": 2.8,
+}
 BOLD = "font-weight: 700"  # the best of several figures
+
+
+def right_aligned(label: str, width: int) -> str:
+    """Return a header that ends where the numbers below it end, in a column of so many pixels.
+
+    Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
+    """
+    letters = sum(
+        _WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label
+    )
+    room = max(0.0, width - _CELL_PADDING - letters)
+    wide, rest = divmod(room, _EM_SPACE)
+    return "\u2003" * int(wide) + "\u200a" * int(rest / _HAIR_SPACE) + label
 
 
 def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
@@ -30,7 +58,8 @@ def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnCon
 
 def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
     """Return a column of figures written as `form`, called and explained as a `text` is."""
-    return st.column_config.NumberColumn(word(key), format=form, help=_explanation(key, explained_by), **options)
+    label = _number_label(word(key), options)
+    return st.column_config.NumberColumn(label, format=form, help=_explanation(key, explained_by), **options)
 
 
 def checkbox(key: str, **options: Any) -> ColumnConfig:
@@ -51,8 +80,14 @@ def width_of(names: Iterable[str]) -> int:
 def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
     """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
     name, cut, _ = of.partition("@")
-    called = label or (Measure.parse(of).short if cut else name.capitalize())
+    called = _number_label(label or (Measure.parse(of).short if cut else name.capitalize()), options)
     return st.column_config.NumberColumn(called, help=word(f"help.{name}"), **options)
+
+
+def _number_label(label: str, options: Mapping[str, Any]) -> str:
+    """Return the header of numbers, right-aligned like them if the width of the column is known."""
+    width = options.get("width")
+    return right_aligned(label, width) if isinstance(width, int) else label
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:

@@ -1,5 +1,6 @@
 """Every word a person reads, in the person's language."""
 
+import math
 import re
 import tomllib
 from datetime import UTC, datetime, tzinfo
@@ -64,6 +65,31 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return word("time.minutes", minutes=minutes, seconds=rest)
     return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
+
+
+_CLOSED_DIGITS = set("013678")  # read 영, 일, 삼, 육, 칠, 팔, which end in a consonant
+_CLOSED_LETTERS = set("lmnr")  # their Korean names do: 엘, 엠, 엔, 알
+
+
+def particle(text: str, closed: str, open_: str) -> str:
+    """Return the Korean particle that follows a text: `closed` after a final consonant (이, 은, 을), else `open_`.
+
+    The last letter or digit decides; signs after it, such as a closing bracket, are passed over.
+    """
+    last = next((character for character in reversed(text) if character.isalnum()), "")
+    if "가" <= last <= "힣":
+        return closed if (ord(last) - ord("가")) % 28 else open_
+    return closed if last in _CLOSED_DIGITS or last.lower() in _CLOSED_LETTERS else open_
+
+
+def plain_number(value: float) -> str:
+    """Return a number with two significant digits below 1, written without an exponent: 0.17, 0.000015."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 1:
+        return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}"
+    decimals = 1 - math.floor(math.log10(abs(value)))
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
 def signed(share: float) -> str:

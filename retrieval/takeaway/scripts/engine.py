@@ -1,10 +1,16 @@
-"""Load this folder's documents into the engine, ask it, and hold what it finds against what was found before.
+"""Load this folder's documents into the engine, ask it, and compare what it finds with what the workbench found.
 
-    python engine.py load
-    python engine.py check
-    python engine.py ask "a question"
+    python engine.py load [--recreate]
+    python engine.py check [--free]
+    python engine.py ask "a question" [--free]
 
-ENGINE_URL says where the engine is, ENGINE_AUTHORIZATION what the header Authorization is to be, where one is wanted.
+`load` refuses an index that exists; `--recreate` deletes it first. `--free` asks Elasticsearch one query a signal and
+mixes the results here, which needs no paid licence. Environment variables:
+
+    ENGINE_URL            address of the engine
+    ENGINE_AUTHORIZATION  header Authorization: "ApiKey ..." or "Basic ..."
+    ENGINE_CA             file with the certificate authority of an https address
+
 Python alone is needed; for Milvus `pip install pymilvus` (and milvus-lite, for a file in place of a server). `ask`
 needs the workbench, whose analyzer and model turn a new question into terms and vectors: set PYTHONPATH to its folder.
 """
@@ -13,43 +19,55 @@ import json
 import math
 import os
 import re
+import ssl
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
+from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CUT = 10
-AT_ONCE = 200  # documents in a request
+BATCH = 200  # documents in a request
+OPTIONS = ("--recreate", "--free")
 
 
 def main(words: list[str]) -> int:
     """Do what the words say; returns the exit status."""
-    engine = Milvus() if told()["client"] else Http()
-    match words:
+    options = {word for word in words if word in OPTIONS}
+    match [word for word in words if word not in OPTIONS]:
         case ["load"]:
-            say(f"{engine.load()} passages are in {told()['engine']}")
+            count = engine().load(recreate="--recreate" in options)
+            say(f"{count} passages are in {told()['engine']}")
         case ["check"]:
-            say(f"nDCG@{CUT}: {check(engine):.4f} there, {told()['figure']['there']:.4f} expected there, ", end="")
-            say(f"{told()['figure']['here']:.4f} here")
+            figures = told()["figure"]
+            found = check(engine(), free="--free" in options)
+            say(f"nDCG@{CUT}: {found:.4f} there, {figures['there']:.4f} expected there, {figures['here']:.4f} here")
         case ["ask", question]:
-            for found in engine.ask(values_of(question)):
-                say(json.dumps(found, ensure_ascii=False))
+            for hit in engine().ask(values_of(question), free="--free" in options):
+                say(json.dumps(hit, ensure_ascii=False))
         case _:
             say((__doc__ or "").strip())
             return 2
     return 0
 
 
-def check(engine: "Http | Milvus") -> float:
+def engine() -> "Http | Milvus":
+    """Return the engine of this folder."""
+    return Milvus() if told()["client"] else Http()
+
+
+def check(engine: "Http | Milvus", *, free: bool = False) -> float:
     """Return the mean nDCG@10 of the comparison's questions, as the engine answers them."""
-    gains = [
-        ndcg([one["row"] for one in engine.ask(asked["values"])], asked["relevant"]) for asked in lines("questions")
-    ]
+    gains = []
+    for question in lines("questions"):
+        hits = engine.ask(question["values"], free=free)
+        gains.append(ndcg([hit["row"] for hit in hits], question["relevant"]))
     return sum(gains) / max(1, len(gains))
 
 
@@ -73,78 +91,188 @@ def told() -> dict[str, Any]:
 class Http:
     """An engine that is spoken to by HTTP and JSON."""
 
-    def load(self) -> int:
+    def load(self, *, recreate: bool) -> int:
         """Make the index and send all documents; returns how many there are."""
+        if self.exists():
+            if not recreate:
+                raise SystemExit(already_there(told()["index"]))
+            self.remove()
         for request in told()["setup"]:
-            self.send(request["method"], request["path"], json.dumps(request["body"]))
-        bulk, count, documents = told()["bulk"], 0, lines("documents")
-        while some := list(islice(documents, AT_ONCE)):
-            if bulk["form"] == "lines":
-                actions = ({"index": {"_id": str(one["row"])}} for one in some)
-                pairs = (json.dumps(part) for both in zip(actions, some, strict=True) for part in both)
-                refuse(self.send("POST", bulk["path"], "\n".join(pairs) + "\n", "application/x-ndjson"))
-            elif bulk["form"] == "objects":
-                objects = [self.as_object(one, bulk) for one in some]
-                refuse(self.send("POST", bulk["path"], json.dumps({"objects": objects})))
-            else:
-                for one in some:
-                    self.send("POST", f"{bulk['path']}{one['row']}", json.dumps({"fields": one}))
-            count += len(some)
+            self.send(request["method"], request["path"], request["body"])
+        count, documents = 0, lines("documents")
+        while batch := list(islice(documents, BATCH)):
+            self.send_documents(batch)
+            count += len(batch)
         for request in told()["finish"]:
-            self.send(request["method"], request["path"], json.dumps(request["body"]))
+            self.send(request["method"], request["path"], request["body"])
         return count
 
-    def ask(self, values: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what is found for the values of a question, best first."""
-        query = told()["query"]
-        answer = self.send(query["method"], query["path"], json.dumps(filled(query["body"], values)))
-        if errors := answer.get("errors"):
+    def exists(self) -> bool:
+        """Whether the index is there; Vespa's is there once it holds a document."""
+        request = told()["exists"]
+        answer = self.send(request["method"], request["path"], None, may_be_missing=True)
+        return answer is not None and bool(answer.get("documents", True))
+
+    def remove(self) -> None:
+        """Delete the index; Vespa deletes its documents in parts."""
+        request, part = told()["remove"], ""
+        while True:
+            answer = self.send(request["method"], request["path"] + part, None)
+            if not (token := answer.get("continuation")):
+                return
+            part = f"&continuation={token}"
+
+    def send_documents(self, documents: list[dict[str, Any]]) -> None:
+        """Send documents in the form that the engine takes."""
+        bulk = told()["bulk"]
+        if bulk["form"] == "lines":
+            pairs = [part for one in documents for part in ({"index": {"_id": str(one["row"])}}, one)]
+            body = "".join(json.dumps(part) + "\n" for part in pairs)
+            refuse(self.send("POST", bulk["path"], body, form="application/x-ndjson"))
+        elif bulk["form"] == "objects":
+            refuse(self.send("POST", bulk["path"], {"objects": [as_object(one, bulk) for one in documents]}))
+        else:
+            for one in documents:
+                self.send("POST", f"{bulk['path']}{one['fields']['row']}", {"fields": one["fields"]})
+
+    def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
+        """Return the hits for the values of a question, best first: row, passage, title and score."""
+        if not free:
+            return self.search(told()["query"], values)
+        if not told()["free"]:
+            raise SystemExit("--free is for Elasticsearch, and for several signals: leave it out")
+        return self.mixed(told()["free"], values)
+
+    def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
+        """Send one query, and return its hits."""
+        body = filled(query["body"], values, told()["nothing"])
+        answer = self.send(query["method"], query["path"], body)
+        root = answer.get("root") or {}
+        shards = answer.get("_shards") or {}
+        if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
             raise SystemExit(f"{told()['engine']} could not answer: {errors}")
-        *way, last = told()["found"]
-        for name in way:
-            answer = answer.get(name) or {}
-        if isinstance(answer, list):  # of hits, each with what it shows
-            return [hit[last] for hit in answer]
-        return answer.get(last) or []
+        found: Any = answer
+        for name in told()["hits"]["list"]:
+            found = (found or {}).get(name)
+        return [as_hit(one, told()["hits"]) for one in found or []]
 
-    def as_object(self, document: dict[str, Any], bulk: dict[str, str]) -> dict[str, Any]:
-        """Return a document as Weaviate takes it: the vector beside the properties."""
-        properties = {name: value for name, value in document.items() if name != bulk["vector"]}
-        name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {document['row']}"))
-        vector = {"vector": document[bulk["vector"]]} if bulk["vector"] else {}
-        return {"class": bulk["class"], "id": name, "properties": properties, **vector}
+    def mixed(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
+        """Ask one query a signal, and mix the results as Elasticsearch's `rrf` and `linear` do."""
+        hits: dict[int, dict[str, Any]] = {}
+        for query, weight in zip(mix["queries"], mix["weights"], strict=True):
+            found = self.search(query, values)
+            scores = [hit["score"] for hit in found]
+            for rank, hit in enumerate(found, start=1):
+                value = 1 / (mix["rank_constant"] + rank) if mix["by_rank"] else scaled(hit["score"], scores)
+                known = hits.setdefault(hit["row"], hit | {"score": 0.0})
+                known["score"] += weight * value
+        return sorted(hits.values(), key=lambda hit: -hit["score"])[:CUT]
 
-    def send(self, method: str, path: str, body: str, form: str = "application/json") -> Any:
-        """Send a request, and return the JSON of the answer."""
-        headers = {"Content-Type": form}
-        if authorization := os.environ.get("ENGINE_AUTHORIZATION"):
-            headers["Authorization"] = authorization
-        address = os.environ.get("ENGINE_URL", told()["address"]).rstrip("/")
+    @cached_property
+    def address(self) -> str:
+        address: str = os.environ.get("ENGINE_URL", told()["address"]).rstrip("/")
         if not address.startswith(("http://", "https://")):
             raise SystemExit(f"ENGINE_URL is an http:// or https:// address, not {address!r}")
-        request = urllib.request.Request(address + path, body.encode(), headers, method=method)  # noqa: S310
+        return address
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        authority = os.environ.get("ENGINE_CA")
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
+            return ssl.create_default_context(cafile=authority)
+        except OSError as error:
+            raise SystemExit(f"ENGINE_CA names no file of certificates: {authority} ({error})") from None
+
+    def send(
+        self, method: str, path: str, body: Any, *, form: str = "application/json", may_be_missing: bool = False
+    ) -> Any:
+        """Send a request, and return the JSON of the answer; None for a 404 of what may be missing."""
+        text = body if isinstance(body, str) else None if body is None else json.dumps(body)
+        headers = {} if text is None else {"Content-Type": form}
+        if authorization := os.environ.get("ENGINE_AUTHORIZATION"):
+            headers["Authorization"] = authorization
+        data = None if text is None else text.encode()
+        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=120, context=self.context) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
-            raise SystemExit(f"{method} {path}: {error.code} {error.read()[:500].decode(errors='replace')}") from error
+            if may_be_missing and error.code == 404:
+                return None
+            said = error.read()[:500].decode(errors="replace")
+            raise SystemExit(f"{method} {path}: {error.code} {said}{advice(error.code, said)}") from None
+        except (OSError, HTTPException) as error:
+            raise SystemExit(unreachable(self.address, error)) from None
+        except ValueError:
+            raise SystemExit(f"{self.address} answers no JSON: it is no {told()['engine']}") from None
+
+
+def already_there(index: str) -> str:
+    """Return what is said of an index that exists."""
+    return f"{index} is in {told()['engine']} already: `python engine.py load --recreate` deletes it and loads it again"
+
+
+def unreachable(address: str, error: Exception) -> str:
+    """Return what is said where no engine answers."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"the certificate of {address} is not trusted: set ENGINE_CA to the file of its certificate authority"
+    return f"no {told()['engine']} answers at {address} ({reason}): start it, or set ENGINE_URL"
+
+
+def advice(code: int, said: str) -> str:
+    """Return what to do about a refusal, where that is known."""
+    if "license" in said and told()["free"]:
+        return "\nThis licence does not include the mixed query: add --free"
+    if code in (401, 403):
+        return '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
+    return ""
+
+
+def as_object(document: dict[str, Any], bulk: dict[str, str]) -> dict[str, Any]:
+    """Return a document as Weaviate takes it: the vector beside the properties."""
+    properties = {name: value for name, value in document.items() if name != bulk["vector"]}
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {document['row']}"))
+    vector = {"vector": document[bulk["vector"]]} if bulk["vector"] else {}
+    return {"class": bulk["class"], "id": name, "properties": properties, **vector}
+
+
+def as_hit(found: dict[str, Any], hits: dict[str, Any]) -> dict[str, Any]:
+    """Return row, passage, title and score of a hit; of a cosine distance the score is 1 less the distance."""
+    fields = found[hits["fields"]] if hits["fields"] else found
+    score: Any = found
+    for name in hits["score"]:
+        score = score[name]
+    value = 1 - float(score) if hits["is_distance"] else float(score)
+    return {name: fields.get(name) for name in ("row", "passage", "title")} | {"score": value}
+
+
+def scaled(score: float, scores: list[float]) -> float:
+    """Return a score of a list scaled to 0 to 1; the score itself where all are equal."""
+    low, high = min(scores), max(scores)
+    return (score - low) / (high - low) if high > low else score
 
 
 def refuse(answer: Any) -> None:
     """End where a document was not taken."""
-    failed = answer if isinstance(answer, list) else answer.get("items", [])
-    for one in failed:
-        error = one.get("index", {}).get("error") or one.get("result", {}).get("errors")
+    items = answer if isinstance(answer, list) else answer.get("items", [])
+    for item in items:
+        error = item.get("index", {}).get("error") or item.get("result", {}).get("errors")
         if error:
-            raise SystemExit(f"a document was not taken: {error}")
+            raise SystemExit(f"a document was not taken: {error}\n`load --recreate` begins again")
 
 
-def filled(template: Any, values: dict[str, Any]) -> Any:
-    """Return a template with values in place of their marks: a mark alone is the value, in a text it is JSON."""
+def filled(template: Any, values: dict[str, Any], nothing: Any = None) -> Any:
+    """Return a template with values in place of their marks: a mark alone is the value, in a text it is JSON.
+
+    Elasticsearch and OpenSearch refuse a vector of zeros: `nothing` takes the place of a query by one.
+    """
     if isinstance(template, dict):
-        return {name: filled(value, values) for name, value in template.items()}
+        if nothing is not None and template.keys() <= {"knn", "script_score"} and has_zero_vector(template, values):
+            return nothing
+        return {name: filled(value, values, nothing) for name, value in template.items()}
     if isinstance(template, list):
-        return [filled(value, values) for value in template]
+        return [filled(value, values, nothing) for value in template]
     if not isinstance(template, str):
         return template
     if alone := re.fullmatch(r"\{\{(\w+)\}\}", template):
@@ -152,44 +280,60 @@ def filled(template: Any, values: dict[str, Any]) -> Any:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: json.dumps(values[mark[1]], ensure_ascii=False), template)
 
 
+def has_zero_vector(template: dict[str, Any], values: dict[str, Any]) -> bool:
+    """Whether a query is by a vector of zeros."""
+    names = re.findall(r"\{\{(\w+)\}\}", json.dumps(template))
+    return any(isinstance(values[name], list) and not any(values[name]) for name in names)
+
+
 class Milvus:
     """Milvus, by its own client: a server, or a file beside this script."""
 
     def __init__(self) -> None:
-        from pymilvus import MilvusClient
+        try:
+            from pymilvus import MilvusClient
+            from pymilvus.exceptions import MilvusException
+        except ModuleNotFoundError:
+            raise SystemExit("the client of Milvus is missing: pip install pymilvus milvus-lite") from None
 
         self.asked, uri = told()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
-        self.client: Any = MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
+        try:
+            self.client: Any = MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
+        except MilvusException as error:
+            raise SystemExit(unreachable(uri, error)) from None
         if self.client.has_collection(self.asked["collection"]):
             self.client.load_collection(self.asked["collection"])
 
-    def load(self) -> int:
+    def load(self, *, recreate: bool) -> int:
         """Make the collection and insert all documents; returns how many there are."""
         from pymilvus import DataType
 
+        name, count, documents = self.asked["collection"], 0, lines("documents")
+        if self.client.has_collection(name):
+            if not recreate:
+                raise SystemExit(already_there(name))
+            self.client.drop_collection(name)
         schema, index = self.client.create_schema(auto_id=False), self.client.prepare_index_params()
         schema.add_field("row", DataType.INT64, is_primary=True)
-        for name in ("passage", "title", "text"):
-            schema.add_field(name, DataType.VARCHAR, max_length=65535)
+        for field in ("passage", "title", "text"):
+            schema.add_field(field, DataType.VARCHAR, max_length=65535)
         for field in self.asked["fields"]:
             kind = DataType.FLOAT_VECTOR if field["dim"] else DataType.SPARSE_FLOAT_VECTOR
             schema.add_field(field["name"], kind, **({"dim": field["dim"]} if field["dim"] else {}))
             build = {"params": field["build"]}
             index.add_index(field["name"], index_type=field["index_type"], metric_type="IP", params=build)
-        name, count, documents = self.asked["collection"], 0, lines("documents")
-        if self.client.has_collection(name):
-            self.client.drop_collection(name)
         self.client.create_collection(name, schema=schema, index_params=index)
-        while some := list(islice(documents, AT_ONCE)):
-            self.client.insert(name, [self.typed(one) for one in some])
-            count += len(some)
+        while batch := list(islice(documents, BATCH)):
+            self.client.insert(name, [self.typed(one) for one in batch])
+            count += len(batch)
         self.client.load_collection(name)
         return count
 
-    def ask(self, values: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what is found for the values of a question, best first."""
+    def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
+        """Return the hits for the values of a question, best first: row, passage, title and score."""
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
 
+        del free  # Milvus has no licences
         values, depth, name = self.typed(values), self.asked["depth"], self.asked["collection"]
         known = [(place, one) for place, one in enumerate(self.asked["fields"]) if is_known(values[one["name"]])]
         shown: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
@@ -207,7 +351,7 @@ class Milvus:
             by_rank = RRFRanker(self.asked["ranker"]["constant"])
             ranker = WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
             (hits,) = self.client.hybrid_search(name, asked, ranker, **shown)
-        return [hit["entity"] for hit in hits]
+        return [{**hit["entity"], "score": hit["distance"]} for hit in hits]
 
     def typed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return values with the numbers of terms as numbers, which JSON has as texts."""
@@ -222,7 +366,13 @@ def is_known(value: Any) -> bool:
 
 def values_of(question: str) -> dict[str, Any]:
     """Return the terms and vectors of a new question, as the workbench computes them."""
-    from retrieval.takeaway.asking import values_of
+    try:
+        from data.terminal import quiet
+
+        quiet()  # before the libraries of models are imported
+        from retrieval.takeaway.asking import values_of
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
 
     values: dict[str, Any] = values_of(HERE, [question])[0]
     return values
@@ -235,9 +385,9 @@ def lines(name: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def say(text: str, end: str = "\n") -> None:
+def say(text: str) -> None:
     """Write a line to the terminal."""
-    sys.stdout.write(text + end)
+    sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":

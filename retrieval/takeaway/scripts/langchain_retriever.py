@@ -25,5 +25,9 @@ class FolderRetriever(BaseRetriever):
 
 
 if __name__ == "__main__":
-    for document in FolderRetriever().invoke(sys.argv[1]):
+    try:
+        retriever = FolderRetriever()
+    except ModuleNotFoundError as error:
+        sys.exit(str(error))
+    for document in retriever.invoke(sys.argv[1]):
         sys.stdout.write(f"{document.metadata['score']:.4f} {document.id} {document.page_content[:80]}\n")

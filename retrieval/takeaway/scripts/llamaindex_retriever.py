@@ -26,5 +26,9 @@ class FolderRetriever(BaseRetriever):
 
 
 if __name__ == "__main__":
-    for found in FolderRetriever().retrieve(sys.argv[1]):
+    try:
+        retriever = FolderRetriever()
+    except ModuleNotFoundError as error:
+        sys.exit(str(error))
+    for found in retriever.retrieve(sys.argv[1]):
         sys.stdout.write(f"{found.score:.4f} {found.node.node_id} {found.node.get_content()[:80]}\n")

@@ -2,14 +2,11 @@
 
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from data.passages import Passage, Passages
-from data.store import find
-from data.workspace import read_json
-from retrieval.comparison.compare import retrievers_of
-from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.rankings import Findings
+if TYPE_CHECKING:
+    from data.passages import Passage, Passages
+    from retrieval.comparison.spec import CachedRetriever
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,15 +16,23 @@ class PlainSearch:
 
     def __init__(self, folder: Path = HERE) -> None:
         self.folder = folder
+        require_workbench()
 
-    def __call__(self, question: str, k: int = 10) -> list[tuple[Passage, float]]:
+    def __call__(self, question: str, k: int = 10) -> "list[tuple[Passage, float]]":
         """Return the best k passages and their scores, best first, higher is better."""
+        from retrieval.rankings import Findings
+
         retriever, passages = self._made
         found = Findings.of(retriever.search([question], k))
         return [(passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
 
     @cached_property
-    def _made(self) -> tuple[CachedRetriever, Passages]:
+    def _made(self) -> "tuple[CachedRetriever, Passages]":
+        from data.store import find
+        from data.workspace import read_json
+        from retrieval.comparison.compare import retrievers_of
+        from retrieval.comparison.experiment import read_experiment
+
         experiment = read_experiment(self.folder / "experiment.toml")
         question_set = find(experiment.data, self.folder)
         asked = experiment.asked(question_set)
@@ -36,3 +41,13 @@ class PlainSearch:
         if isinstance(made, Exception):
             raise made
         return made, asked.passages
+
+
+def require_workbench() -> None:
+    """Raise `ModuleNotFoundError`, in words, without the workbench; silence what the libraries say when they load."""
+    try:
+        from data.terminal import quiet
+    except ModuleNotFoundError as error:
+        message = f"this folder needs the workbench: set PYTHONPATH to its folder ({error})"
+        raise ModuleNotFoundError(message) from None
+    quiet()

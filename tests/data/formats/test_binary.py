@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.formats import binary
+from data.formats.binary import parquet_table
+from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read
 from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
@@ -89,9 +91,8 @@ def test_rows_are_sheet_rows() -> None:
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "수도는?"), ("4", "2020-01-02")]
     assert [passage.text for passage in reading.question_set.passages] == ["서울", "12.5"]
     assert [problem.message for problem in reading.problems] == [
-        "Row 5: the cell 질문 holds the formula error #N/A where text was expected. Mend the formula or type the text.",
-        "Row 6: the cell 지문 holds the formula error #REF! where text was expected. Mend the formula or type "
-        "the text.",
+        "Row 5: the cell 질문 contains the formula error #N/A instead of text. Correct the formula or type the text.",
+        "Row 6: the cell 지문 contains the formula error #REF! instead of text. Correct the formula or type the text.",
     ]
     assert reading.rejected.to_dict("list") == {
         "row": [5, 6],
@@ -152,3 +153,50 @@ def test_two_cells_at_opposite_corners_take_no_memory() -> None:
 def test_a_workbook_cut_short(size: int) -> None:
     with pytest.raises(DataError, match=r"The Excel workbook cannot be read \(.*save it again as .xlsx or CSV"):
         _read_workbook(workbook(LINES)[:size])
+
+
+ODD_COLUMNS = {
+    "date": pa.array([2147483647, 1], pa.int32()).cast(pa.date32()),
+    "timestamp": pa.array([9223372036854775000, 1], pa.int64()).cast(pa.timestamp("us")),
+    "duration": pa.array([9223372036854775807, 1], pa.int64()).cast(pa.duration("s")),
+    "zone": pa.array([1, 2], pa.int64()).cast(pa.timestamp("us", "Nowhere/City")),
+    "dates": pa.array([[2147483647], [1]], pa.list_(pa.int32())).cast(pa.list_(pa.date32())),
+    "struct": pa.StructArray.from_arrays([pa.array([2147483647, 1], pa.int32()).cast(pa.date32())], ["day"]),
+}
+
+
+def parquet_with(**columns: pa.Array) -> bytes:
+    out = io.BytesIO()
+    held = {"question": ["누가?", "무엇?"], "context": ["가나다 라마바", "나다라 마바사"]}
+    pq.write_table(pa.table({**held, **columns}), out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ODD_COLUMNS)
+def test_an_odd_value_in_an_unused_column_refuses_nothing(name: str) -> None:
+    reading = read(parquet_with(**{name: ODD_COLUMNS[name]}), "odd.parquet")
+    assert [question.text for question in reading.question_set.questions] == ["누가?", "무엇?"]
+    assert reading.problems == ()
+    assert name in reading.first_rows[0]
+
+
+def test_columns_that_no_reader_uses_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted = []
+    values = binary._values
+
+    def counted(column: pa.Array) -> list[object]:
+        converted.append(column.type)
+        return values(column)
+
+    monkeypatch.setattr(binary, "_values", counted)
+    rows = list(parquet_table(Content(parquet_with(vector=pa.array([[1.0, 2.0]] * 2)))).rows)
+    assert [row.cells.get("question") for row in rows] == ["누가?", "무엇?"]
+    assert converted == [pa.string()]
+    assert rows[0].cells.get("missing") is None
+    assert dict(rows[0].cells) == {"question": "누가?", "context": "가나다 라마바", "vector": [1.0, 2.0]}
+
+
+def test_an_odd_date_in_a_used_column_is_read_as_text() -> None:
+    reading = read(parquet_with(id=ODD_COLUMNS["date"]), "odd.parquet")
+    assert reading.question_set.questions[1].id == "1970-01-02"
+    assert reading.question_set.questions[0].id

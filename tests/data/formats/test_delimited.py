@@ -50,8 +50,7 @@ def test_the_field_count_is_told() -> None:
     (row,) = delimited_tables("question,context\na?,b,c\n", ",")().rows
     assert row.problem is not None
     assert row.problem.message == (
-        "Row 2: fields in this row: 3, fields in the header: 2. Put quotation marks around a field that "
-        "holds the delimiter."
+        "Row 2: this row has 3 fields, the header has 2. Quote fields that contain the delimiter."
     )
     assert row.cells == {"question": "a?", "context": "b", "column 3": "c"}
 

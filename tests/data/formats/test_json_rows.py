@@ -66,12 +66,12 @@ def test_broken_lines_cost_only_themselves() -> None:
         (1, None),
         (
             2,
-            "Row 2: the line is no complete JSON: it breaks at column 21 (Unterminated string starting at). "
-            "Write one object a line.",
+            "Row 2: the line is not complete JSON: it breaks at column 21 (Unterminated string starting at). "
+            "Write one object per line.",
         ),
         (
             4,
-            "Row 4: an object with the columns of a row was expected here, not nothing (null). Mend or remove it.",
+            "Row 4: expected an object with the columns of a row, found nothing (null). Correct or remove it.",
         ),
         (5, None),
     ]
@@ -189,8 +189,8 @@ def test_broken_parts_are_named() -> None:
         "data[2].paragraphs[1]",
     ]
     assert reading.problems[2].message == (
-        "data[2].paragraphs[0] is a text or number where a paragraph with a context and a list of qas was "
-        "expected, and was left out. Mend it if it holds questions."
+        "data[2].paragraphs[0] is a text or number, expected a paragraph with a context and a list of qas; "
+        "it was skipped. Correct it if it contains questions."
     )
 
 
@@ -242,9 +242,9 @@ def test_an_article_a_line() -> None:
 def test_a_broken_line_among_articles_is_told() -> None:
     reading = read(f"{LINES[0]}\n{LINES[1][:40]}\n{LINES[2]}\n[]".encode(), "set")
     assert [problem.message for problem in reading.problems] == [
-        "data[1] is a text or number where an article with a list of paragraphs was expected, and was left out. "
-        "Mend it if it holds questions.",
-        "data[3] is a list where an article with a list of paragraphs was expected, and was left out. "
-        "Mend it if it holds questions.",
+        "data[1] is a text or number, expected an article with a list of paragraphs; it was skipped. "
+        "Correct it if it contains questions.",
+        "data[3] is a list, expected an article with a list of paragraphs; it was skipped. "
+        "Correct it if it contains questions.",
     ]
     assert len(reading.question_set.questions) == 2

@@ -91,7 +91,7 @@ def test_content(source: bytes, tmp_path: Path) -> None:
 
 def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("data.formats.opening.MAX_WHOLE_BYTES", 10)
-    with pytest.raises(DataError, match=r"holds or claims \d+ bytes of JSON in one piece; at most 10 are read"):
+    with pytest.raises(DataError, match=r"contains or claims \d+ bytes of JSON in one piece; at most 10 are read"):
         read(FILES["json"], "set")
     assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)
 

@@ -253,7 +253,8 @@ def test_too_long_a_text_costs_its_row(role: str) -> None:
     reading = _read(**{role: "가" * (MOST_CHARACTERS + 1)})
     assert _told(reading) == [(ProblemCode.TOO_LONG, 2)]
     assert reading.problems[0].message == (
-        f"Row 2: the column {role} holds 1,000,001 characters; a text may have 1,000,000. Divide it into several rows."
+        f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000. "
+        "Split it into several rows."
     )
     assert len(reading.rejected[role][0]) == 10_000
     assert not _read(**{role: "가" * MOST_CHARACTERS}).problems
@@ -287,6 +288,6 @@ def test_a_formula_error_among_answers_is_told_and_a_text_like_it_is_an_answer()
     assert [question.answers for question in reading.question_set.questions] == [("#N/A",), ()]
     (problem,) = reading.problems
     assert problem.message == (
-        "Row 3: the column answers holds the formula error #DIV/0!, and was taken to be empty. "
-        "Type the text there if it is wanted."
+        "Row 3: the column answers contains the formula error #DIV/0!; it was read as empty. "
+        "Type the text there if you need it."
     )

@@ -196,5 +196,5 @@ def test_an_archive_in_an_archive_is_not_opened() -> None:
 
 
 def test_only_a_description_is_no_data() -> None:
-    with pytest.raises(DataError, match="holds no file of data"):
+    with pytest.raises(DataError, match="contains no data file"):
         read(zipped({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")

@@ -119,7 +119,7 @@ def test_a_folder_is_read_from_disk_and_named_by_itself(tmp_path: Path) -> None:
     assert reading.question_set == read(zipped(beir()), "scifact.zip").question_set
     assert find(str(tmp_path / "scifact")) == reading.question_set
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no file of data"):
+    with pytest.raises(DataError, match="contains no data file"):
         read_file(tmp_path / "empty")
 
 
@@ -204,7 +204,7 @@ def test_groups_of_autorag() -> None:
         ([["d1"], ["d2"]], (("d1",), ("d2",)), ("d1", "d2")),
         ("[['d1' 'd3'] ['d2']]", (("d1", "d3"), ("d2",)), ("d1", "d3", "d2")),
         ("[array(['d1'], dtype=object) array(['d2'], dtype=object)]", (("d1",), ("d2",)), ("d1", "d2")),
-        ([["d1", "x"], ["x"], []], (), ("d1",)),
+        ([["d1", "x"], ["x"], []], (("d1",), ()), ("d1",)),
         ([], (), ()),
         (None, (), ()),
     ],
@@ -300,7 +300,7 @@ def test_ids_may_be_numbers() -> None:
 
 def test_collections_of_several_languages_are_refused_by_name() -> None:
     both = mteb() | {name.replace("ko-", "ja-"): content for name, content in mteb().items()}
-    with pytest.raises(DataError, match="Several collections lie here: ja, ko"):
+    with pytest.raises(DataError, match="There are several collections here: ja, ko"):
         read_all(both)
     two = beir() | {name.replace("scifact", "nfcorpus"): content for name, content in beir().items()}
     with pytest.raises(DataError, match="nfcorpus, scifact"):
@@ -311,12 +311,12 @@ def test_collections_of_several_languages_are_refused_by_name() -> None:
 def test_files_without_passages_are_refused() -> None:
     files = trec_sgml()
     del files["docs.trectext"]
-    with pytest.raises(DataError, match=r"no file of passages among these \(topics.txt, qrels.txt\)"):
+    with pytest.raises(DataError, match=r"No passage file among these \(topics.txt, qrels.txt\)"):
         read_all(files)
 
 
 def test_rows_with_questions_and_passages_are_no_part_of_a_collection() -> None:
-    with pytest.raises(DataError, match=r"no collection together: rows.csv has questions and passages"):
+    with pytest.raises(DataError, match=r"do not form one dataset: rows.csv has questions and passages"):
         read_all(beir() | {"rows.csv": "질문,지문\n무엇?,하나\n".encode()})
 
 

@@ -289,7 +289,7 @@ def test_changed_content_is_refused(workspace_folder: Path, damage: Callable[[by
     kept = keep(RATED)
     path = workspace_folder / "pairs" / kept.key / FILE
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The kept set of sentence pairs {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored set of sentence pairs {kept.key} cannot be read"):
         load(kept.key)
 
 

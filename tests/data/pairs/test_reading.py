@@ -155,9 +155,9 @@ def test_what_is_wrong_with_a_row_is_told_with_it() -> None:
     file = reading.files[0]
     assert (len(reading.pairs), file.row_count, file.left_out, file.problem_count) == (12, 19, 7, 7)
     assert file.problems[0].message.startswith("Row 2: a sentence (sentence1) is empty.")
-    assert file.problems[2].message.startswith("Row 4: the score (score) is no number: 많이.")
-    assert file.problems[3].message.startswith("Row 5: the score (score) is no number: -.")
-    assert file.problems[5].message.startswith("Row 7: the score (score) is 5.1, and the scale goes from 0 to 5.")
+    assert file.problems[2].message.startswith("Row 4: the score (score) is not a number: 많이.")
+    assert file.problems[3].message.startswith("Row 5: the score (score) is not a number: -.")
+    assert file.problems[5].message.startswith("Row 7: the score (score) is 5.1, outside the scale from 0 to 5.")
     assert file.rejected["row"].tolist() == list(range(2, 9))
     assert file.rejected["score"].tolist()[2] == "많이"
 
@@ -166,7 +166,7 @@ def test_a_label_that_is_none_is_told() -> None:
     rows = [*LABELLED, {"premise": "가", "hypothesis": "나", "gold_label": "-"}]
     reading = read(as_csv(rows).encode())
     assert told(reading) == [(ProblemCode.UNKNOWN_LABEL, 14)]
-    assert "the label (gold_label) is none that is known: -." in reading.files[0].problems[0].message
+    assert "the label (gold_label) is unknown: -." in reading.files[0].problems[0].message
 
 
 def test_cells_that_hold_no_text() -> None:
@@ -198,20 +198,20 @@ def test_a_formula_error_is_no_sentence() -> None:
     ("content", "options", "code", "words"),
     [
         (b"", {}, ProblemCode.EMPTY_FILE, "empty"),
-        (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "The columns are: a, b. Looked for names"),
+        (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "in the file: a, b. Names that are"),
         (as_squad([{"번호": "1", "제목": "가", "질문": "?", "지문": "나", "정답": []}]).encode(), {},
          ProblemCode.NO_SENTENCE, "data, paragraphs, qas"),
-        (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used, and a set of pairs needs 10"),
+        (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used; a set of pairs needs 10"),
         (tsv([("sentence1", "sentence2", "score")]), {}, ProblemCode.TOO_FEW_ROWS, "Only 0 rows"),
         (tsv([("sentence1", "sentence2", "score")] + [("가", "나", "4")] * 12), {}, ProblemCode.ONE_VALUE, r"\(4\)"),
         (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "중립")] * 12), {}, ProblemCode.ONE_VALUE,
          "neutral"),
         (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "좋음")] * 12), {}, ProblemCode.NO_GOOD_ROW,
          "None of the 12 rows"),
-        (table(), {"kind": PairKind.TRIPLETS}, ProblemCode.MISSING_COLUMN, "No column for the sentence3"),
+        (table(), {"kind": PairKind.TRIPLETS}, ProblemCode.MISSING_COLUMN, "No sentence3 column"),
         (as_json([{"sentence1": "가", "sentence2": "나"}] * 12).encode(), {"kind": PairKind.LABELLED},
-         ProblemCode.MISSING_COLUMN, "No column for the label"),
-        (table(), {"columns": {"sentence2": "없음"}}, ProblemCode.UNKNOWN_COLUMN, "no column 없음 for the sentence2"),
+         ProblemCode.MISSING_COLUMN, "No label column"),
+        (table(), {"columns": {"sentence2": "없음"}}, ProblemCode.UNKNOWN_COLUMN, "column 없음, chosen as sentence2"),
     ],
     ids=lambda value: value.value if isinstance(value, ProblemCode) else "",
 )  # fmt: skip
@@ -223,7 +223,7 @@ def test_what_cannot_be_a_set(content: bytes, options: dict[str, Any], code: Pro
 
 
 def test_an_error_of_several_files_says_which() -> None:
-    with pytest.raises(DataError, match=r"^dev\.tsv: No column of sentences was found") as error:
+    with pytest.raises(DataError, match=r"^dev\.tsv: No sentence column found") as error:
         read_pairs([(table(), "train.tsv"), (tsv([("a", "b")] * 12), "dev.tsv")])
     assert error.value.details["file"] == "dev.tsv"
 
@@ -294,7 +294,7 @@ def test_a_comma_that_may_part_thousands_is_told() -> None:
     reading = read(table(*rows, more=8))
     (problem,) = reading.files[0].problems
     assert (problem.code, problem.row, reading.left_out) == (ProblemCode.DECIMAL_COMMA, None, 0)
-    assert "1,000 (column score) were read as 1: a comma parts decimals" in problem.message
+    assert "1,000 (column score) were read as 1, with a decimal comma" in problem.message
     assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
     decimals = [*rows, ("다", "라", "2,5")]
     assert told(read(table(*decimals, more=8))) == []  # here it parts decimals for certain

@@ -160,10 +160,17 @@ def test_nothing_has_no_range() -> None:
 def test_the_levels_of_word_overlap() -> None:
     unknown = float("nan")
     known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
-    levels = [overlap_level(Overlap(Unit.PAIRS, np.array([]), *means)) for means in known]
+    levels = [overlap_level(Overlap(Unit.PAIRS, np.zeros(30), *means)) for means in known]
     first, above_chance = levels[:4], levels[4:]
     assert first == [Level.HIGH, Level.MIDDLE, Level.LOW, Level.UNKNOWN]
     assert above_chance == [Level.MIDDLE, Level.LOW, Level.HIGH]  # (0.65 - 0.23) / (1 - 0.23) is 0.545
+
+
+@pytest.mark.parametrize(("measured", "level"), [(1, Level.FEW), (29, Level.FEW), (30, Level.HIGH), (300, Level.HIGH)])
+def test_few_questions_have_no_level(measured: int, level: Level) -> None:
+    shares = np.array([0.67] * measured + [np.nan] * 40)  # what cannot be measured does not count
+    assert overlap_level(Overlap(Unit.PAIRS, shares, 0.67, 0.0)) is level
+    assert overlap_level(Overlap(Unit.PAIRS, shares, float("nan"), 0.0)) is Level.UNKNOWN
 
 
 def test_kinds_with_their_own_overlap() -> None:

@@ -19,6 +19,7 @@ from data.questions.judgements import (
     Remarks,
     Verdict,
     as_table,
+    damaged_files,
     forget,
     judge,
     judge_answer,
@@ -40,6 +41,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 
 SET = small_set()
 CORPUS = SET.corpus_fingerprint
+OF = SET.fingerprint
 
 
 def test_a_judgement_is_kept_and_taken_back() -> None:
@@ -77,13 +79,69 @@ def test_pages_that_judge_at_once_lose_nothing() -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"questions": 3}', '{"questions": [{"question": 1}]}', '{"questions": [["a", "b"]]}']
 )
-def test_a_damaged_file_is_passed_over_and_written_anew(content: str) -> None:
+def test_a_damaged_file_is_set_aside_before_a_new_one_is_written(content: str) -> None:
     path = workspace() / "judgements" / f"{CORPUS}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     assert judgements_of(CORPUS) == ()
+    assert damaged_files(CORPUS, OF) == [path], "reading changes nothing"
     judge(CORPUS, "질문", "p1", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
+    copy = path.with_name(f"{path.name}.damaged")
+    assert copy.read_text() == content
+    assert damaged_files(CORPUS, OF) == [copy]
+
+
+def test_odd_entries_alone_are_skipped_and_nothing_is_lost() -> None:
+    for number in range(20):
+        judge(CORPUS, f"질문 {number}", "p1", Verdict.RIGHT)
+    judge_answer(CORPUS, "질문 1", "서울", True)
+    path = path_of("judgements", CORPUS)
+    content = json.loads(path.read_text())
+    content["questions"][3]["unsure"] = None
+    content["answers"].append({"question": "질문 2"})
+    path.write_text(damaged := json.dumps(content, ensure_ascii=False))
+    expected = {f"질문 {number}" for number in range(20) if number != 3}
+    assert {one.question for one in judgements_of(CORPUS)} == expected
+    assert judged_answers(CORPUS) == (JudgedAnswer("질문 1", "서울", True),)
+    judge(CORPUS, "새 질문", "p2", Verdict.WRONG)
+    assert {one.question for one in judgements_of(CORPUS)} == expected | {"새 질문"}
+    assert path.with_name(f"{path.name}.damaged").read_text() == damaged
+    judge(CORPUS, "또 새 질문", "p2", Verdict.WRONG)
+    assert len(damaged_files(CORPUS, OF)) == 1, "a sound file is not set aside"
+
+
+def test_a_second_damaged_file_is_set_aside_beside_the_first() -> None:
+    path = path_of("judgements", CORPUS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for content in ("{", "{{"):
+        path.write_text(content)
+        judge(CORPUS, "질문", "p1", Verdict.RIGHT)
+    copies = [path.with_name(f"{path.name}.damaged{ending}") for ending in ("", "-2")]
+    assert [copy.read_text() for copy in copies] == ["{", "{{"]
+
+
+def test_a_file_that_cannot_be_set_aside_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = path_of("judgements", CORPUS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copy2", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        judge(CORPUS, "질문", "p1", Verdict.RIGHT)
+    assert path.read_text() == "{"
+
+
+def test_a_file_that_the_system_cannot_read_is_not_overwritten() -> None:
+    path = path_of("judgements", CORPUS)
+    path.mkdir(parents=True)  # reading it raises `OSError`
+    assert judgements_of(CORPUS) == ()
+    with pytest.raises(OSError, match="directory"):
+        judge(CORPUS, "질문", "p1", Verdict.RIGHT)
+    assert path.is_dir()
 
 
 @pytest.mark.parametrize("corpus", ["", "..", "../../x", "a/b", "g" * 64])
@@ -204,7 +262,6 @@ def test_what_is_forgotten_has_no_judged_answer() -> None:
     assert [one.question for one in judged_answers(CORPUS)] == ["다른 질문"]
 
 
-OF = small_set().fingerprint
 KILLED = """
 import os, sys
 from data import workspace
@@ -258,12 +315,27 @@ def test_a_fingerprint_is_never_a_path(path: str) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"negatives": 3}', '{"negatives": [["q1"], "q1", ["q1", 3], {}], "notes": null}']
 )
-def test_what_cannot_be_read_is_passed_over(content: str) -> None:
+def test_damaged_remarks_are_set_aside_before_new_ones_are_written(content: str) -> None:
     file().parent.mkdir(parents=True)
     file().write_text(content)
     assert remarks_of(OF) == Remarks()
     mark_negative(OF, "q1", "p2")
     assert remarks_of(OF).negatives == (("q1", "p2"),)
+    copy = file().with_name(f"{file().name}.damaged")
+    assert copy.read_text() == content
+    assert damaged_files(CORPUS, OF) == [copy]
+
+
+def test_odd_remarks_alone_are_skipped() -> None:
+    write_note(OF, "q1", "first")
+    mark_negative(OF, "q1", "p1")
+    content = json.loads(file().read_text())
+    content["negatives"].append(["q2", None])
+    file().write_text(damaged := json.dumps(content))
+    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"),))
+    write_note(OF, "q2", "second")
+    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
+    assert file().with_name(f"{file().name}.damaged").read_text() == damaged
 
 
 @pytest.mark.slow

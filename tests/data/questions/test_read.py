@@ -50,7 +50,7 @@ def test_rows_with_an_id() -> None:
     assert [passage.text for passage in reading.question_set.passages] == ["x", "z"]
     assert [problem.message for problem in reading.problems] == [
         "Row 3: the id 1 already belongs to another question, in row 2. Give each question its own id.",
-        "Row 4: it repeats row 2, and was counted once. Nothing needs to be done.",
+        "Row 4: the row repeats row 2 and is counted once. No action needed.",
     ]
 
 
@@ -125,8 +125,8 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
     with pytest.raises(DataError) as caught:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
-        "No column for the context was found. The columns are: sentence1, sentence2. Looked for names such as "
-        "지문, 본문, 문맥, context, passage, document. Rename the column, or say which one it is."
+        "No context column found. Columns in the file: sentence1, sentence2. Names that are recognised: "
+        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it."
     )
 
 
@@ -142,12 +142,12 @@ def test_columns_can_be_given() -> None:
 
 
 def test_given_columns_must_exist() -> None:
-    with pytest.raises(DataError, match=r"There is no column x for the context\. The columns are: a, b\. Choose"):
+    with pytest.raises(DataError, match=r"The column x, chosen as context, is not in .*: a, b\. Choose"):
         _read("a,b\n1,2\n", Columns("a", "x"))
 
 
 def test_no_question_at_all() -> None:
-    with pytest.raises(DataError, match="The file holds no question"):
+    with pytest.raises(DataError, match="The file contains no question"):
         _read("question,context\n")
 
 
@@ -156,7 +156,7 @@ def test_no_good_row() -> None:
         _read("question,context\n,x\na?,\n")
     assert str(caught.value) == (
         "None of the 2 rows can be used. The first problem: Row 2: the question (question) is empty. Fill it in, "
-        "or remove the row. Mend it and try again."
+        "or remove the row. Correct it and try again."
     )
     assert [problem.row for problem in caught.value.others] == [2, 3]
 

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from data import cache
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter
 from retrieval.comparison import spec
@@ -228,3 +230,36 @@ def test_the_memory_of_a_wrapper_is_that_of_its_parts_where_all_are_known(
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow(parts), parts)
     wrapper.search(ASKED, 1)
     assert (wrapper.memory_bytes, wrapper.notes) == (expected, {})
+
+
+def test_times_that_ship_with_the_sample_are_those_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_SHIPPED", tmp_path / "shipped")
+    made = CachedRetriever("made", "made", Slow, depth=1)
+    made.search(ASKED, 1)
+    assert made.elsewhere_seconds == 0
+    shipped = CachedRetriever("shipped", "shipped", no_build, depth=1)
+    shipped.ship(made, ASKED)
+    shipped.search(ASKED, 1)
+    assert (shipped.query_seconds, shipped.elsewhere_seconds) == (QUERY, QUERY)
+    mix = CachedRetriever("mix", "mix", lambda: Slow([shipped, made]), [shipped, made])
+    for _ in ("searched", "kept"):
+        mix.search(ASKED, 1)
+        assert (mix.query_seconds / 3, mix.elsewhere_seconds) == (QUERY, QUERY)
+
+
+def test_vectors_that_ship_with_the_sample_count_as_time_of_another_machine() -> None:
+    meter = Meter()
+
+    class OfVectors(Slow):
+        def search(self, questions: Sequence[str], k: int) -> Rankings:
+            meter.note(0.0, 0.0, 3.0, elsewhere=True)
+            meter.note(0.0, 0.0, 1.0)
+            return super().search(questions, k)
+
+    kept = CachedRetriever("kept", "kept", OfVectors, meter=meter)
+    kept.search(ASKED, 1)
+    assert kept.elsewhere_seconds == pytest.approx(3.0)
+    assert kept.query_seconds - 4 == QUERY
+    assert kept.model_seconds == pytest.approx(4.0)

@@ -150,3 +150,39 @@ def test_what_cannot_be_read_is_measured_anew() -> None:
         pace = begun(Clock(), "Dense")
         pace.at("Dense", 0.0)
         assert pace.seconds_left is None
+
+
+def test_the_parts_left_add_up_to_the_time_left() -> None:
+    know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
+    clock = Clock()
+    pace = begun(clock, "BM25", "Dense", "Hybrid")
+    assert pace.parts_left == {}
+    pace.at("BM25", 0.0)
+    assert pace.parts_left == pytest.approx({"BM25": 2.0, "Dense": 18.0, "Hybrid": END})
+    assert pace.seconds_left == pytest.approx(20.0 + END)
+    clock.now = 60.0  # much slower than expected: the total may rise by a tenth, and its parts with it
+    pace.at("BM25", 0.5)
+    parts = pace.parts_left
+    assert sum(filter(None, parts.values())) == pytest.approx(pace.seconds_left)
+    assert (pace.seconds_left or 0.0) <= 1.1 * (20.0 + END)
+    pace.at("Dense", 0.0)
+    assert pace.parts_left["BM25"] == 0.0
+
+
+def test_a_retriever_that_is_searched_out_of_turn_leaves_the_others_their_time() -> None:
+    """Retrievers without a model are searched first, wherever the experiment lists them."""
+    know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
+    pace = begun(Clock(), "Dense", "BM25")
+    pace.at("BM25", 0.0)
+    assert pace.parts_left == pytest.approx({"Dense": 18.0, "BM25": 2.0 + END})
+    pace.end()
+    pace.at("Dense", 0.0)
+    assert pace.parts_left == pytest.approx({"Dense": 18.0 + END, "BM25": 0.0})
+
+
+def test_the_parts_that_are_known_are_reported_where_the_total_is_not() -> None:
+    know(BM25=(0.0, 2.0))
+    pace = begun(Clock(), "BM25", "Dense")
+    pace.at("BM25", 0.0)
+    assert pace.parts_left == {"BM25": 2.0, "Dense": None}
+    assert pace.seconds_left is None

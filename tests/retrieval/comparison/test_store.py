@@ -82,6 +82,14 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     assert not (workspace() / "cache").exists()  # nothing was searched or built
 
 
+def test_keeps_which_times_were_measured_elsewhere(tmp_path: Path) -> None:
+    comparison = compared()
+    first, *others = comparison.results
+    keep(replace(comparison, results=(replace(first, elsewhere_seconds=0.25), *others)), tmp_path / "kept")
+    found = load(tmp_path / "kept", small_set())
+    assert [one.elsewhere_seconds for one in found.results] == [0.25, 0.0, 0.0, 0.0]
+
+
 def test_late_interaction_that_says_nothing_of_its_layers_was_read_by_the_last() -> None:
     late = {"name": "late", "kind": "late", "model": "no/such/model"}
     comparison = compare(experiment_of(WORDS, late), small_set())

@@ -15,12 +15,15 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from retrieval.analysis.evidence import evidence
+from retrieval.analysis.recommendation import recommend
 from retrieval.comparison.compare import Comparison
+from retrieval.evaluation.measures import Measure
+from retrieval.evaluation.significance import question_groups
 from retrieval.report import drawing
 from retrieval.report import report as report_module
 from retrieval.report.drawing import draw
-from retrieval.report.report import headline, points, report
-from retrieval.report.sections import LANGUAGES, catalog, words_of
+from retrieval.report.report import leading_measure, points, report
+from retrieval.report.words import LANGUAGES, catalog, words_of
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
@@ -148,20 +151,15 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
     [
         (
             {"late": LATE, "right": RIGHT},
-            r"right beats late by 32\.09 percentage points on nDCG@10 "
-            r"\(95% interval \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
+            r"Use right: nDCG@10 100\.0; 32\.1 points above late \(95%: [\d.]+ to [\d.]+\)\.",
         ),
-        (
-            {"right": RIGHT, "late": LATE},
-            r"right is the best on nDCG@10: late, the next, is 32\.09 percentage points behind "
-            r"\(95% interval of the lead \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
-        ),
+        ({"right": RIGHT, "late": LATE}, r"Use right: nDCG@10 100\.0; no other retriever is significantly better\."),
         (
             {"right": RIGHT, "same": RIGHT},
-            r"These 48 questions cannot separate same, the best of the others, from right on nDCG@10 "
-            r"\(95% interval of the difference 0\.00 to 0\.00 percentage points, p = 1\.000\)\.",
+            r"Use right: nDCG@10 100\.0, not significantly different from same; "
+            r"no other retriever is significantly better\.",
         ),
-        ({"right": RIGHT}, r"right reaches 100\.0% on nDCG@10 \(95% interval [\d.]+ to 100\.0\)\."),
+        ({"right": RIGHT}, r"right: nDCG@10 100\.0 \(95%: [\d.]+ to 100\.0\)\."),
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
@@ -173,9 +171,60 @@ def test_the_sentence_says_who_wins_and_how_surely(found: dict[str, list[list[in
     assert re.fullmatch(told, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
 
 
-def test_the_measure_of_the_sentence_is_one_that_all_have() -> None:
-    assert headline(comparison_of({"right": RIGHT}, ks=(1, 10))) == "recall@10"
-    assert headline(comparison_of({"right": RIGHT}, ks=(1, 3))) == "ndcg@10"
+def test_the_headline_is_by_ndcg_if_every_retriever_has_it() -> None:
+    assert str(leading_measure(comparison_of({"right": RIGHT}, ks=(1, 10)))) == "ndcg@10"
+    assert str(leading_measure(comparison_of({"right": RIGHT}, ks=(1, 3), depth=3))) == "ndcg@3"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_headline_and_the_tables_follow_the_recommendation() -> None:
+    comparison = many_questions()[1]
+    found = evidence(comparison)
+    groups = question_groups(comparison.question_set)
+    measure = Measure("recall", 1)
+    recommended = recommend(comparison, measure, found.tests, baseline="late", groups=groups)
+    page = Page(report(comparison, "en", found=evidence(comparison, "late"), recommended=recommended))
+    told = "Use right: Recall@1 91.7, not significantly different from same; 83.3 points above late"
+    assert told in re.sub(" ([:,])", r"\1", page.text)
+    assert [row[0].strip() for row in page.tables[0][1:]] == ["right", "same", "late", "lost"]  # best first
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_default_names_are_those_of_the_reader_s_language_everywhere() -> None:
+    many, _ = many_questions()
+    shifted = {
+        name: [[5 * copy + row for row in found] for copy in range(8) for found in rows]
+        for name, rows in {"BM25": LATE, "Late": RIGHT, "Best mix": RIGHT}.items()
+    }
+    comparison = comparison_of(shifted, many)
+    korean, english = (Page(report(comparison, language)) for language in ("ko", "en"))
+    assert "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다" in re.sub(
+        " ([:,.])", r"\1", korean.text
+    )
+    for table in korean.tables:
+        assert not {"Late", "Best mix"} & {cell.strip() for row in table for cell in row}
+    assert [row[0].strip() for row in korean.tables[0][1:]] == ["후기 상호작용", "최적 혼합", "BM25"]
+    assert [row[0].strip() for row in english.tables[0][1:]] == ["Late", "Best mix", "BM25"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_time_of_another_machine_is_marked() -> None:
+    comparison = many_questions()[1]
+    first, *others = comparison.results
+    marked = replace(comparison, results=(replace(first, elsewhere_seconds=first.query_seconds), *others))
+    text = report(marked, "en")
+    assert "12.5*" in text
+    note = catalog("en")["section.cost_elsewhere"]
+    assert note in text
+    assert note not in report(comparison, "en")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("language", "name"), [("en", "Korean sample"), ("ko", "한국어 샘플")])
+def test_the_sample_is_called_in_the_reader_s_language(language: str, name: str) -> None:
+    sample = replace(small_set(), name="Korean sample")
+    text = report(comparison_of({"right": RIGHT}, sample), language)
+    assert f'<p class="soft">{name}: ' in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -188,9 +237,9 @@ def test_what_a_reader_must_know_is_told() -> None:
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
     text = Page(report(Comparison(experiment, compared.question_set, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
-    assert "Questions for which fewer than 10 passages were found: right 3." in text
-    assert "Questions for which nothing was found: right 1." in text
-    assert "The settings of late were chosen on questions that are measured here (validation part)" in text
+    assert "Questions with fewer than 10 results: right 3." in text
+    assert "Questions without any result (counted as misses): right 1." in text
+    assert "The settings of late were chosen on questions that are scored here (validation part)" in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -265,7 +314,7 @@ def fields(text: str) -> set[str]:
 def test_every_key_is_used() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
-    computed = ("part.", "answer.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
+    computed = ("part.", "headline.", "retriever.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
     for key in catalog("en"):
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key

@@ -4,11 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +28,6 @@ from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 from tests.retrieval.takeaway.test_fusion import HYBRID
 
 ODD = HYBRID | {"name": "../../<b>odd</b>|name"}
-HTTP = (Engine.ELASTICSEARCH, Engine.OPENSEARCH, Engine.VESPA, Engine.WEAVIATE)
 
 
 def comparison_of(*specs: dict[str, object]) -> Comparison:
@@ -70,71 +65,6 @@ def run_scripts(*asked: tuple[object, ...], path: str = "") -> subprocess.Comple
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
 
-@contextmanager
-def engine_serving(
-    folder: Path, answers: dict[str, Any] | None = None
-) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Serve what takes every document and answers each question of the folder with its relevant passages."""
-    requests: list[tuple[str, str, str]] = []
-    told = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
-    asked = iter(lines(folder / "questions.jsonl"))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            requests.append((self.command, self.path, body))
-            answer: Any = answers or {}
-            if self.path == told["query"]["path"]:
-                rows = [{"row": int(row)} for row in next(asked)["relevant"]]
-                *way, last = told["found"]
-                answer = {last: rows} if way[:1] == ["data"] else [{last: row} for row in rows]
-                for name in reversed(way):
-                    answer = {name: answer}
-            content = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def do_PUT(self) -> None:
-            self.do_POST()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", requests
-        server.shutdown()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", HTTP)
-def test_the_script_loads_all_documents_and_measures_what_it_is_answered(engine: Engine, tmp_path: Path) -> None:
-    folder = written(engine, tmp_path / "made")
-    told = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
-    with engine_serving(folder) as (url, requests):
-        done = run_scripts((folder, url, "load"), (folder, url, "check"), (folder, "file:///etc/passwd", "check"))
-    loaded, checked, _ = done.stdout.split(END)
-    assert loaded == f"{len(PASSAGES)} passages are in {engine}\n"
-    assert checked.startswith("nDCG@10: 1.0000 there, "), done.stderr
-    assert (done.returncode, "not 'file:///etc/passwd'" in done.stderr) == (1, True)
-    setup = [(one["method"], one["path"], one["body"]) for one in told["setup"]]
-    assert [(method, path, json.loads(body)) for method, path, body in requests[: len(setup)]] == setup
-    documents = "".join(body for _, path, body in requests if path.startswith(told["bulk"]["path"]))
-    for row, passage in enumerate(PASSAGES):
-        assert json.dumps(passage.text) in documents
-        assert f'"row": {row}' in documents
-
-
-@pytest.mark.slow
-def test_a_document_that_is_not_taken_ends_loading(tmp_path: Path) -> None:
-    folder = written(Engine.ELASTICSEARCH, tmp_path / "made")
-    refused = {"items": [{"index": {"error": {"reason": "too long"}}}]}
-    with engine_serving(folder, refused) as (url, _):
-        loaded = run_scripts((folder, url, "load"))
-    assert (loaded.returncode, "too long" in loaded.stderr) == (1, True)
-
-
 IN_MILVUS = {
     f"{name} {fusion}": (
         name,
@@ -164,7 +94,18 @@ def test_milvus_finds_what_was_computed_that_it_finds(case: str, told_in_milvus:
     loaded, checked, asked = told_in_milvus[case]
     assert loaded == f"{len(PASSAGES)} passages are in milvus\n"
     assert checked.split()[1] == checked.split()[3]  # measured there, expected there
-    assert json.loads(asked.splitlines()[0])["passage"] == "p1"
+    hit = json.loads(asked.splitlines()[0])
+    assert (hit["passage"], hit["score"] > 0) == ("p1", True)
+
+
+@pytest.mark.slow
+def test_a_second_load_into_milvus_is_asked_for(tmp_path: Path) -> None:
+    folder = written(Engine.MILVUS, tmp_path / "made", *IN_MILVUS["bigrams rrf"])
+    words = (("load",), ("load", "--recreate"), ("load",))
+    done = run_scripts(*((folder, "", *of) for of in words))
+    first, again, _ = done.stdout.split(END)
+    assert first == again
+    assert (done.returncode, "`python engine.py load --recreate`" in done.stderr) == (1, True)
 
 
 PAIRS = WORDS | {"name": "Pairs", "pairs": True}
@@ -205,6 +146,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert (caught.value.code, [one.name for one in folder.iterdir()]) == ("folder_in_use", ["thesis.txt"])
     again = written(Engine.VESPA, written(Engine.MILVUS, tmp_path / "made"))  # one made before is made anew
     assert not (again / "terms.json").exists()
+
+
+def test_files_of_a_user_stay_beside_a_folder_made_anew(tmp_path: Path) -> None:
+    folder = written(Engine.MILVUS, tmp_path / "made")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "milvus.db").write_text("loaded")
+    written(Engine.VESPA, folder)
+    assert ((folder / "notes.txt").read_text(), (folder / "milvus.db").read_text()) == ("mine", "loaded")
+    assert (folder / "application").is_dir()
+    assert not (folder / "terms.json").exists()
+    assert read_json(folder / TOLD)["engine"] == Engine.VESPA
 
 
 def test_links_are_not_archived(tmp_path: Path) -> None:

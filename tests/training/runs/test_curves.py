@@ -19,6 +19,7 @@ from training.runs.jobs import QUEUE
 from training.runs.model import zipped_model
 from training.runs.runs import Run, find_run
 from training.train import train
+from views.ui.words import catalog
 
 
 @pytest.fixture
@@ -129,6 +130,7 @@ def test_no_name_but_an_id_finds_a_run(run: Run, name: str) -> None:
 
 RISING = [(0, 0.5), (5, 0.6), (10, 0.7)]
 UP, UNSURE, DOWN = (0.01, 0.2), (-0.1, 0.1), (-0.2, -0.01)
+NO_GAIN = {"measure": "ndcg@10", "interval": UNSURE}
 
 
 def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: float = 0.5, kept: int = 10) -> Any:
@@ -145,15 +147,19 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
     [
         (scores(DOWN, UP), RISING, Advice.FELL),
         (scores(UNSURE, UP, before=0.995), RISING, Advice.AT_THE_TOP),
-        (scores(UNSURE, UNSURE), RISING, Advice.NOTHING_LEARNED),
-        (scores(UNSURE, DOWN), RISING, Advice.NOTHING_LEARNED),
+        (scores(UNSURE, UNSURE), RISING, Advice.STARTER_NOTHING_LEARNED),  # the run starts from a starter
+        (scores(UNSURE, DOWN), RISING, Advice.STARTER_NOTHING_LEARNED),
         (scores(UP, UP), RISING, Advice.STILL_RISING),
         (scores(UP, UNSURE), RISING, Advice.STILL_RISING),
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.6)], Advice.PAST_ITS_BEST),
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7)], None),  # measured once
         (scores(UP, UP, kept=0), RISING, None),
-        (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, Advice.MIXED_UNSURE),
+        (
+            scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}},
+            RISING,
+            Advice.STARTER_MIXED_UNSURE,
+        ),
         (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UP}}, RISING, Advice.STILL_RISING),
         (scores(DOWN, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, Advice.FELL),
         ({"before": {"ndcg@10": 0.5}, "gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, None),
@@ -180,3 +186,19 @@ def test_a_reader_that_was_right_before_is_told_no_ranks_to_look_at() -> None:
 def test_a_starter_learns_only_words_it_has_seen(base: str, expected: Advice) -> None:
     plan = planned(BI_ENCODER, small_set(), base=base).plan()
     assert advice(plan, scores(UNSURE, UP), RISING) is expected
+
+
+@pytest.mark.parametrize(
+    ("base", "learned", "mixed"),
+    [
+        (STARTER, Advice.STARTER_NOTHING_LEARNED, Advice.STARTER_MIXED_UNSURE),
+        ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.MIXED_UNSURE),
+    ],
+)
+def test_a_starter_is_advised_a_pretrained_base(base: str, learned: Advice, mixed: Advice) -> None:
+    plan = planned(BI_ENCODER, small_set(), base=base).plan()
+    assert advice(plan, scores(UNSURE, UNSURE), RISING) is learned
+    unsure = {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}
+    assert advice(plan, scores(UP, UP) | unsure, RISING) is mixed
+    told = catalog("en")[f"advice.{learned}"]
+    assert ("pretrained" in told) is (base == STARTER)

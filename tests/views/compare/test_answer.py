@@ -1,5 +1,6 @@
-"""What the page says of a comparison first: what beats what, what a training brought, of what too little is judged."""
+"""The headline of Compare: which retriever to use, what a training brought, of what too little is judged."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -8,10 +9,13 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import Part
 from data.store import StoredSet, keep
+from data.workspace import workspace
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.measures import DEFAULT_KS, evaluate
+from retrieval.report.headline import headline_words, markdown_style
+from retrieval.report.words import retriever_name
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, judged_apart, many_questions, rankings_of
 from tests.views.compare.worlds import kept, page, press, said, texts
@@ -21,6 +25,9 @@ from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from views import choices as choices_module
 from views.choices import choices_for
+from views.compare.kept import _files
+from views.compare.scores import ComparisonView
+from views.resources.retrieval import open_comparison
 from views.resources.sets import question_set
 from views.ui.words import LANGUAGES, catalog
 
@@ -53,7 +60,7 @@ def looked_at(*names: str, **more: str) -> AppTest:
 
 def told(data: StoredSet, found: Found) -> str:
     compared(data, found)
-    return said(looked_at(*found, k="1"))
+    return said(looked_at(*found, measure="recall", k="1"))
 
 
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
@@ -67,22 +74,23 @@ EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGH
             {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT},
             [
                 r"On Recall@1, the trained **Dense · mine** is 83.3 points above the untrained **Dense**",
-                "and is 83.3 points above **BM25** (95% interval",
+                "and is 83.3 points above **BM25** (95%: ",
                 "over 48 questions",
+                "Use **Dense · mine**: Recall@1 91.7; 83.3 points above BM25 (95%: ",
             ],
         ),
         (  # of 48 questions one is lost
             {"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY},
             [
                 "is 2.1 points above the untrained **Dense**, which may be chance",
-                "and comes out the same as **BM25** for every question",
+                "and gives the same result as **BM25** on every question",
             ],
         ),
         (
             {"BM25": RIGHT, "Dense · mine": LATE},
             [
                 "the trained **Dense · mine** is 83.3 points below **BM25**",
-                "pick the untrained **Dense** as well",
+                "Select the untrained **Dense** too",
             ],
         ),
     ],
@@ -100,45 +108,80 @@ def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
 def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(data: StoredSet) -> None:
     finished(BI_ENCODER, "mine", data)
     compared(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
-    text = said(looked_at("BM25", "Dense · mine", k="1"))
+    text = said(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
-    assert "pick the untrained" not in text
+    assert "Select the untrained" not in text
 
 
 @pytest.mark.slow
 def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
     compared(data, found)
-    app = looked_at(*found)
+    app = looked_at(*found, measure="recall")
     text = said(app)
-    assert "**Dense** beats **BM25** by 83.3 points on Recall@1" in text
-    assert "By Recall@10 all of them find more than 99%, so what is shown is Recall@1" in text
+    assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25 (95%: " in text
+    assert "All retrievers score above 99% on Recall@10, so this page shows Recall@1 instead." in text
     assert "k" not in app.query_params  # nobody chose it
-    chosen = looked_at(*found, k="10")
-    assert "By Recall@10 all of them find more than 99%" in said(chosen)
+    chosen = looked_at(*found, measure="recall", k="10")
+    assert "All retrievers score above 99% on Recall@10" in said(chosen)
     chosen.button(key="finer").click()
-    assert "beats **BM25** by 83.3 points on Recall@1" in said(chosen.run())
+    assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25" in said(chosen.run())
 
 
 @pytest.mark.slow
-def test_bm25_of_plain_words_leads_no_sentence_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
+def test_ndcg_at_10_leads_until_another_metric_is_chosen(data: StoredSet) -> None:
+    found = {"BM25": LATE, "Dense": RIGHT}
+    compared(data, found)
+    app = looked_at(*found)
+    assert "Use **Dense**: nDCG@10 100.0; 32.1 points above BM25" in said(app)
+    app.selectbox(key="measure_en").set_value("mrr")
+    assert "Use **Dense**: MRR@10 100.0" in said(app.run())
+    assert app.query_params["measure"] == "mrr"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet) -> None:
+    found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
+    compared(data, found)
+    app = looked_at(*found, measure="mrr", lang=language)
+    opened_comparison = open_comparison(data.key, next((workspace() / "comparisons").iterdir()))
+    assert opened_comparison is not None
+    results = tuple(one for one in opened_comparison.comparison.results if one.name in found)
+    names = tuple(one.name for one in opened_comparison.comparison.results)
+    view = ComparisonView(data, opened_comparison, results, names, "mrr", 10, "BM25")
+    assert view.recommendation is not None
+    interval = opened_comparison.intervals["Dense"]["mrr@10"]
+    (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][2]())
+    words = headline_words(
+        view.recommendation, markdown_style(language, lambda name: retriever_name(name, language)), interval
+    ).answer
+    assert re.sub("</?b>", "**", answer) == words
+    assert "Dense" in words
+    headline = next(one.value for one in app.markdown if "MRR@10" in one.value)
+    numbers = re.findall(r"[0-9]+\.[0-9]+", headline)
+    assert numbers == re.findall(r"[0-9]+\.[0-9]+", words)
+
+
+@pytest.mark.slow
+def test_bm25_of_plain_words_is_in_no_chart_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     found = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
     compared(data, found)
     assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
-    app = looked_at(*found, k="1")
+    app = looked_at(*found, measure="recall", k="1")
     text = said(app)
-    assert "**Dense** and **BM25** come out the same" in text
-    assert "BM25 words: no more than where a comparison starts, so in the table alone." in text
+    assert "Use **BM25 words**: Recall@1 91.7" in text  # the best of those selected is never passed over
+    assert "BM25 words: only a starting point, so shown in the table but not in the charts." in text
     assert "BM25 words" in app.dataframe[0].value["retriever"].tolist()
-    assert "the question on which" not in text  # the two leading ones agree on all of them
+    assert "the question they disagree on most" not in text  # the two leading ones agree on all of them
 
 
 @pytest.mark.slow
 def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
     text = told(data, found)
-    assert "BM25 · Dense: the question on which their ranks of the answer differ most" in text
+    assert "BM25 · Dense: the question they disagree on most" in text
     assert "Answer: **" in text
 
 
@@ -146,7 +189,7 @@ def test_a_question_without_answers_has_no_line_for_them() -> None:
     small = small_set()
     asked = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
     text = told(keep(asked), {"BM25": LATE, "Dense": RIGHT})
-    assert "the question on which" in text
+    assert "the question they disagree on most" in text
     assert "****" not in text
     assert "Answer:" not in text
 
@@ -202,5 +245,5 @@ def test_where_only_relevant_passages_are_known_that_is_said_in_a_line() -> None
     app = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert catalog("en")["compare.only_relevant"] in texts(app)
     assert not [one for one in app.dataframe if "unjudged" in one.value]
-    assert app.query_params["measure"] == "recall", "there is no other gain without grades"
+    assert app.query_params["measure"] == "ndcg", "there is no other gain without grades"
     assert app.button(key="pool_begin")

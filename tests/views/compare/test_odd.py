@@ -19,7 +19,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.compare.worlds import FOUND, KS, kept, page, said
 from tests.views.driving import opened
-from views.compare import kept as compare_kept
+from views.compare import running
 from views.ui.problems import search_failure_text
 from views.ui.words import catalog, plain
 
@@ -85,14 +85,14 @@ def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = compared(small_set(), {"BM25": FOUND, "Dense": FOUND}) / "scores.json"
-    unfinished, follow = scores.rename(scores.with_name("aside.json")), compare_kept.follow
+    unfinished, follow = scores.rename(scores.with_name("aside.json")), running.follow
 
     def ended(*given: Any) -> None:
         if unfinished.exists():
             unfinished.rename(scores)
         follow(*given)
 
-    monkeypatch.setattr(compare_kept, "follow", ended)
+    monkeypatch.setattr(running, "follow", ended)
     app = look()
     assert len(started) == 1
     assert EN["compare.not_run"] not in said(app)
@@ -110,7 +110,7 @@ def test_where_all_failed_no_other_k_is_advised() -> None:
 def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[5],))  # two relevant passages
     compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
-    app = look(k="1")
+    app = look(measure="recall", k="1")
     (pair,) = app.dataframe[-1].value.to_dict("records")
     assert (pair["difference"], pair["low"], pair["high"]) == (-50.0, -100.0, 100.0)
     table = app.dataframe[1].value
@@ -169,14 +169,12 @@ def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
         explained="x",
         against="y",
         lab="x",
-        aim="y@z",
         k1="many",
         analyzers="x|y",
         windows="-1",
     )
     assert not app.error
-    if view not in ("tune", "kept"):  # where neither is chosen
-        assert (app.query_params["k"], app.query_params["measure"]) == ("1", "recall")  # all find all in ten
+    assert (app.query_params["k"], app.query_params["measure"]) == ("10", "ndcg")  # the defaults
 
 
 @pytest.mark.slow

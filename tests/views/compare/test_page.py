@@ -27,7 +27,7 @@ from retrieval.comparison.pace import Pace, expected_seconds
 from retrieval.comparison.spec import Materials
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.report.sections import LANGUAGES
+from retrieval.report.words import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.views.compare import worlds
@@ -41,6 +41,7 @@ from views.choices import choices_for
 from views.compare import export as compare_export
 from views.compare.overview import signal_words
 from views.compare.scores import ComparisonView
+from views.names import retriever_name, retriever_names
 from views.resources.retrieval import open_comparison
 from views.resources.sets import question_set
 from views.ui.words import catalog
@@ -95,7 +96,7 @@ def choose(app: AppTest, row: int, press: str = "") -> AppTest:
 @pytest.mark.slow
 def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
     finished(data)
-    app = opened(page, k="1")
+    app = opened(page, measure="recall", k="1")
     against, others = (frame.value for frame in app.dataframe if "verdict" in frame.value and "a" in frame.value)
     assert against[["a", "b"]].to_numpy().tolist() == [[name, "BM25"] for name in ("Dense", "Hybrid", "Reranked")]
     dense = against.iloc[0]
@@ -107,7 +108,8 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
     assert table.loc["Dense", "verdict"] == EN["compare.unsure"]
     assert table.loc["BM25", "interval"].split(" – ")[1] == "100.0"
-    assert "**Hybrid** and **BM25** come out the same for every one of these questions (6)" in said(app)
+    assert "Too early to recommend a retriever: 6 questions are too few." in said(app)
+    assert "**BM25** scores highest so far (Recall@1 91.7)" in said(app)
 
 
 @pytest.mark.slow
@@ -163,17 +165,17 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
         per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
     )
     finished(data, (found[0], replace(shallow, scores=scores), *found[2:]))
-    app = opened(page, k="100")
-    assert "**Dense** was not searched deep enough to have a Recall@100" in said(app)
+    app = opened(page, measure="recall", k="100")
+    assert "**Dense** returned too few results to compute Recall@100" in said(app)
     assert len(app.dataframe[-1].value) == 1
-    assert "not searched deep enough" not in said(opened(page, k="50"))
+    assert "too few results" not in said(opened(page, measure="recall", k="50"))
 
 
 @pytest.mark.slow
 def test_nothing_found_is_told(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED})
     finished(data, (found[0], replace(found[1], unanswered=2)))
-    assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
+    assert "**Dense** returned no results for 2 questions (counted as misses)" in said(opened(page))
 
 
 @pytest.mark.slow
@@ -182,7 +184,7 @@ def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSe
     finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
     told = said(opened(page))
     assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in told
-    assert "The same holds of what it brings to **Hybrid**." in told
+    assert "This also affects **Hybrid**." in told
     assert f"Add it with “{EN['compare.windows']}”" in told
     assert "지문 5개 가운데 2개를 앞부분만 읽었습니다" in said(opened(page, lang="ko"))
     finished(data, found)
@@ -221,7 +223,7 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
     finished(data)
     app = opened(page, part="test", retrievers="BM25|Dense")
-    assert EN["part.all"] in next(one.value for one in app.caption if "last comparison of this set" in one.value)
+    assert "Earlier comparison · 6 questions · " in said(app)
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 
@@ -231,7 +233,7 @@ def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: S
     folder = finished(data)
     folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
     app = opened(page)
-    assert "last comparison of this set" in said(app)
+    assert "Earlier comparison · 6 questions · " in said(app)
     assert app.button(key="run").label == EN["compare.run_picked"]
 
 
@@ -352,12 +354,14 @@ def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: S
     shallow = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
     experiment = shallow.experiment.model_copy(update={"data": data.key})
     keep_comparison(replace(shallow, experiment=experiment), folder)
-    app = opened(page, comparison=folder.name, k="50")  # the address of someone who looked at another one
+    app = opened(
+        page, comparison=folder.name, measure="recall", k="50"
+    )  # the address of someone who looked at another one
     assert app.query_params["k"] == "2"  # by four both find everything
     shown = app.dataframe[0].value
     assert sorted(column for column in shown if column.startswith("recall")) == ["recall@2", "recall@4"]
     assert shown.iloc[0]["recall@4"] == 100
-    assert "on Recall@2" in said(app)
+    assert "Recall@2" in said(app)
 
 
 @pytest.mark.slow
@@ -454,7 +458,7 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
     experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
     keep_comparison(Comparison(experiment, small_set(), by_hand({"BM25": MISSED})), earlier)
     rename(earlier.name, "earlier")
-    app = opened(page, view="kept", k="1")
+    app = opened(page, view="kept", measure="recall", k="1")
     names = app.dataframe[0].value["name"].tolist()
     choose(app, names.index("earlier"))
     changes = app.dataframe[-1].value
@@ -473,11 +477,63 @@ def test_the_sample_is_called_in_the_person_s_language() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("view", "there"), [("overview", True), ("where", True), ("tune", False), ("kept", False)])
-def test_a_measure_is_chosen_where_it_has_an_effect(data: StoredSet, view: str, there: bool) -> None:
+@pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "takeaway", "kept"])
+def test_metric_k_baseline_and_part_stand_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
-    app = opened(page, view=view)
-    assert (EN["compare.baseline"] in {box.label for box in app.selectbox}) is there
+    labels = [box.label for box in opened(page, view=view).main.selectbox if box.key != "add_kind"]
+    assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
+
+
+def test_saved_names_the_best_by_the_leading_metric(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, view="kept", measure="recall", k="1")
+    assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
+    columns = json.loads(app.dataframe[0].proto.columns)
+    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="Recall@1")
+    by_default = opened(page, view="kept")
+    assert by_default.query_params["measure"] == "ndcg"
+    columns = json.loads(by_default.dataframe[0].proto.columns)
+    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="nDCG@10")
+
+
+@pytest.mark.slow
+def test_a_time_of_another_machine_is_marked_and_explained(data: StoredSet) -> None:
+    bm25, dense = by_hand({"BM25": FOUND, "Dense": MISSED})
+    timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))
+    finished(data, timed)
+    app = opened(page)
+    table = app.dataframe[0].value.set_index("retriever")
+    assert table["per_question"].to_dict() == {"BM25": pytest.approx(100.0), "Dense": pytest.approx(1000.0)}
+    assert EN["compare.elsewhere"] in [one.value for one in app.caption]
+    finished(data, (bm25, dense))
+    assert EN["compare.elsewhere"] not in [one.value for one in opened(page).caption]
+
+
+def test_default_names_of_retrievers_are_displayed_in_korean_and_stay_in_the_address(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, lang="ko", retrievers="BM25|Hybrid|Reranked", baseline="Hybrid")
+    assert app.pills[0].value == ["BM25", "Hybrid", "Reranked"]
+    assert app.pills[0].options[-2:] == ["하이브리드", "재정렬"]
+    assert app.query_params["retrievers"] == "BM25|Hybrid|Reranked"
+    assert app.query_params["baseline"] == "Hybrid"
+    assert app.selectbox(key="baseline_ko").options == ["BM25", "하이브리드", "재정렬"]
+
+
+@pytest.mark.parametrize(
+    ("name", "korean"),
+    [
+        ("Best mix · trained", "최적 혼합 · 학습됨"),
+        ("Late", "후기 상호작용"),
+        ("Dense · my model", "Dense · my model"),
+        ("mine", "mine"),
+        ("Late mine", "Late mine"),
+    ],
+)
+def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert retriever_name(name) == name
+    monkeypatch.setattr("views.ui.words.language", lambda: "ko")
+    assert retriever_name(name) == korean
+    assert retriever_names(["Late", "후기 상호작용"]) == {"Late": "Late", "후기 상호작용": "후기 상호작용"}
 
 
 def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:

@@ -98,7 +98,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     app = at_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
-    assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
+    assert bar.proto.text.replace("\\", "").startswith("Searching with rrf · 0.4")
     assert not [button for button in app.button if button.key == "start_hybrid"]
     (button,) = [one for one in app.button if str(one.key).startswith("stop_")]
     button.click()
@@ -114,7 +114,7 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
-    assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
+    assert any(warning.value.startswith("It was stopped before it finished.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
     press(app, "start_bm25")
     assert started == [experiment]
@@ -150,7 +150,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     finished(data, started[-1])
     run(app)
     assert named in texts(app)
-    assert "on nDCG@10" in texts(app)
+    assert "nDCG@10" in texts(app)
 
 
 @pytest.mark.parametrize(("language", "lead"), [("en", "Keep the current setting"), ("ko", "현재 설정(BM25)")])
@@ -187,7 +187,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
-    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
+    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
     (table,) = tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]
@@ -269,7 +269,7 @@ def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None
     (table,) = tables(app, "tokens")
     tokens = dict(zip(table["analyzer"], table["tokens"], strict=True))
     assert list(tokens["Words"]) == ["b", "한글을", "b", "만든"]
-    assert list(tokens["Whitespace"]) == ["<b>한글을</b>", "만든"]
+    assert list(tokens["Whitespace-separated words"]) == ["<b>한글을</b>", "만든"]
     (counts,) = tables(app, "own")
     asked = compare(lab, question_set(data.key)).question_set
     assert counts["analyzer"].tolist() == ["Words"]

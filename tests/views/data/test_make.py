@@ -53,12 +53,12 @@ def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
 
 
 def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: AppTest) -> None:
-    assert app.tabs[0].label == "Make questions to train with"
+    assert app.tabs[0].label == "Generate training questions"
     assert app.button(key="made_make")
     summary = opened(data_page, data=stored()[0].key, look="summary")
     assert [metric.value for metric in summary.metric[:3]] == ["6", "0", "6"]
     listed = opened(data_page, data=stored()[0].key, look="passages")
-    assert "No question is about this passage" in "".join(html.proto.body for html in listed.get("html"))
+    assert "No questions about this passage" in "".join(html.proto.body for html in listed.get("html"))
 
 
 def test_a_preview_keeps_nothing_and_shows_what_training_reads(app: AppTest) -> None:

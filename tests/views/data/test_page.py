@@ -58,14 +58,14 @@ def column(app: AppTest, role: str) -> Selectbox:
 
 
 def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
-    assert "지금 쓰는 세트: 한국어 샘플" in texts(app)
+    assert "사용 중인 세트: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
     next_steps = [
         (words, f"data={stored()[0].key}")
         for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
     ]
-    assert ways(app) == next_steps * 2, "above the set and below it"
+    assert ways(app) == next_steps, "once"
     assert "python -m" not in texts(app)
 
 
@@ -81,13 +81,13 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     press(app, "use")
     used = next(kept for kept in stored() if kept.name == "내 질문")
     assert app.query_params["data"] in (used.key, [used.key])
-    assert "지금 쓰는 세트: 내 질문" in texts(app)
+    assert "사용 중인 세트: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
-    assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 씁니다."]
+    assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 사용합니다."]
     steps = [
         (words, f"data={used.key}") for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
     ]
-    assert ways(app) == steps * 2, "below the message and below the set"
+    assert ways(app) == steps, "once, below the message"
     upload(app, OTHER, "다른 것.csv")
     assert not ways(app)
 
@@ -115,7 +115,7 @@ def test_what_is_chosen_about_a_set_comes_before_what_it_is_like(app: AppTest) -
 def test_a_preview_has_one_status(app: AppTest, content: str | bytes, status: str) -> None:
     upload(app, content)
     assert statuses(app) == [status]
-    assert ("문제없이 모두 읽었습니다" in texts(app)) is (status == "success")
+    assert ("모든 행을 문제없이 읽었습니다" in texts(app)) is (status == "success")
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
 
 def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     upload(app, FAULTY)
-    assert "4개 행 가운데 2개를 뺐습니다" in texts(app)
+    assert "4개 행 가운데 2개를 제외했습니다" in texts(app)
     table, first_rows = (one.value for one in app.dataframe[:2])
     assert first_rows["질문"].tolist() == ["수도는?", "", "=1+1"]
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
@@ -217,13 +217,14 @@ def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) ->
 
 def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
     upload(app, "질문,지문,정답\n수도는?,서울은 수도이다.,서울\n수도는?,부산은 항구이다.,인천\n")
-    assert "사용하기 전에 아래에서 살펴보세요: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
+    assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
 
 
-def test_the_preview_is_gone_with_its_file(app: AppTest) -> None:
+def test_closing_the_preview_leaves_the_set_in_use(app: AppTest) -> None:
     upload(app, TABLE)
-    app.file_uploader[0].set_value(None)
-    assert counts(run(app)) == ["200", "480", "20"]
+    assert not app.file_uploader[0].value, "the preview holds the file"
+    press(app, "discard")
+    assert counts(app) == ["200", "480", "20"]
 
 
 def test_the_set_in_use_cannot_be_removed_and_others_can(app: AppTest) -> None:
@@ -264,7 +265,7 @@ def test_the_catalogs_file_is_taken_from_the_folder_of_data(
     press(app, f"look_{KORQUAD}")
     assert "문단 2개 → 지문 2개, 질문 3개, 문서 2개 · SQuAD JSON · UTF-8" in texts(app)
     press(app, "use")
-    assert "지금 쓰는 세트: KorQuAD 1.0 dev" in texts(app)
+    assert "사용 중인 세트: KorQuAD 1.0 dev" in texts(app)
     assert stored()[0].source == KORQUAD
 
 
@@ -335,9 +336,7 @@ def test_answers_are_marked_where_they_first_stand(answers: list[str], places: l
 
 def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     upload(app, zipped(beir()), "scifact.zip")
-    told = (
-        "이렇게 읽었습니다. BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
-    )
+    told = "읽은 내용: BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
     assert told in texts(app).replace("**", "")
     assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
     assert "scifact/qrels/test.tsv · 적합성 판정 · TSV · UTF-8 · 행 5개" in texts(app)
@@ -355,25 +354,18 @@ def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(a
     app.query_params["lang"] = "en"
     drop(app, files)
     assert statuses(app) == ["warning"]
-    assert "Judgements of passages that the corpus lacks were left out: 1 (ids: 1), such as nowhere." in texts(app)
-    assert "1 of 15 rows were left out." in texts(app)
+    assert "Judgements of passages that are not in the corpus were skipped: 1 (ids: 1), such as nowhere." in texts(app)
+    assert "1 of 15 rows were skipped." in texts(app)
     rejected = next(one.value for one in app.dataframe if "problem" in one.value)
     assert rejected["row"].tolist() == [8]
-    assert rejected["problem"][0].startswith("test.tsv: The score (score) is no whole number up to 1,000: many.")
-
-
-def add(app: AppTest, name: str, content: bytes) -> AppTest:
-    """Put one more file into the field, beside those that lie in it."""
-    field = app.file_uploader[0]
-    field._files = [*field._get_files_to_register(), (name, name, content, "application/octet-stream")]
-    return run(app)
+    assert rejected["problem"][0].startswith("test.tsv: The score (score) is not a whole number up to 1,000: many.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [OTHER.encode(), b'{"data": [', None])
 def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, first: bytes | None) -> None:
     drop(app, {"first": first} if first else beir())
-    add(app, "rows.csv", OTHER.encode())
+    upload(app, OTHER, "rows.csv")
     assert "미리 보기: rows" in texts(app)
     assert not app.error
     assert counts(app) == ["2", "2", "–"]
@@ -381,7 +373,7 @@ def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, f
 
 def test_files_of_a_collection_may_come_one_by_one(app: AppTest) -> None:
     for name, content in beir().items():
-        add(app, name.split("/")[-1], content)
+        upload(app, content, name.split("/")[-1])
     assert "BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개" in texts(app)
 
 

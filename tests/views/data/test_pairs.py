@@ -70,11 +70,11 @@ def choose(app: AppTest, name: str, value: object) -> AppTest:
 def test_the_choice_of_the_kind_of_data_lies_in_the_address() -> None:
     app = opened(page)
     assert "sort" not in app.query_params
-    assert "Set in use: Korean sample" in texts(app)
+    assert "Dataset in use: Korean sample" in texts(app)
     app.segmented_control[0].set_value("pairs")
     run(app)
     assert app.query_params["sort"] in ("pairs", ["pairs"])
-    assert "No set is kept yet" in texts(app)
+    assert "No stored sets yet" in texts(app)
     assert "Set in use" not in texts(app)
 
 
@@ -82,19 +82,19 @@ def test_the_scored_sample_is_looked_at_and_kept(app: AppTest) -> None:
     press(app, "look_sample-sts")
     assert "300 rows → 300 scored pairs" in texts(app)
     assert figures(app)["Rows"] == "300"
-    assert "No sentence stands in two" in texts(app)
+    assert "No sentence occurs in more than one" in texts(app)
     assert stored() == []
     press(app, "keep_pairs")
     (kept,) = stored()
     assert (kept.name, kept.source, kept.rows, kept.kind) == (
         "Korean sample, similarity", "sample-sts", 300, PairKind.SCORED,
     )  # fmt: skip
-    assert "“Korean sample: similarity” is kept." in texts(app)
-    assert "Kept set: Korean sample: similarity" in texts(app)
+    assert "“Korean sample: similarity” was saved." in texts(app)
+    assert "Stored set: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
     assert ways == [
-        ("Measure encoders with this set", f"pairs={kept.key}"),
-        ("Train with it", f"train=sentences&pairs={kept.key}"),
+        ("Evaluate encoders with this set", f"pairs={kept.key}"),
+        ("Train with this set", f"train=sentences&pairs={kept.key}"),
     ]
 
 
@@ -145,10 +145,10 @@ def left_out(app: AppTest) -> pd.DataFrame:
 
 def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
     upload(app, ("pairs.tsv", SCORED + "하나\t둘\t많이\n"))
-    assert "1 of 21 rows were left out." in texts(app)
+    assert "1 of 21 rows were skipped." in texts(app)
     table = left_out(app)
     assert table["row"].tolist() == [22]
-    assert table["problem"].tolist() == ["The score (score) is no number: 많이. Type the number, or remove the row."]
+    assert table["problem"].tolist() == ["The score (score) is not a number: 많이. Type a number, or remove the row."]
     assert table["score"].tolist() == ["많이"]
 
 
@@ -156,7 +156,7 @@ def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
 @pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 5000])
 def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest, score: str) -> None:
     upload(app, ("pairs.tsv", SCORED + f"하나\t둘\t{score}\n"))
-    assert "1 of 21 rows were left out." in texts(app)
+    assert "1 of 21 rows were skipped." in texts(app)
     table = left_out(app)
     assert table["row"].tolist() == [22]
     assert table["problem"][0].startswith("The score (score) is too large: ")
@@ -169,13 +169,13 @@ def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: 
     upload(app, ("a_train.tsv", SCORED), ("a_test.tsv", SCORED.replace("둘", "셋") + bad))
     headings = [one.value for one in app.markdown if one.value.startswith("**a")]
     assert headings == [r"**a\_test\.tsv**"]
-    assert "1 of 21 rows were left out." in texts(app)
+    assert "1 of 21 rows were skipped." in texts(app)
 
 
 def test_an_unknown_label_is_left_out(app: AppTest) -> None:
     rows = [*LABELLED, LABELLED[0] | {"gold_label": "maybe", "premise": "다른 전제"}]
     upload(app, ("nli.json", json.dumps(rows)))
-    assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is none that is known: maybe.")
+    assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is unknown: maybe.")
 
 
 def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
@@ -214,7 +214,7 @@ def test_the_scale_is_changed(app: AppTest) -> None:
     assert (low.value, high.value) == (0, 5)
     high.set_value(4)
     run(app)
-    assert "3 of 20 rows were left out." in texts(app)  # those of 5, the rows 5, 11 and 17
+    assert "3 of 20 rows were skipped." in texts(app)  # those of 5, the rows 5, 11 and 17
     app.number_input[0].set_value(4)
     run(app)
     assert "The lowest score must be below the highest." in texts(app)
@@ -256,7 +256,7 @@ def test_a_file_of_several_that_is_bad_is_named(app: AppTest) -> None:
 
 def test_a_question_set_is_sent_to_where_it_belongs(app: AppTest) -> None:
     upload(app, ("korquad.json", as_squad(ROWS)))
-    assert "This looks like a question set" in texts(app)
+    assert "This looks like a question dataset" in texts(app)
     assert [box.key for box in app.selectbox] == ["public_pairs"]
 
 
@@ -292,8 +292,8 @@ def test_a_public_set_is_taken_from_the_folder_of_data(
     assert "CC BY-SA 4.0" in texts(app)
     press(app, "look_public")
     assert "12 rows → 12 scored pairs" in texts(app)
-    assert "There are no training rows" in texts(app)
-    assert "There are no test rows. Figures are told of: Validation." in texts(app)
+    assert "No training rows" in texts(app)
+    assert "No test rows. Rows used for evaluation: Validation." in texts(app)
     press(app, "keep_pairs")
     assert (stored()[0].name, stored()[0].source) == ("KLUE-STS dev", "klue-sts-dev")
 
@@ -316,13 +316,13 @@ def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     press(press(app, "look_sample-nli"), "keep_pairs")
     inference, similarity = stored()
-    assert "Kept set: Korean sample: inference" in texts(app)
+    assert "Stored set: Korean sample: inference" in texts(app)
     press(app, f"see_{similarity.key}")
-    assert "Kept set: Korean sample: similarity" in texts(app)
+    assert "Stored set: Korean sample: similarity" in texts(app)
     assert app.query_params["pairs"] in (similarity.key, [similarity.key])
     press(app, f"remove_yes_{similarity.key}")
     assert stored() == [inference]
-    assert "Kept set: Korean sample: inference" in texts(app)
+    assert "Stored set: Korean sample: inference" in texts(app)
 
 
 @pytest.mark.slow

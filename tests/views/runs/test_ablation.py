@@ -107,17 +107,17 @@ HELPED = "**Pre-training on this text helped**"
         (
             [UNTRAINED, REFERENCE, BETTER, WORSE],
             [
-                "**“Hide whole words\\: words between spaces” is best**: nDCG@10 56.0 against 50.0",
-                "(+6.0 points, 95%: +1.0 to +11.0)",
-                f"{HELPED}: nDCG@10 50.0 against 45.0 without",
-                "(+5.0 points, 95%: +1.0 to +9.0)",
+                "**“Whole word masking\\: words split on spaces” is best**: nDCG@10 56.0, reference 50.0",
+                "(+6.0 points, 95% interval +1.0 to +11.0)",
+                f"{HELPED}: nDCG@10 50.0, without it 45.0",
+                "(+5.0 points, 95% interval +1.0 to +9.0)",
             ],
             [],
         ),
         # what may be chance is said to be
         (
             [REFERENCE, CHANCE],
-            [EN["ablation.best_unsure"].split("“")[0], "“Share hidden \\(0–1\\)\\: 0\\.3”"],
+            [EN["ablation.best_unsure"].split("“")[0], "“Masking ratio \\(0–1\\)\\: 0\\.3”"],
             ["is best", "Pre-training"],
         ),
         ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
@@ -134,7 +134,7 @@ def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str
 
 def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
     told = said(app, of_pairs(UNTRAINED), of_pairs(REFERENCE), vary=False)
-    assert f"{HELPED}: Spearman before tuning 50.0 against 45.0 without" in told
+    assert f"{HELPED}: Spearman before fine-tuning 50.0, without it 45.0" in told
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
     ("difference", "told"),
     [
         ((-0.05, -0.09, -0.01, 0.01), HELPED),
-        ((-0.02, -0.05, 0.01, 0.3), "**Whether pre-training on this text helped cannot be told**"),
+        ((-0.02, -0.05, 0.01, 0.3), "**It is unclear whether pre-training on this text helped**"),
         ((0.05, 0.01, 0.09, 0.01), "**Pre-training on this text made it worse**"),
     ],
 )
@@ -153,7 +153,7 @@ def test_whether_it_helped_is_answered_also_with_no(
     answer = said(app, base, REFERENCE, vary=False)
     assert told in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
-    assert f"({points} points, 95%: {low} to {high})" in answer
+    assert f"({points} points, 95% interval {low} to {high})" in answer
     assert "Does it help? mine" in answer
     assert EN["ablation.trained"] in shown(app)["variant"].tolist()
     assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
@@ -170,7 +170,7 @@ def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: Ap
     assert EN["ablation.other_tokens"].format(mark="°") in told
     assert EN["ablation.intervals_of"] in told
     assert "96 test questions" in told
-    assert EN["ablation.failed"].format(name="Vocabulary \\(pieces\\)\\: 2000") in told
+    assert EN["ablation.failed"].format(name="Vocabulary size\\: 2000") in told
     assert EN["failure.memory"] in told
 
 
@@ -228,7 +228,7 @@ def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
     ablation = made(a_table(known), State.RUNNING, **status)
     run(app)
     assert any(
-        "variant 2 of 3: learning its language model" in one and "1 min 30 s" in one for one in progress_texts(app)
+        "variant 2 of 3: training its language model" in one and "1 min 30 s" in one for one in progress_texts(app)
     )
     assert shown(app)["perplexity"].tolist() == [60]
     assert not [key for key in buttons(app) if key.startswith("compare_")]
@@ -242,7 +242,7 @@ def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
     [
         (True, "tuning_0", "without pre-training: fine-tuning it on questions"),
         (False, "tuning_1", "with pre-training: fine-tuning it on questions"),
-        (True, "measuring", "measuring all variants"),
+        (True, "measuring", "evaluating all variants"),
     ],
 )
 def test_what_it_does_is_said_without_a_number_where_that_says_more(

@@ -160,8 +160,8 @@ def test_provenance_is_shown_in_groups_and_can_be_had_as_it_is(app: AppTest) -> 
     }
     (made.folder / "provenance.json").write_text(json.dumps(content), encoding="utf-8")
     single, base, split, versions, hardware = tables(opened(app, made), EN["train.row_fact"])
-    assert single == {"Made (UTC)": "2026-01-02T03:04:05+00:00", "Seed": "3"}
-    assert base == {"Name or place": "klue/roberta-base", "Revision (commit)": "abc123"}
+    assert single == {"Created (UTC)": "2026-01-02T03:04:05+00:00", "Seed": "3"}
+    assert base == {"Name or path": "klue/roberta-base", "Revision (commit)": "abc123"}
     assert split == {EN["option.validation"]: "0.1", EN["option.test"]: "0.2", EN["option.split_seed"]: "5"}
     assert versions == {"torch": "2.9"}
     assert hardware == {"GPUs": "A, B", "bfloat16": "False"}

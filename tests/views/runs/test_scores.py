@@ -141,9 +141,9 @@ def test_training_questions_the_kept_step_and_advice_are_told(app: AppTest) -> N
     sample = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.9}, "gain": learned, "questions": 48}
     done_run(gain=gain, training_sample=sample, kept_step=7)
     shown = texts(run(app))
-    assert "On questions it learned from (a sample of 48) it rose from 50.0% to 90.0%." in shown
+    assert "On training questions (a sample of 48) it rose from 50.0% to 90.0%." in shown
     assert EN["advice.starter_not_carried_over"] in shown
-    assert "The model of step 7 of" in shown
+    assert "Best checkpoint: step 7 of" in shown
 
 
 @pytest.mark.parametrize(("interval", "outcome"), [([0.01, 0.2], "gain_sure"), ([-0.01, 0.2], "gain_unsure")])
@@ -156,10 +156,10 @@ def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
     done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
     shown = texts(run(app))
     assert app.dataframe[0].value["row"].tolist() == [
-        *("Mixed with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
+        *("Combined with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
     ]
-    lead = "Mixed with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
-    below = "The model alone, not mixed, has nDCG@10 40.0%, **below BM25's 65.0%**; it was 60.0% before training."
+    lead = "Combined with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
+    below = "The model alone scores nDCG@10 40.0%, **below BM25's 65.0%**. Before training: 60.0%."
     assert -1 < shown.index(lead) < shown.index(chance(interval, outcome)) < shown.index(below)
 
 
@@ -252,7 +252,7 @@ def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
     made = reads()
     shown = texts(run(app))
     assert "F1 **rose by 58.0 points**, from 12.0% to 70.0%." in shown
-    assert "On questions it learned from (a sample of 100) it rose from 12.0% to 95.0%." in shown
+    assert "On training questions (a sample of 100) it rose from 12.0% to 95.0%." in shown
     assert EN["train.measured_on_passages"].format(questions="300", rules="KLUE\\-MRC") in shown
     assert EN["train.kept_step"].format(step="20", total="20", measure="F1") in shown
     assert EN["advice.still_rising"] in shown
@@ -299,12 +299,12 @@ def guesses() -> Run:
 def test_figures_are_told_as_those_of_text_and_the_way_on_is_to_look_into_it(app: AppTest) -> None:
     made = guesses()
     shown = texts(run(app))
-    assert "**512** after training, 8,000 before, 1,400 by frequency alone" in shown
+    assert "**512** after training, 8,000 before, 1,400 by token frequency only" in shown
     assert EN["train.measured_on_text"].format(hidden="9,600", rows="500") in shown
     assert EN["train.kept_step_perplexity"].format(step="20", total="30") in shown
     assert "questions it learned from" not in shown
     (table,) = (one.value for one in app.dataframe if "masked_accuracy" in one.value)
-    assert table["row"].tolist() == ["Frequency alone", "Before training", "After training"]
+    assert table["row"].tolist() == ["Token frequency only", "Before training", "After training"]
     assert table["masked_accuracy"].tolist() == pytest.approx([5, 0, 17])
     assert "next_accuracy" not in table
     labels = [one.label for one in app.button if str(one.key).endswith(made.id)]

@@ -117,7 +117,7 @@ def test_only_what_can_differ_is_offered() -> None:
 def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
     run(app)
     upload(app, FILE.format(key=data.key))
-    assert "1. Share hidden \\(0–1\\)\\: 0\\.3\n1. Share hidden" in texts(app)
+    assert "1. Masking ratio \\(0–1\\)\\: 0\\.3\n1. Masking ratio" in texts(app)
     assert EN["ablation.makes"].format(models=3, tuned=3) in texts(app)
     click(app, "train_ablation_of_file_start")
     ablation, experiment = the_ablation()

@@ -211,7 +211,7 @@ def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
     enter(app, epochs=7.0, title=False)
     back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
-    assert back.help == "Epochs (passes), Read titles too"
+    assert back.help == "Epochs, Include titles"
     back.click()
     run(app)
     assert (field(app, "epochs").value, field(app, "title").value) == (3.0, True)

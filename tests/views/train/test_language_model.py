@@ -52,7 +52,7 @@ def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.M
     text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
 
     app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
-    assert "learned from the text of **\\*낱말\\***" in texts(app)
+    assert "on the text of **\\*낱말\\***" in texts(app)
     press(app, "start")
     (plan,) = (one.plan() for one in submitted)
     assert (plan.data, plan.data_name, plan.fingerprint) == (text.reference, "*낱말*", text.fingerprint)

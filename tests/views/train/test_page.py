@@ -81,13 +81,19 @@ def test_the_first_sight_is_what_is_needed_to_start(app: AppTest) -> None:
 
 def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
     """A kept comparison with these figures, and the experiment that asked for it in the place of its folder."""
-    kinds = {"mix": {"kind": "learned", "of": ["first", "other"]}, "hybrid": {"kind": "hybrid", "of": ["first"]}}
+    kinds = {
+        "mix": {"kind": "learned", "of": ["first", "other"]},
+        "hybrid": {"kind": "hybrid", "of": ["first"]},
+        "trained": {"kind": "dense", "model": "a-run"},
+        "mix of trained": {"kind": "learned", "of": ["first", "trained"]},
+    }
     specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in figures]
     return SimpleNamespace(
         folder={"experiment": {"retriever": specs}},
         data_fingerprint=fingerprint,
         part=part,
         questions=480,
+        ks=(1, 5, 10),
         figures={name: {"ndcg@10": value} for name, value in figures.items()},
     )
 
@@ -95,10 +101,11 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("part", "figures", "told"),
     [
-        (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("86.8", "other", "85.0", "+1.8")),
-        (Part.VALIDATION, {"first": 0.9, "mix": 0.88}, ("88.0", "first", "90.0", "-2.0")),
+        (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("hybrid", "90.0")),
+        (Part.VALIDATION, {"first": 0.886, "mix": 0.88}, ("first", "88.6")),
         (Part.TEST, {"first": 0.8, "mix": 0.88}, ()),  # nothing is decided by test questions
-        (Part.ALL, {"first": 0.8, "hybrid": 0.88}, ()),
+        (Part.ALL, {"trained": 0.99, "mix of trained": 0.95, "first": 0.8}, ("first", "80.0")),
+        (Part.ALL, {"trained": 0.99, "mix of trained": 0.95}, ()),
     ],
 )
 def test_what_a_mix_reaches_without_training_is_told(
@@ -107,13 +114,28 @@ def test_what_a_mix_reaches_without_training_is_told(
     kept = [compared(find("sample").fingerprint, part, **figures)]
     monkeypatch.setattr("views.train.page.kept_comparisons", lambda: kept)
     monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    monkeypatch.setattr("views.train.page.find_model_run", lambda model: model == "a-run")
     said = [one.value for one in run(app).caption]
     if not told:
         assert any(EN["train.untrained_unknown"] in one for one in said)
         return
-    mix, name, best, difference = told
-    words = {"mix": mix, "name": name, "best": best, "difference": difference, "questions": "480"}
+    name, score = told
+    words = {"name": name, "measure": "nDCG@10", "score": score, "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in one for one in said)
+    app.query_params["lang"] = "ko"
+    korean = "\n".join(one.value for one in run(app).caption)
+    assert f"nDCG@10 {score}{'이' if score[-1] in '06' else '가'} 나옵니다" in korean
+
+
+def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85)
+    for name, recall in (("first", 0.9), ("other", 0.88)):
+        kept.figures[name]["recall@10"] = recall
+    monkeypatch.setattr("views.train.page.kept_comparisons", lambda: [kept])
+    monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    app.session_state["kept_measure"] = "recall"
+    words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
 
 
 def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
@@ -153,7 +175,7 @@ def running() -> Run:
 def test_a_running_training_shows_how_far_it_is_by_any_measure(app: AppTest, running: Run) -> None:
     run(app)
     assert [metric.value for metric in app.metric] == [
-        *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234", "0.0333", "3.00e-04", "2.000", "50.00%")
+        *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%")
     ]
     loss, measured, rate, norm = (table.value for table in app.dataframe)
     assert loss.to_numpy()[[0, -1]].tolist() == [[1, 1.0], [30, 1 / 30]]
@@ -184,7 +206,8 @@ def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) ->
 def test_a_training_in_its_first_moments_is_shown_too(app: AppTest) -> None:
     made_run(State.RUNNING)
     assert not run(app).dataframe
-    assert [metric.value for metric in app.metric] == ["–"] * 8
+    assert not app.metric  # nothing is known yet: no tile and no chart says so
+    assert EN["train.no_figure_yet"] not in texts(app)
     assert start_button(app).label == EN["train.enqueue"]
 
 
@@ -221,7 +244,7 @@ def test_a_killed_training_is_interrupted(app: AppTest) -> None:
     made_run(State.RUNNING).write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
     run(app)
     assert EN["failure.interrupted"] in [error.value for error in app.error]
-    assert "came to step 7 of 30" in texts(app)
+    assert "step 7 of 30" in texts(app)
     assert start_button(app).label == EN["train.start"]
 
 
@@ -312,8 +335,8 @@ def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
     for number in range(7):
         made_run(State.STOPPED, name=f"run {number}")
     run(app)
-    assert labels(app).count(EN["train.details"]) == 5
-    next(button for button in app.button if button.label == "Show 2 older trainings").click()
+    assert labels(app).count(EN["train.details"]) == 1 + 5  # the latest stands at the top
+    next(button for button in app.button if button.label == "Show 1 older trainings").click()
     assert labels(run(app)).count(EN["train.details"]) == 7
 
 

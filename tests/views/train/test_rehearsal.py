@@ -27,6 +27,7 @@ from tests.views.train.worlds import (
     field,
     form_page,
     labels,
+    made_run,
     press,
     texts,
     unopened,
@@ -34,11 +35,13 @@ from tests.views.train.worlds import (
 )
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions
 from training.runs.jobs import Estimate, Rehearsal, RehearsalTask
-from training.runs.runs import Plan, all_runs
+from training.runs.runs import Plan, Run, all_runs
 from views.resources import sets
+from views.train import start
 
 pytestmark = pytest.mark.slow
 
+STARTS_BY_ITSELF = start.starts_by_itself  # the fixture of all pages replaces it
 TRIPLET = BiEncoderObjective.TRIPLET
 FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
 
@@ -85,14 +88,14 @@ def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
 
 def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(enter(run(app), epochs=5.0), asked)
-    assert "Trying a few steps" in texts(app)
+    assert "Running a few steps" in texts(app)
     button(app, "ask_estimate").click()
     assert button(run(app), "ask_estimate").disabled
     assert asked == [rehearsal]
     write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
     assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
-    assert "One step takes 0.8 s, all measuring 12 s, loading under a second. Tried on: cpu." in texts(app)
+    assert "One step takes 0.8 s, all evaluations 12 s, loading under a second. Measured on: CPU." in texts(app)
     assert not app.error
     assert field(app, "epochs").value == 5.0
     assert all_runs() == []
@@ -105,7 +108,7 @@ def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehe
 
 def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
     estimated(app, asked, replace(FITS, fits=False, instead={"batch_size": 32}))
-    told = EN["train.too_large_instead"].format(options="Batch size (examples) 32")
+    told = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [told]
     press(app, "use_instead")
     assert field(app, "batch_size").value == 32
@@ -118,7 +121,7 @@ def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
     estimated(app, asked, replace(FITS, fits=False, instead=instead))
-    told = "Token vectors: Frozen, Compute passes twice, Length read (tokens) 256"
+    told = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
     press(app, "use_instead")
     assert {name: field(app, name).value for name in instead} == instead
@@ -134,7 +137,7 @@ def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
     click(app, f"stop_{rehearsal.id}")
     assert not rehearsal.running
-    assert "Trying a few steps" not in texts(run(app))
+    assert "Running a few steps" not in texts(run(app))
     assert not button(app, "ask_estimate").disabled
 
 
@@ -142,7 +145,7 @@ def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: l
     rehearsal = ask(run(app), asked)
     enter(app, epochs=5.0)
     assert not rehearsal.running
-    assert "Trying a few steps" not in texts(app)
+    assert "Running a few steps" not in texts(app)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +168,85 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Rehearsal, "start", full)
     button(run(app), "ask_estimate").click()
     assert [error.value for error in run(app).error] == [EN["train.not_started"].format(reason="no space")]
+
+
+def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "starts_by_itself", STARTS_BY_ITSELF)
+
+
+def test_the_defaults_are_estimated_by_themselves_and_once(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    run(app)
+    (rehearsal,) = asked
+    assert rehearsal.task is RehearsalTask.ESTIMATE
+    assert "Running a few steps" in texts(app)
+    click(app, f"stop_{rehearsal.id}")
+    assert "Running a few steps" not in texts(run(app))
+    assert len(asked) == 1  # what was stopped is not started again
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    assert [info.value for info in run(app).info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
+
+
+def test_another_base_replaces_the_estimate_that_runs(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    by_itself(monkeypatch)
+    with_base(app, STARTER)
+    with_base(app, str(folder))
+    first, second = asked
+    assert (first.running, second.running) == (False, True)
+
+
+def test_changed_settings_are_estimated_only_when_asked(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    enter(run(app), epochs=5.0)
+    assert [rehearsal.running for rehearsal in asked] == [False]  # that of the defaults has ended
+
+
+@pytest.mark.usefixtures("no_worker")
+@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
+def test_nothing_is_measured_beside_a_training(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    by_itself(monkeypatch)
+    made_run(state)
+    run(app)
+    assert asked == []
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_nothing_is_downloaded_for_an_estimate_nobody_asked_for(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert asked == []
+
+
+def test_a_training_that_starts_ends_the_estimate(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
+) -> None:
+    by_itself(monkeypatch)
+    run(app)
+    click(app, "train_start_")
+    assert len(submitted) == 1
+    assert [rehearsal.running for rehearsal in asked] == [False]
+
+
+def test_an_estimate_on_a_busy_machine_says_so_and_what_it_takes_alone(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, others=0.6, seconds_alone=87.0))
+    (told,) = (info.value for info in app.info)
+    assert told.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
+
+
+def test_an_estimate_without_a_whole_batch_is_called_rough(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, rough=True))
+    (told,) = (info.value for info in app.info)
+    assert told.startswith("Roughly **4 min 20 s**")
 
 
 # hard negatives
@@ -195,7 +277,7 @@ def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppT
 def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, STARTER, TRIPLET)
     rehearsal = ask(app, asked, RehearsalTask.NEGATIVES)
-    assert "Looking for hard negatives" in texts(app)
+    assert "Finding hard negatives" in texts(app)
     rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
     run(app)
     training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
@@ -210,7 +292,7 @@ def test_a_large_table_never_comes_whole(app: AppTest, asked: list[Rehearsal]) -
     shown = app.dataframe[0].value
     assert len(shown) == 500
     assert shown["passage"].str.len().max() == 200
-    assert "The first 500 of 2,000 are shown" in texts(app)
+    assert "Showing 500 of 2,000" in texts(app)
 
 
 def test_questions_can_be_searched_for(app: AppTest, asked: list[Rehearsal]) -> None:

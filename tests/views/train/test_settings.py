@@ -61,16 +61,16 @@ def app(no_worker: None) -> AppTest:
 
 def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
     run(app)
-    assert "Test questions are not looked at" in texts(app)
+    assert "Test questions are not used" in texts(app)
     assert "1. Learning rate: 0.003" in texts(app)
     app.number_input(key="train_settings_minutes").set_value(3)
     run(app)
-    assert "Search for 3 minutes at most" in [one.label for one in app.button if str(one.key).startswith("train_find_")]
+    assert "Search for up to 3 minutes" in [one.label for one in app.button if str(one.key).startswith("train_find_")]
     click(app, "train_find_")
     (search,) = all_searches()
     assert search.plan().minutes == 3
     assert search.status().state is State.QUEUED
-    assert f"Settings for {search.plan().name}".replace("-", "\\-") in texts(app)
+    assert f"Settings search for {search.plan().name}".replace("-", "\\-") in texts(app)
     assert all_runs() == []
 
 
@@ -78,8 +78,8 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
 def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(app: AppTest) -> None:
     search = made(ALIKE)
     run(app)
-    assert "The settings you began with are as good as anything tried" in texts(app)
-    assert "“Learning rate\\: 0\\.003” came to +0.4 points of nDCG@10 more" in texts(app)
+    assert "Your starting settings are as good as any tried" in texts(app)
+    assert "“Learning rate\\: 0\\.003” is +0.4 points of nDCG@10 higher" in texts(app)
     table = app.dataframe[0].value
     assert table["chosen"].tolist() == ["✓", "", ""]
     assert table["setting"].tolist()[0] == EN["settings.defaults"]
@@ -125,7 +125,7 @@ def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
     search = made(ALIKE, State.RUNNING, trials=2, phase="trying_2", step=2, total_steps=3, share=0.5, seconds_left=90.0)
     run(app)
     assert any("round 2 of 3, settings 2 of 3" in text and "1 min 30 s" in text for text in progress_texts(app))
-    assert "10 minutes at most" in texts(app)
+    assert "Up to 10 minutes" in texts(app)
     assert len(app.dataframe[0].value) == 3  # what is known so far
     assert not [one for one in app.button if str(one.key).startswith("use_settings")]
     click(app, f"stop_{search.id}")
@@ -133,7 +133,7 @@ def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
     assert any(EN["settings.stopping"] in text for text in progress_texts(app))
 
 
-@pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "Time was up")])
+@pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
 def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
     search = made(ALIKE, State.FAILED, trials=0, code=code, message="why")
     (search.folder / "so_far.json").unlink()

@@ -27,7 +27,7 @@ from tests.views.train.worlds import made_run
 from tests.views.train.worlds import page as train_page
 from training.runs.runs import Phase, Run, damaged_runs
 from views.ui.problems import failure_text, problem_text, reason_text
-from views.ui.words import LANGUAGES, catalog, plain
+from views.ui.words import LANGUAGES, catalog, particle, plain, plain_number
 
 VIEWS = PROJECT / "views"
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "workbench.py"])
@@ -134,7 +134,7 @@ def test_values_of_the_readers_are_translated_and_those_of_the_file_are_not(prob
 
 def test_a_reason_leaves_the_row_to_its_column() -> None:
     problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
-    assert reason_text(problem, catalog("en")).startswith("The context (본문) is empty.")
+    assert reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
 
 
 def test_an_error_carries_the_rows_behind_it() -> None:
@@ -245,3 +245,38 @@ def kept_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> Path:
     folder = ComparisonJob.of(experiment, fingerprint).folder
     keep_comparison(compare(experiment, small_set()), folder)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *[(f"88.{digit}", "이" if digit in "013678" else "가") for digit in "0123456789"],
+        ("지문", "이"),
+        ("문서", "가"),
+        ("nDCG@10", "이"),
+        ("(비교)", "가"),
+        ("BM", "이"),
+        ("Late", "가"),
+        ("", "가"),
+    ],
+)
+def test_a_particle_follows_the_last_sound(text: str, expected: str) -> None:
+    assert particle(text, "이", "가") == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.1666, "0.17"),
+        (0.000015, "0.000015"),
+        (0.00002, "0.00002"),
+        (1.5e-5 / 2, "0.0000075"),
+        (0.0, "0"),
+        (1.25, "1.2"),
+        (12.7, "13"),
+        (1234.0, "1,234"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_small_number_is_written_out(value: float, expected: str) -> None:
+    assert plain_number(value) == expected

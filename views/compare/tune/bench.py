@@ -21,7 +21,8 @@ from retrieval.evaluation.measures import Measure
 from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
-from views.compare.kept import close, follow
+from views.compare.kept import close
+from views.compare.running import follow_lab
 from views.compare.scores import ComparisonView
 from views.names import analyzer_words
 from views.resources.retrieval import open_comparison
@@ -92,10 +93,10 @@ def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | No
                 return LabResult(experiment, opened, table)
             st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
     elif job.running:
-        follow(job, experiment, bench.view.data)
+        follow_lab(job)
         return None
     elif job.folder.is_dir():  # it was started before
-        follow(job, experiment, bench.view.data)
+        follow_lab(job)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     with st.container(horizontal=True, vertical_alignment="center"):
         pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")

@@ -23,7 +23,6 @@ from retrieval.comparison.experiment import Lab
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.dense import IndexKind
-from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands, heat, scattered, steps
@@ -48,7 +47,6 @@ from views.ui.state import choose, choose_several
 from views.ui.words import plain, signed, word
 
 _FEW = 200  # questions whose interval is wider than what tuning usually gains
-_FIRST_AIM = "ndcg@10"
 
 
 @st.fragment
@@ -60,35 +58,17 @@ def draw(view: ComparisonView) -> None:
         st.warning(word("tune.no_validation"), icon=":material/warning:")
         return
     questions, passages = len(asked.questions), int(question_groups(asked).max()) + 1
-    lab, measure = _pick(view)
+    lab = _pick_lab()
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     if questions < _FEW:
         st.caption(f":material/info: {word('tune.few', questions=f'{questions:,}')}")
-    LABS[lab](Bench(view, measure, questions))
+    LABS[lab](Bench(view, view.figure, questions))
 
 
-def _pick(view: ComparisonView) -> tuple[Lab, Measure]:
-    left, right = st.columns([3, 1], vertical_alignment="bottom")
+def _pick_lab() -> Lab:
     labs = [lab.value for lab in LABS]
-    lab = choose(
-        left.segmented_control,
-        "lab",
-        word("tune.lab"),
-        labs,
-        labs[0],
-        format_func=lambda value: word(f"tune.lab_{value}"),
-    )
-    aims = list(reversed(measures(view.comparison.experiment.ks)))
-    aim = choose(
-        right.selectbox,
-        "aim",
-        word("tune.aim"),
-        aims,
-        _FIRST_AIM,
-        format_func=lambda text: Measure.parse(text).long,
-        help=word("tune.aim_help"),
-    )
-    return Lab(lab), Measure.parse(aim)
+    named = {lab: word(f"tune.lab_{lab}") for lab in labs}
+    return Lab(choose(st.segmented_control, "lab", word("tune.lab"), labs, labs[0], format_func=named.get))
 
 
 def _draw_hybrid(bench: Bench) -> None:

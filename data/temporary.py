@@ -1,0 +1,101 @@
+"""Temporary folders in the workspace that a killed process cannot leave behind for good.
+
+A process holds a lock in each of its folders while it lives. A folder whose lock nobody holds is a leftover: its
+process was killed before it could remove it.
+"""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_LOCK = ".in-use"
+_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
+_SECONDS_WITHOUT_LOCK = (
+    7 * 24 * 3600.0
+)  # a folder without a lock is of an earlier version, or of a system without locks
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """Yield a new folder in `parent`, and remove it when the block ends; `prefix` begins and ends with a dot."""
+    with TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
+        held = _hold(Path(name))
+        try:
+            yield Path(name)
+        finally:
+            if held is not None:
+                os.close(held)
+
+
+def remove_leftovers(place: Path) -> int:
+    """Remove what killed processes left in a folder and in all folders in it; return how many leftovers there were."""
+    removed = 0
+    folders = [place]
+    while folders:
+        for folder in _folders_in(folders.pop()):
+            if not _NAME.fullmatch(folder.name):
+                folders.append(folder)
+            elif _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                removed += 1
+    return removed
+
+
+def remove_leftovers_of(prefix: str, parent: Path) -> None:
+    """Remove what killed processes left of one kind of temporary folder, directly in `parent`."""
+    for folder in parent.glob(f"{prefix}*"):
+        if folder.is_dir() and _NAME.fullmatch(folder.name) and _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _hold(folder: Path) -> int | None:
+    """Lock a folder; return the descriptor that holds the lock, None where the system has no such locks."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    new = folder / f"{_LOCK}.new"
+    try:
+        held = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(folder / _LOCK)  # only now others see it: it is never there without its lock
+    except OSError:
+        os.close(held)
+        return None
+    return held
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether the process that made a folder is gone. Where that cannot be known it is not."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        if not (folder / _LOCK).exists():
+            return time.time() - folder.stat().st_mtime > _SECONDS_WITHOUT_LOCK
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True

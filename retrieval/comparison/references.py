@@ -1,0 +1,119 @@
+"""What a command may call a comparison: its key, an experiment file, or the folder that `compare --out` wrote.
+
+A comparison is stored under the key that the page would give it: the question set is stored in the workspace and named
+by its key, and paths are absolute, so that it opens from any folder.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from data.problems import Failure
+from data.records import QuestionSet
+from data.store import find
+from data.store import keep as store_set
+from data.store import stored as stored_sets
+from models.sources import STARTER
+from retrieval.comparison.experiment import Experiment, read_experiment
+from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import (
+    ComparisonJob,
+    StoredComparison,
+    kept_comparison,
+    origin_of,
+    read_comparison,
+)
+
+_PATHS = ("model", "dictionary", "path")  # fields of retrievers that may name a file or a folder
+_LIST = "`mrc retrieval list` lists the stored comparisons"
+
+
+class ComparisonNotFoundError(Failure):
+    """No comparison is stored under what a user named."""
+
+
+def find_comparison(reference: str) -> StoredComparison:
+    """Return the comparison that a key, an experiment file or an `--out` folder names.
+
+    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` if an experiment file cannot be used.
+    """
+    if found := kept_comparison(reference):
+        return found
+    path = Path(reference)
+    if _is_output(path):
+        experiment, origin = _experiment_in(path), origin_of(path)
+        job = ComparisonJob.of(experiment, str(origin["data"].get("fingerprint")))
+        if found := kept_comparison(job.folder.name) or read_comparison(path):
+            return found
+        raise _damaged(path)
+    if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        experiment = read_experiment(path)
+        question_set = find(experiment.data, path.parent)
+        job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
+        if found := kept_comparison(job.folder.name):
+            return found
+        raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
+    raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST}")
+
+
+def find_stored(reference: str) -> StoredComparison:
+    """Return the comparison of the workspace that is named, as `find_comparison`; one that lies elsewhere is not it."""
+    found = find_comparison(reference)
+    if kept_comparison(found.key) != found:
+        raise ComparisonNotFoundError("not_stored", f"the comparison in {found.folder} is not stored in this workspace")
+    return found
+
+
+def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
+    """Return the experiment that a key, an experiment file or an `--out` folder names, and the base of its paths.
+
+    Raises `ExperimentError` or `ComparisonNotFoundError`.
+    """
+    if found := kept_comparison(str(reference)):
+        return _experiment_in(found.folder), found.folder
+    path = Path(reference)
+    if _is_output(path):
+        return _experiment_in(path), path
+    if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        return read_experiment(path), path.parent
+    message = (
+        f"{str(reference)!r} is no stored comparison, no experiment file and no folder of `compare --out`; {_LIST}"
+    )
+    raise ComparisonNotFoundError("unknown_comparison", message)
+
+
+def store_question_set(question_set: QuestionSet, source: str) -> None:
+    """Store a question set in the workspace unless it is there. Raises `LimitError` and `OSError`."""
+    if all(stored.fingerprint != question_set.fingerprint for stored in stored_sets()):
+        store_set(question_set, source=source)
+
+
+def storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
+    """Return the experiment with the set's key as its data and with absolute paths."""
+    retrievers = tuple(_with_absolute_paths(spec, base) for spec in experiment.retriever)
+    return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
+
+
+def _with_absolute_paths(spec: Spec, base: Path) -> Spec:
+    paths: dict[str, Any] = {}
+    for name in _PATHS:
+        value = getattr(spec, name, "")
+        if value and value != STARTER and os.path.exists(base / value):  # noqa: PTH110 - a name may be too long
+            paths[name] = str((base / value).absolute())
+    return spec.model_copy(update=paths) if paths else spec
+
+
+def _is_output(path: Path) -> bool:
+    origin = origin_of(path)
+    return isinstance(origin.get("experiment"), dict) and isinstance(origin.get("data"), dict)
+
+
+def _experiment_in(folder: Path) -> Experiment:
+    try:
+        return Experiment.model_validate(origin_of(folder)["experiment"])
+    except ValueError as error:
+        raise _damaged(folder) from error
+
+
+def _damaged(folder: Path) -> ComparisonNotFoundError:
+    return ComparisonNotFoundError("damaged_comparison", f"the comparison in {folder} cannot be read")

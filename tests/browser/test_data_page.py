@@ -1,0 +1,125 @@
+"""The Data page in a browser: files that cannot be read, the sample file, names, and too few questions to judge."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from data.questions.read import read
+from tests.browser.driving import settled
+from tests.data.formats.test_documents import DOCX, HWPX, PDF
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MINUTE = 60_000
+GOOD = "질문,지문\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n강은?,한강은 서울을 지난다.\n"
+
+
+def drop(page: Page, folder: Path, *files: tuple[str, str | bytes]) -> None:
+    """Drop files on the page together, as a person does from a folder."""
+    paths = []
+    for name, content in files:
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        paths.append(path)
+    settled(page)
+    field = page.locator("input[type=file]")
+    expect(field).to_have_count(1)  # the field before is taken away when the page is drawn
+    field.set_input_files(paths)
+
+
+def alert(page: Page, text: str | re.Pattern[str]) -> None:
+    """Expect one box on the page, with this text."""
+    box = page.get_by_test_id("stAlert")
+    expect(box.filter(has_text=text)).to_have_count(1, timeout=MINUTE)
+    settled(page)
+    expect(box).to_have_count(1)
+
+
+def test_a_new_file_replaces_one_that_cannot_be_read(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("manual.docx", DOCX))
+    alert(page, "Word documents (.docx, .doc) cannot be read. Save the text as .txt")
+    drop(page, tmp_path, ("empty.csv", " "))
+    alert(page, "The file is empty")
+    drop(page, tmp_path, ("only.csv", "질문\n수도는?\n바다는?\n"))
+    alert(page, "No Passage column found")
+    drop(page, tmp_path, ("good.csv", GOOD))
+    alert(page, "All rows were read without a problem.")
+    expect(page.get_by_role("heading", name="Preview: good")).to_be_visible()
+    for name in ("manual.docx", "empty.csv", "only.csv"):
+        expect(page.get_by_text(name)).to_have_count(0)
+
+
+def test_files_that_were_not_read_are_named_beside_those_that_were(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("manual.docx", DOCX), ("good.csv", GOOD))
+    alert(page, re.compile(r"3 rows → 3 passages.*not read: 1, such as manual\.docx", re.DOTALL))
+    expect(page.get_by_text("All rows were read")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (("a.docx", DOCX), "Word 문서(.docx, .doc)는 읽지 못합니다"),
+        (("a.pdf", PDF), "PDF 파일은 읽지 못합니다"),
+        (("a.hwpx", HWPX), "한글 문서(.hwp, .hwpx)는 읽지 못합니다"),
+    ],
+)
+def test_a_document_says_what_to_do(
+    app: str, korean_page: Page, tmp_path: Path, file: tuple[str, bytes], words: str
+) -> None:
+    korean_page.goto(f"{app}/data?lang=ko")
+    drop(korean_page, tmp_path, file)
+    alert(korean_page, words)
+    expect(korean_page.get_by_test_id("stAlert")).to_contain_text("텍스트(.txt)")
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_sample_csv_downloads_and_reads(app: str, page: Page, tmp_path: Path, language: str) -> None:
+    page.goto(f"{app}/data?lang={language}")
+    expect(page.get_by_text("CSV · TSV · Excel · JSON")).to_be_visible(timeout=MINUTE)
+    settled(page)
+    with page.expect_download() as started:
+        page.get_by_role("button", name={"en": "Download a sample CSV", "ko": "예시 CSV 내려받기"}[language]).click()
+    content = Path(started.value.path()).read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf"), "spreadsheets read UTF-8 by its mark"
+    assert len(read(content, "sample.csv").question_set.questions) == 4
+    drop(page, tmp_path, (started.value.suggested_filename, content))
+    alert(page, {"en": "4 rows → 3 passages, 4 questions", "ko": "행 4개 → 지문 3개, 질문 4개"}[language])
+
+
+def test_a_dataset_is_named_and_renamed(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("my30_cp949.csv", GOOD.encode("cp949")))
+    name = page.get_by_role("textbox", name="Name", exact=True)
+    expect(name).to_have_value("my30_cp949", timeout=MINUTE)
+    name.fill("City questions")
+    name.press("Tab")
+    settled(page)
+    page.get_by_role("button", name="Use this dataset").click()
+    expect(page.get_by_text("All pages now use “City questions”.")).to_be_visible(timeout=MINUTE)
+    settled(page)
+    address = page.url
+    page.get_by_text("Stored datasets").click()
+    page.get_by_role("button", name="Rename").first.click()
+    name.fill("도시 질문")
+    name.press("Tab")
+    settled(page)
+    page.get_by_role("button", name="Save name").click()
+    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible(timeout=MINUTE)
+    assert page.url == address
+    page.reload()
+    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible(timeout=MINUTE)
+
+
+def test_few_questions_have_no_verdict_and_links_appear_once(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("few.csv", GOOD))
+    expect(page.get_by_text("Only 3 questions: too few to tell")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("hard for BM25")).to_have_count(0)
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("heading", name="Preview")).to_have_count(0, timeout=MINUTE)
+    settled(page)
+    for label in ("Compare with this dataset", "Train with this dataset", "Search this dataset"):
+        expect(page.get_by_role("link", name=label)).to_have_count(1)

@@ -1,0 +1,174 @@
+"""A comparison that a user stops: it stays stopped everywhere, and what it had searched stays on the page.
+
+The question set is large enough for a transformer that the dense retriever is still at work when it is stopped.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part
+from data.store import CATALOG, StoredSet, keep, read_entry, remove
+from models.packaged import DEFAULT
+from retrieval.comparison.store import ComparisonJob
+from tests.browser.driving import MINUTES, compared, settled
+from views.choices import BM25_NAME, DENSE_NAME, WORDS_NAME, choices_for
+from views.ui.words import catalog
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
+EN = catalog("en")
+PASSAGES, QUESTIONS = 700, 120
+BOTH = (BM25_NAME, DENSE_NAME)
+THREE = (BM25_NAME, WORDS_NAME, DENSE_NAME)
+
+
+def large_set(name: str) -> QuestionSet:
+    """Long passages of several topics each, whose dense vectors take minutes."""
+    sample = read_entry(CATALOG["sample"]).question_set
+    texts = [passage.text for passage in sample.passages]
+    passages = [
+        Passage(f"p{row}", f"{name} {row}. " + " ".join(texts[(row + step) % len(texts)] for step in (0, 7, 19)))
+        for row in range(PASSAGES)
+    ]
+    asked = sample.questions[:QUESTIONS]
+    return QuestionSet(
+        name, passages, [Question(f"q{row}", one.text, (), (f"p{row}",)) for row, one in enumerate(asked)]
+    )
+
+
+@pytest.fixture
+def large(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> StoredSet:
+    if DEFAULT.path is None:
+        pytest.skip("the package of the base is not installed: nothing here takes long")
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    return keep(large_set("large"))
+
+
+def address(app: str, data: StoredSet, *names: str) -> str:
+    picked = {"retrievers": "|".join(names), "part": "all"} if names else {}
+    return f"{app}/?{urlencode({'data': data.key, 'lang': 'en', **picked})}"
+
+
+def job_of(data: StoredSet, *names: str) -> ComparisonJob:
+    return ComparisonJob.of(choices_for(data).experiment(data, [*names], Part.ALL), data.fingerprint)
+
+
+def button(page: Page, label: str) -> None:
+    """Press a button once."""
+    settled(page)
+    page.get_by_role("button", name=EN[label], exact=True).click()
+
+
+def shows(page: Page, label: str, **values: str) -> None:
+    text = EN[label].format(**values).replace("**", "")
+    expect(page.get_by_text(text).first).to_be_visible()
+
+
+def offers(page: Page, label: str) -> None:
+    expect(page.get_by_role("button", name=EN[label], exact=True)).to_be_visible()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def stays_stopped(job: ComparisonJob, seconds: float = 4.0) -> None:
+    """A page that is open looks at the job twice a second, and would have started it by then."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert job.is_stopped
+        time.sleep(0.1)
+
+
+def test_a_comparison_stopped_in_one_tab_stays_stopped_in_all(app: str, page: Page, large: StoredSet) -> None:
+    page.goto(address(app, large))
+    compared(page, EN["compare.run_again"])  # BM25 alone has started by itself
+    chips = page.get_by_test_id("stMain").get_by_role("button", name=DENSE_NAME)
+    expect(chips.first).to_contain_text("min")
+    assert job_of(large, BM25_NAME).done
+    assert not job_of(large, *BOTH).has_status
+
+    page.goto(address(app, large, *BOTH))
+    page.get_by_role("button", name=EN["compare.with_new"].format(names=DENSE_NAME)).click()
+    job = job_of(large, *BOTH)
+    wait_for(lambda: job.running and job.status().phase == DENSE_NAME)
+    second = page.context.new_page()
+    second.set_default_timeout(60_000)
+    second.goto(address(app, large, *BOTH))  # it finds the comparison running
+    button(second, "job.stop")  # the first press
+    for tab in (second, page):
+        shows(tab, "compare.missing_stopped", names=DENSE_NAME)
+        offers(tab, "compare.resume")
+        expect(tab.get_by_text("Earlier comparison · 120 questions")).to_be_visible()
+    stays_stopped(job)
+    second.goto(f"{address(app, large, *BOTH)}&run=now")
+    page.reload()
+    for tab in (second, page):
+        shows(tab, "compare.missing_stopped", names=DENSE_NAME)
+    stays_stopped(job)
+
+
+def test_finished_retrievers_stay_and_are_compared_alone(app: str, page: Page, large: StoredSet) -> None:
+    page.goto(address(app, large, *THREE))
+    job = job_of(large, *THREE)
+    start = page.locator(".st-key-run button")
+    expect(start).to_be_visible()
+    settled(page)
+    assert not job.has_status  # the dense retriever was stopped before: nothing starts by itself
+    start.click()
+    wait_for(lambda: set(job.finished()) == {BM25_NAME, WORDS_NAME} and job.status().phase == DENSE_NAME)
+    finished = f"{BM25_NAME}, {WORDS_NAME}"
+    shows(page, "compare.partial_running", names=finished)
+
+    page.reload()
+    button(page, "job.stop")
+    shows(page, "compare.partial_stopped", names=finished)
+    table = page.get_by_test_id("stMain").get_by_test_id("stDataFrame")
+    expect(table).to_have_count(1)
+    page.reload()
+    shows(page, "compare.partial_stopped", names=finished)
+    stays_stopped(job)
+
+    button(page, "compare.resume")
+    wait_for(lambda: job.running and set(job.finished()) == {BM25_NAME, WORDS_NAME})
+    shows(page, "compare.partial_running", names=finished)
+    began = time.monotonic()
+    button(page, "compare.stop_and_compare")
+    compared(page, EN["compare.run_again"])
+    assert time.monotonic() - began < 30  # nothing is searched again
+    assert job.is_stopped
+    assert job_of(large, BM25_NAME, WORDS_NAME).done
+    expect(page.get_by_role("tab", name=EN["compare.view_overview"])).to_be_visible()
+    expect(page.get_by_text("Partial result")).to_have_count(0)
+
+
+def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: StoredSet) -> None:
+    other = keep(QuestionSet("other", [Passage("p", "한강은 서울을 지난다")], [Question("q", "한강은?", (), ("p",))]))
+    page.goto(address(app, other, BM25_NAME))
+    compared(page, EN["compare.run_again"])
+    remover = page.context.new_page()
+    remover.set_default_timeout(60_000)
+    remover.goto(f"{app}/data?data={large.key}&lang=en")
+    remover.get_by_text("Stored sets (").click()
+    remover.locator(f".st-key-remove_{other.key} button").click()
+    remover.locator(f".st-key-remove_yes_{other.key} button").click()
+    expect(remover.locator(f".st-key-remove_{other.key}")).to_have_count(0)
+
+    page.get_by_role("tab", name=EN["compare.view_where"]).click()
+    shows(page, "missing_set.deleted", name="other")
+    expect(page.get_by_role("tab")).to_have_count(0)
+    page.get_by_test_id("stMain").get_by_role("button", name="large").click()
+    expect(page.get_by_role("heading", name=EN["compare.purpose"])).to_be_visible(timeout=3 * MINUTES)
+    expect(page).to_have_url(re.compile(large.key))
+    remove(large.key)
+    page.goto(f"{app}/?data=doesnotexist&lang=en")
+    shows(page, "missing_set.unknown", key="doesnotexist")

@@ -1,0 +1,100 @@
+"""Documents without rows are refused with a sentence that says what to do, whatever they are called."""
+
+import struct
+
+import pytest
+
+from data.formats.documents import document_kind
+from data.formats.opening import Format, recognise
+from data.formats.text import Content
+from data.pairs.reading import read_pairs
+from data.problems import DataError, ProblemCode
+from data.questions.read import File, read_files
+from tests.data.layouts.written import zipped
+from tests.data.sample_files import ROWS, as_csv, as_excel
+
+OLE = bytes.fromhex("D0CF11E0A1B11AE1")
+DOCX = zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w:document/>"})
+PPTX = zipped({"[Content_Types].xml": b"<Types/>", "ppt/presentation.xml": b"<p:presentation/>"})
+HWPX = zipped({"mimetype": b"application/hwp+zip", "Contents/content.hpf": b"<opf/>"})
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< >>\nendobj\n"
+
+
+def ole_file(*streams: str) -> bytes:
+    """The header of an OLE file, and the directory that it points to: entries of 128 bytes, each begun by a name."""
+    header = bytearray(512)
+    header[:8] = OLE
+    struct.pack_into("<H", header, 30, 9)  # sectors of 512 bytes
+    struct.pack_into("<I", header, 48, 3)  # the directory is in the fourth
+    entries = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in ("Root Entry", *streams))
+    return bytes(header) + bytes(3 * 512) + entries
+
+
+DOCUMENTS = [
+    ("manual.docx", DOCX, ProblemCode.WORD_DOCUMENT),
+    ("manual.doc", ole_file("WordDocument"), ProblemCode.WORD_DOCUMENT),
+    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.WORD_DOCUMENT),
+    ("slides.pptx", PPTX, ProblemCode.PRESENTATION),
+    ("slides.ppt", ole_file("PowerPoint Document"), ProblemCode.PRESENTATION),
+    ("manual.hwpx", HWPX, ProblemCode.HANGUL_DOCUMENT),
+    ("manual.hwp", ole_file("FileHeader", "\x05HwpSummaryInformation"), ProblemCode.HANGUL_DOCUMENT),
+    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.HANGUL_DOCUMENT),
+    ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
+    ("table.xls", ole_file("Workbook"), ProblemCode.OLD_WORKBOOK),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "code"), DOCUMENTS)
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
+    given = File(Content(content), "data.csv" if is_renamed else name)
+    with pytest.raises(DataError) as error:
+        read_files([given])
+    assert error.value.problem.code is code
+    with pytest.raises(DataError) as error:
+        read_pairs([(given.content, given.name)])
+    assert error.value.problem.code is code
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("locked.docx", ProblemCode.WORD_DOCUMENT),
+        ("locked.hwp", ProblemCode.HANGUL_DOCUMENT),
+        ("locked.xlsx", ProblemCode.OLD_WORKBOOK),
+        ("locked", ProblemCode.OLD_WORKBOOK),
+    ],
+)
+def test_the_name_decides_where_an_office_file_is_encrypted(name: str, code: ProblemCode) -> None:
+    assert document_kind(Content(ole_file("EncryptedPackage", "EncryptionInfo")), name) is code
+
+
+def test_the_name_decides_where_binary_content_is_unknown() -> None:
+    assert document_kind(Content(bytes(range(256)) * 20), "scan.pdf") is ProblemCode.PDF_DOCUMENT
+    assert document_kind(Content(bytes(range(256)) * 20), "scan.bin") is None
+
+
+def test_data_under_the_name_of_a_document_is_read() -> None:
+    csv = as_csv(ROWS).encode()
+    assert document_kind(Content(csv), "table.doc") is None
+    assert document_kind(Content(as_excel(ROWS)), "table.xls") is None, "a new workbook under the old suffix"
+    assert recognise(as_excel(ROWS), name="table.xls").format is Format.EXCEL
+
+
+def test_a_document_beside_a_table_is_named_and_not_read() -> None:
+    reading = read_files([File(Content(DOCX), "notes.docx"), File(Content(as_csv(ROWS).encode()), "faq.csv")])
+    assert len(reading.question_set.questions) > 0
+    (gap,) = reading.gaps
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.LEFT_ASIDE, "notes.docx")
+
+
+def test_documents_alone_are_refused_by_name() -> None:
+    with pytest.raises(DataError, match=r"a\.docx: Word documents \(\.docx, \.doc\) cannot be read\.") as error:
+        read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
+    assert error.value.problem.code is ProblemCode.WORD_DOCUMENT
+
+
+@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]])
+def test_a_cut_document_is_refused_without_a_crash(content: bytes) -> None:
+    with pytest.raises(DataError):
+        read_files([File(Content(content), "cut.docx")])

@@ -1,0 +1,183 @@
+"""Collections whose files bear one name, archives with odd entries, and groups that the corpus cannot meet."""
+
+import io
+import json
+import struct
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.apart import File
+from data.formats.text import Content
+from data.layouts.members import with_distinct_names
+from data.problems import DataError, ProblemCode
+from data.questions.read import Reading, read, read_files, read_paths_apart
+from data.store import keep, load
+from retrieval.evaluation.measures import evaluate
+from retrieval.rankings import Rankings
+from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, zipped
+
+CORPUS = jsonl([{"doc_id": f"d{n}", "contents": f"지문 {n}의 글이다."} for n in range(4)])
+
+
+def same_named(files: dict[str, bytes]) -> list[File]:
+    return [File(Content(content), "test.jsonl") for content in files.values()]
+
+
+def judgements(reading: Reading) -> list[tuple[str, dict[str, int]]]:
+    return [(question.text, question.grade_of) for question in reading.question_set.questions]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_files_of_one_name_are_the_same_set(name: str) -> None:
+    files = LAYOUTS[name]()
+    told = read_files([File(Content(content), file) for file, content in files.items()])
+    found = read_files(same_named(files))
+    assert found.question_set.corpus_fingerprint == told.question_set.corpus_fingerprint
+    assert judgements(found) == judgements(told)
+    assert len({file.name for file in found.files}) == len(told.files), "each file is told by a name of its own"
+
+
+def test_files_given_by_paths_are_named_with_their_folders(tmp_path: Path) -> None:
+    paths = []
+    for name, content in mteb_jsonl().items():
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_bytes(content)
+        paths.append(path)
+    reading = read_paths_apart(paths)
+    assert [file.name for file in reading.files] == ["corpus/test.jsonl", "queries/test.jsonl", "qrels/test.jsonl"]
+    assert len(reading.question_set.questions) == 3
+
+
+def test_members_of_one_name_in_an_archive_are_read() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive, warnings.catch_warnings(action="ignore"):
+        for content in beir().values():
+            archive.writestr("data.jsonl", content)
+    reading = read(out.getvalue(), "beir.zip")
+    assert [file.name for file in reading.files] == ["data.jsonl", "data (2).jsonl", "data (3).jsonl"]
+    assert len(reading.question_set.questions) == 3
+
+
+def test_numbers_the_names_that_files_share() -> None:
+    names = ["a.csv", "a.csv", "a (2).csv", "b/x", "b/x", ".csv", ".csv", "", ""]
+    found = [file.name for file in with_distinct_names([File(Content(b"x"), name) for name in names])]
+    assert found == ["a.csv", "a (2).csv", "a (2) (2).csv", "b/x", "b/x (2)", ".csv", ".csv (2)", "", " (2)"]
+
+
+def test_several_collections_are_told_without_an_empty_name() -> None:
+    files = beir()
+    outside = {name.removeprefix("scifact/"): content for name, content in files.items()}
+    with pytest.raises(DataError, match=r"several collections here: corpus\.jsonl, scifact\."):
+        read(zipped({**outside, **files}), "both.zip")
+
+
+def as_windows_writes(name: str, files: dict[str, bytes], encoding: str) -> bytes:
+    """A zip archive whose members lie in a folder of this name, written without the flag of UTF-8."""
+    placeholder = "x" * len(name.encode(encoding))
+    content = zipped({f"{placeholder}/{file}": held for file, held in files.items()})
+    return content.replace(placeholder.encode(), name.encode(encoding))
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "utf-8"])
+def test_names_of_members_without_the_flag_of_utf8_are_korean(encoding: str) -> None:
+    files = {name.removeprefix("scifact/"): content for name, content in beir().items()}
+    reading = read(as_windows_writes("한국어", files, encoding), "set.zip")
+    assert [file.name for file in reading.files] == [
+        "한국어/corpus.jsonl", "한국어/queries.jsonl", "한국어/qrels/test.tsv",
+    ]  # fmt: skip
+
+
+def test_an_empty_member_is_told() -> None:
+    reading = read(zipped({**beir(), "scifact/dev.tsv": b""}), "scifact.zip")
+    (told,) = [gap for gap in reading.gaps if gap.code is ProblemCode.LEFT_ASIDE]
+    assert told.details["examples"] == "scifact/dev.tsv"
+
+
+def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
+    for name, content in {**beir(), "scifact/dev.tsv": b""}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    reading = read_paths_apart([tmp_path / "scifact"])
+    assert ProblemCode.LEFT_ASIDE in {gap.code for gap in reading.gaps}
+
+
+def test_an_empty_corpus_among_the_files_is_the_error() -> None:
+    files = {name: b"" if "corpus" in name else content for name, content in beir().items()}
+    with pytest.raises(DataError, match=r"corpus\.jsonl: The file is empty") as error:
+        read_files([File(Content(content), name) for name, content in files.items()])
+    assert error.value.problem.code is ProblemCode.EMPTY_FILE
+
+
+def test_a_member_that_the_directory_calls_empty_is_refused() -> None:
+    content = bytearray(zipped(beir()))
+    entry = content.index(b"PK\x01\x02")
+    struct.pack_into("<I", content, entry + 24, 0)  # its size
+    with pytest.raises(
+        DataError, match=r"The archive scifact\.zip cannot be unpacked .*corpus\.jsonl is empty"
+    ) as error:
+        read(bytes(content), "scifact.zip")
+    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
+
+
+def test_bytes_behind_the_end_are_told_of_an_archive() -> None:
+    with pytest.raises(DataError, match=r"The archive scifact\.zip cannot be unpacked") as error:
+        read(zipped(beir()) + bytes(70_000), "scifact.zip")
+    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
+
+
+def autorag(groups: list[list[str]]) -> Reading:
+    rows = [
+        {"qid": "q1", "query": "무엇?", "retrieval_gt": groups},
+        {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]},
+    ]
+    return read_files([File(Content(jsonl(rows)), "qa.jsonl"), File(Content(CORPUS), "corpus.jsonl")])
+
+
+@pytest.mark.parametrize(
+    ("groups", "recall"),
+    [
+        ([["d1"], ["d2"]], 1.0),
+        ([["d1"], ["zz"]], 1 / 2),
+        ([["d1"], ["zz"], ["yy"]], 1 / 3),
+        ([["d1", "zz"], ["d2"]], 1.0),
+    ],
+)
+def test_a_group_that_the_corpus_lacks_counts_as_not_met(groups: list[list[str]], recall: float) -> None:
+    question_set = autorag(groups).question_set
+    rows = [[question_set.row_of_passage[id_] for id_ in ranked] for ranked in (("d1", "d2"), ("d0", "d3"))]
+    rankings = Rankings(np.array(rows, dtype=np.int32), np.array([[2, 1], [2, 1]], dtype=np.float32))
+    scores = evaluate(rankings, question_set, ks=[2])
+    assert scores.per_question["recall@2"].tolist() == pytest.approx([recall, 1.0])
+
+
+def test_a_group_that_the_corpus_lacks_is_told_and_survives_storing() -> None:
+    reading = autorag([["d1"], ["zz"]])
+    (told,) = [gap for gap in reading.gaps if gap.code is ProblemCode.UNMET_GROUPS]
+    assert told.details == {"ids": 1, "examples": "q1"}
+    kept = keep(reading.question_set)
+    assert load(kept.key).questions == reading.question_set.questions
+    assert load(kept.key).relevant_from(1).questions[0].groups == (("d1",), ())
+
+
+def test_a_question_without_any_known_passage_stays_unanswerable() -> None:
+    reading = autorag([["yy"], ["zz"]])
+    assert reading.question_set.questions[0].groups == ()
+    assert ProblemCode.UNMET_GROUPS not in {gap.code for gap in reading.gaps}
+    assert [gap.details["examples"] for gap in reading.gaps if gap.code is ProblemCode.UNJUDGED_QUESTIONS] == ["q1"]
+
+
+def test_groups_that_the_corpus_lacks_are_written_and_read_again() -> None:
+    from data.layouts.reading import Layout
+    from data.layouts.writing import written
+
+    question_set = autorag([["d1"], ["zz"]]).question_set
+    again = read(written(question_set, Layout.BEIR), "again.zip")
+    assert again.question_set.questions == question_set.questions
+    assert json.loads(json.dumps(again.question_set.questions[0].groups)) == [["d1"], []]
+    assert ProblemCode.UNMET_GROUPS in {gap.code for gap in again.gaps}

@@ -1,0 +1,128 @@
+"""Temporary folders: those of living processes stay, and those that a kill left are removed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data.questions.read import read_paths_apart
+from data.temporary import remove_leftovers, temporary_folder
+from data.workspace import PROJECT, replacing, workspace
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from data.temporary import temporary_folder
+from data.workspace import replacing
+
+with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1], "a.json")) as new:
+    (folder / "request.json").write_text("{}")
+    new.write_text("half")
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process in the middle of a reading and of writing a file."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS, str(tmp_path)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def kinds_in(folder: Path) -> list[str]:
+    return sorted(path.name.rpartition(".")[0] for path in folder.iterdir())
+
+
+@pytest.mark.slow
+def test_folders_of_a_living_process_stay_and_those_of_a_killed_one_are_removed(
+    living: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    assert remove_leftovers(tmp_path) == 0
+    assert kinds_in(tmp_path) == [".a.json", ".reading"]
+    living.send_signal(signal.SIGKILL)
+    living.wait()
+    assert remove_leftovers(tmp_path) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_reading_a_file_removes_what_a_killed_reading_left(
+    living: "subprocess.Popen[str]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
+    file = tmp_path / "a.csv"
+    file.write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
+    read_paths_apart([file])
+    assert kinds_in(tmp_path) == [".a.json", ".reading", "a"]
+    living.send_signal(signal.SIGKILL)
+    living.wait()
+    read_paths_apart([file])
+    assert kinds_in(tmp_path) == [".a.json", "a"]
+
+
+def test_a_folder_of_this_process_is_not_abandoned(tmp_path: Path) -> None:
+    with temporary_folder(".text.", tmp_path) as folder:
+        assert remove_leftovers(tmp_path) == 0
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_leftovers_in_folders_of_users_are_found(tmp_path: Path) -> None:
+    with temporary_folder(".text.", tmp_path) as held:
+        left = tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"
+        shutil.copytree(held, left)
+    assert remove_leftovers(tmp_path) == 1
+    assert not left.exists()
+
+
+def test_folders_without_a_lock_are_removed_after_a_week(tmp_path: Path) -> None:
+    young, old = tmp_path / ".reading.abcd1234", tmp_path / ".x.json.abcd5678"
+    for folder in (young, old):
+        folder.mkdir()
+    long_ago = time.time() - 8 * 24 * 3600
+    os.utime(old, (long_ago, long_ago))
+    assert remove_leftovers(tmp_path) == 1
+    assert (young.exists(), old.exists()) == (True, False)
+
+
+def test_other_folders_stay(tmp_path: Path) -> None:
+    names = [".cache", "datasets", ".git.config", "..abcd1234", ".a.ABCD1234", "a.abcd1234"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".link.abcd1234").symlink_to(tmp_path / "datasets", target_is_directory=True)
+    assert remove_leftovers(tmp_path) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, ".link.abcd1234"])
+
+
+def test_nothing_is_left_of_what_ended_well() -> None:
+    path = workspace() / "a.json"
+    with replacing(path) as new:
+        new.write_text("{}")
+    assert [one.name for one in workspace().iterdir()] == ["a.json"]
+
+
+def test_a_system_without_locks_writes_all_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    with replacing(tmp_path / "a.json") as new:
+        new.write_text("{}")
+        assert remove_leftovers(tmp_path) == 0, "it cannot be known whether the process lives"
+    assert (tmp_path / "a.json").read_text() == "{}"

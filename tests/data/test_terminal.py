@@ -1,0 +1,118 @@
+"""Progress of commands: redrawn in a terminal, a line a minute elsewhere, or JSON."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from data import terminal
+from data.commands import commands_of, run, stop_message
+from data.terminal import ProgressMode, ProgressReporter, end_progress_line, report_progress
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(terminal.time, "monotonic", lambda: self.now)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def reported(mode: ProgressMode, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> list[str]:
+    """What is written of 300 seconds of work, reported each second."""
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", stream)
+    reporter = ProgressReporter(mode)
+    for second in range(1, 301):
+        clock.now += 1
+        reporter.report("BM25" if second < 150 else "Dense", second / 300)
+    return stream.getvalue().splitlines()
+
+
+def test_a_line_a_minute_outside_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = reported(ProgressMode.AUTO, monkeypatch, io.StringIO())
+    assert lines == reported(ProgressMode.PLAIN, monkeypatch, io.StringIO())
+    assert lines == [
+        " 20%  BM25  (1 min so far, about 4 min left)",
+        " 40%  BM25  (2 min so far, about 3 min left)",
+        " 60%  Dense  (3 min so far, about 2 min left)",
+        " 80%  Dense  (4 min so far, about 1 min left)",
+        "100%  Dense  (5 min so far)",
+    ]
+
+
+def test_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [json.loads(line) for line in reported(ProgressMode.JSON, monkeypatch, io.StringIO())]
+    assert len(entries) == 300
+    assert entries[0] == {"phase": "BM25", "fraction": 0.0033, "seconds": 1.0}
+    assert entries[-1] == {"phase": "Dense", "fraction": 1.0, "seconds": 300.0}
+
+
+def test_nothing_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reported(ProgressMode.NONE, monkeypatch, Terminal()) == []
+
+
+def test_a_terminal_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = reported(ProgressMode.AUTO, monkeypatch, Terminal())
+    assert len([line for line in lines if line]) == 300
+    assert lines[-1] == "100%  Dense\x1b[K"
+
+
+def test_no_time_left_is_estimated_from_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    reporter = ProgressReporter()
+    clock.now += 60
+    reporter.report("training\x1b[2J", 0.5, is_total=False)
+    assert stream.getvalue() == " 50%  training\\u001b[2J  (1 min so far)\n"
+
+
+def working() -> int:
+    report_progress("work", 0.5)
+    end_progress_line()
+    return 0
+
+
+def stopped() -> int:
+    with stop_message("Half is kept: run it again."):
+        raise KeyboardInterrupt
+
+
+def stopped_early() -> int:
+    raise KeyboardInterrupt
+
+
+def without_memory() -> int:
+    raise MemoryError
+
+
+def refused() -> int:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "status", "told"),
+    [
+        (working, ["--progress", "json"], 0, '{"phase": "work", "fraction": 0.5, "seconds": 0.0}\n'),
+        (working, ["--progress=none"], 0, ""),
+        (working, ["--progress", "auto"], 0, ""),
+        (working, ["--progress", "fast"], 2, "error: --progress takes auto, plain, json, none, not 'fast'\n"),
+        (working, ["--progress"], 2, "error: --progress takes auto, plain, json, none, not ''\n"),
+        (stopped, [], 130, "Half is kept: run it again.\n"),
+        (stopped_early, [], 130, "Stopped.\n"),
+        (without_memory, [], 2, "error: not enough memory\n"),
+        (refused, [], 2, "error: [Errno 111] Connection refused\n"),
+    ],
+)
+def test_commands_say_how_they_end(
+    command: object, options: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = commands_of("room", "A room.")
+    room.command(command, name="do")
+    room.command(lambda: 0, name="other")
+    assert run(room, ["do", *options]) == status
+    assert capsys.readouterr().err == told

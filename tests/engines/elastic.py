@@ -1,0 +1,289 @@
+"""Stubs of Elasticsearch and OpenSearch: the same REST interface, other queries."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.engines.base import (
+    Received,
+    RefusedError,
+    StubEngine,
+    bm25,
+    cosines,
+    first,
+    min_max,
+    ranks,
+    require_known,
+    weighted,
+)
+
+# parameters of each interface, of the REST specifications
+PARAMS = {
+    "index": {"timeout", "master_timeout", "wait_for_active_shards"},
+    "_bulk": {"refresh", "routing", "timeout", "pipeline", "wait_for_active_shards", "_source", "require_alias"},
+    "_refresh": {"ignore_unavailable", "allow_no_indices", "expand_wildcards"},
+    "_search": {"size", "from", "routing", "preference", "_source", "timeout"},
+}
+VECTOR_KINDS = ("flat", "int8_flat", "hnsw", "int8_hnsw")
+
+
+def refused(kind: str, reason: str, status: int = 400) -> RefusedError:
+    return RefusedError(status, {"error": {"type": kind, "reason": reason}, "status": status})
+
+
+@dataclass
+class Index:
+    settings: dict[str, Any]
+    fields: dict[str, dict[str, Any]]
+    written: dict[str, dict[str, Any]] = field(default_factory=dict)
+    searchable: dict[str, dict[str, Any]] = field(default_factory=dict)  # after a refresh
+
+    def values(self, name: str) -> dict[str, Any]:
+        return {key: document[name] for key, document in self.searchable.items() if name in document}
+
+
+@dataclass
+class Elastic(StubEngine):
+    """What both engines have: indices, bulk, refresh, search."""
+
+    version: tuple[int, int] = (9, 2)
+    indices: dict[str, Index] = field(default_factory=dict)
+    settings: tuple[str, ...] = ("number_of_shards", "number_of_replicas", "similarity")
+    search_fields: tuple[str, ...] = ("query", "size", "from", "_source")
+    search_params: frozenset[str] = frozenset()
+
+    def unauthorized(self) -> RefusedError:
+        return refused("security_exception", "missing authentication credentials for REST request", 401)
+
+    def answer(self, request: Received) -> Any:
+        index, _, interface = request.path.strip("/").partition("/")
+        known = PARAMS.get(interface or "index", set()) | (self.search_params if interface == "_search" else set())
+        for name in request.params:
+            if name not in known:
+                raise refused(
+                    "illegal_argument_exception", f"request [{request.path}] contains unrecognized parameter: [{name}]"
+                )
+        takes_body = interface in ("_bulk", "_search") or (request.method == "PUT" and not interface)
+        if request.body and not takes_body:
+            raise refused(
+                "illegal_argument_exception",
+                f"request [{request.method} {request.path}] does not support having a body",
+            )
+        forms = ("application/x-ndjson", "application/json") if interface == "_bulk" else ("application/json",)
+        if request.body and request.form not in forms:
+            raise refused("media_type_header_exception", f"Content-Type header [{request.form}] is not supported", 406)
+        return self.handled(request, index, interface)
+
+    def handled(self, request: Received, index: str, interface: str) -> Any:
+        match request.method, interface:
+            case "PUT", "":
+                return self.create(index, request.json())
+            case "HEAD" | "GET" | "DELETE", "":
+                self.known(index)
+                if request.method == "DELETE":
+                    del self.indices[index]
+                return {"acknowledged": True}
+            case "POST" | "PUT", "_bulk":
+                return self.bulk(self.known(index), request.body)
+            case "POST" | "GET", "_refresh":
+                self.known(index).searchable = dict(self.known(index).written)
+                return {"_shards": {"total": 1, "successful": 1, "failed": 0}}
+            case "POST" | "GET", "_search":
+                return self.search(self.known(index), request.json(), request.params)
+        raise RefusedError(405, {"error": f"Incorrect HTTP method for uri [{request.path}]", "status": 405})
+
+    def known(self, index: str) -> Index:
+        if index not in self.indices:
+            raise refused("index_not_found_exception", f"no such index [{index}]", 404)
+        return self.indices[index]
+
+    def create(self, name: str, body: dict[str, Any]) -> Any:
+        if name in self.indices:
+            raise refused("resource_already_exists_exception", f"index [{name}] already exists")
+        if name != name.lower() or name.startswith(("_", "-", "+")):
+            raise refused("invalid_index_name_exception", f"Invalid index name [{name}], must be lowercase")
+        require_known(body, ("settings", "mappings", "aliases"), _unknown_key)
+        settings = body.get("settings", {}).get("index", {})
+        require_known(
+            settings, self.settings, lambda one: refused("illegal_argument_exception", f"unknown setting [index.{one}]")
+        )
+        mappings = body.get("mappings", {})
+        require_known(mappings, ("dynamic", "properties"), _unsupported)
+        for of in mappings["properties"].values():
+            self.check_field(of, settings)
+        self.indices[name] = Index(settings, mappings["properties"])
+        return {"acknowledged": True, "shards_acknowledged": True, "index": name}
+
+    def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
+        known = {"integer": (), "keyword": (), "text": ("index", "analyzer", "similarity")}
+        if of["type"] not in known:
+            raise refused("mapper_parsing_exception", f"No handler for type [{of['type']}] declared on field")
+        require_known(of, ("type", *known[of["type"]]), _unsupported)
+        if (name := of.get("similarity")) and name not in settings.get("similarity", {}):
+            raise refused("mapper_parsing_exception", f"Unknown Similarity type [{name}]")
+
+    def bulk(self, index: Index, body: bytes) -> Any:
+        if not body.endswith(b"\n"):
+            raise refused("illegal_argument_exception", "The bulk request must be terminated by a newline [\\n]")
+        lines = [json.loads(line) for line in body.decode().splitlines()]
+        items = []
+        for action, document in zip(lines[::2], lines[1::2], strict=True):
+            (kind,) = action
+            if kind not in ("index", "create"):
+                raise refused("illegal_argument_exception", f"Malformed action/metadata line, found [{kind}]")
+            item: dict[str, Any] = {"_id": action[kind]["_id"], "status": 201}
+            try:
+                self.check_document(index, document)
+                index.written[action[kind]["_id"]] = document
+            except RefusedError as error:
+                item |= {"status": 400, "error": error.content["error"]}
+            items.append({kind: item})
+        return {"took": 1, "errors": any("error" in one[kind] for one in items), "items": items}
+
+    def check_document(self, index: Index, document: dict[str, Any]) -> None:
+        for name, value in document.items():
+            if name not in index.fields:
+                raise refused(
+                    "strict_dynamic_mapping_exception", f"mapping set to strict, dynamic introduction of [{name}]"
+                )
+            if isinstance(value, list):
+                self.check_vector(index, name, value)
+
+    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+        raise NotImplementedError
+
+    def search(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> Any:
+        require_known(body, self.search_fields, _unknown_key)
+        size = body.get("size", 10)
+        scores = first(self.scores(index, body, params), size)
+        hits = [
+            {
+                "_id": key,
+                "_score": score,
+                "_source": {name: index.searchable[key].get(name) for name in body["_source"]},
+            }
+            for key, score in scores.items()
+        ]
+        return {"timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": hits}}
+
+    def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
+        raise NotImplementedError
+
+    def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
+        """Score a query that both engines know."""
+        (kind,) = query
+        if kind == "match_none":
+            return {}
+        if kind != "match":
+            raise refused("parsing_exception", f"unknown query [{kind}]")
+        ((name, of),) = query["match"].items()
+        require_known(of, ("query", "analyzer", "operator", "boost"), _unknown_key)
+        similarity = index.settings["similarity"][index.fields[name]["similarity"]]
+        return bm25(index.values(name), of["query"], similarity["k1"], similarity["b"])
+
+
+def _unknown_key(name: str) -> RefusedError:
+    return refused("parsing_exception", f"Unknown key for a VALUE in [{name}].")
+
+
+def _unknown_setting(name: str) -> RefusedError:
+    return refused("illegal_argument_exception", f"unknown setting [index.{name}]")
+
+
+def _unsupported(name: str) -> RefusedError:
+    return refused("mapper_parsing_exception", f"unsupported parameters: [{name}]")
+
+
+@dataclass
+class Elasticsearch(Elastic):
+    licence: str = "trial"
+    search_fields: tuple[str, ...] = ("query", "retriever", "size", "from", "_source")
+
+    def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
+        if of["type"] != "dense_vector":
+            super().check_field(of, settings)
+            return
+        require_known(of, ("type", "dims", "similarity", "index", "index_options"), _unsupported)
+        options = of["index_options"]
+        if not 1 <= of["dims"] <= 4096 or options["type"] not in VECTOR_KINDS:
+            raise refused("mapper_parsing_exception", f"no dense_vector of {of['dims']} dims, {options['type']}")
+        graph = ("m", "ef_construction") if "hnsw" in options["type"] else ()
+        require_known(options, ("type", "confidence_interval", *graph), _unsupported)
+
+    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+        of = index.fields[name]
+        if of["type"] != "dense_vector" or len(value) != of["dims"]:
+            raise refused(
+                "document_parsing_exception", f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
+            )
+        if of["similarity"] == "cosine" and not any(value):
+            raise refused(
+                "document_parsing_exception", "The [cosine] similarity does not support vectors with zero magnitude"
+            )
+
+    def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
+        if "retriever" in body and "query" in body:
+            raise refused("action_request_validation_exception", "cannot specify [retriever] and [query]")
+        if "query" in body:
+            return self.matching(index, body["query"])
+        return self.retrieved(index, body["retriever"], body.get("size", 10))
+
+    def retrieved(self, index: Index, retriever: dict[str, Any], size: int) -> dict[str, float]:
+        (kind,) = retriever
+        kinds: dict[str, Callable[[Index, dict[str, Any], int], dict[str, float]]] = {
+            "standard": self.standard,
+            "knn": self.nearest,
+            "rrf": self.rrf,
+            "linear": self.linear,
+        }
+        if kind not in kinds or (kind == "linear" and self.version < (8, 18)):
+            raise refused("parsing_exception", f"unknown field [{kind}]: no retriever")
+        if kind in ("rrf", "linear") and self.licence == "basic":
+            reason = "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]"
+            raise refused("security_exception", reason, 403)
+        return kinds[kind](index, retriever[kind], size)
+
+    def standard(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
+        require_known(of, ("query", "filter", "min_score"), _unknown_key)
+        return self.matching(index, of["query"])
+
+    def nearest(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
+        require_known(of, ("field", "query_vector", "k", "num_candidates", "filter"), _unknown_key)
+        if not of["k"] <= of["num_candidates"] <= 10_000:
+            raise refused("illegal_argument_exception", "[num_candidates] cannot be less than [k]")
+        self.check_vector(index, of["field"], of["query_vector"])
+        found = cosines(index.values(of["field"]), of["query_vector"])
+        return first({key: (1 + one) / 2 for key, one in found.items()}, of["k"])
+
+    def rrf(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
+        require_known(of, ("retrievers", "rank_constant", "rank_window_size", "filter"), _unknown_key)
+        window = self.window(of, size)
+        parts = []
+        for child in of["retrievers"]:
+            weight = 1.0
+            if "retriever" in child:
+                if self.version < (9, 2):
+                    raise refused("parsing_exception", "unknown field [retriever]: no retriever")
+                require_known(child, ("retriever", "weight"), _unknown_key)
+                child, weight = child["retriever"], child["weight"]  # noqa: PLW2901
+            found = first(self.retrieved(index, child, size), window)
+            parts.append((ranks(found, of["rank_constant"]), weight))
+        return weighted(parts)
+
+    def linear(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
+        require_known(of, ("retrievers", "rank_window_size", "filter", "min_score"), _unknown_key)
+        window = self.window(of, size)
+        parts = []
+        for child in of["retrievers"]:
+            require_known(child, ("retriever", "weight", "normalizer"), _unknown_key)
+            if child["normalizer"] not in ("minmax", "none", "l2_norm"):
+                raise refused("illegal_argument_exception", f"Unknown normalizer [{child['normalizer']}]")
+            found = first(self.retrieved(index, child["retriever"], size), window)
+            parts.append((min_max(found), child["weight"]))
+        return weighted(parts)
+
+    def window(self, of: dict[str, Any], size: int) -> int:
+        if len(of["retrievers"]) < 2 or of["rank_window_size"] < size:
+            raise refused("action_request_validation_exception", "[rank_window_size] must be at least [size]")
+        return int(of["rank_window_size"])

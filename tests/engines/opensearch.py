@@ -1,0 +1,101 @@
+"""A stub of OpenSearch with its plugins for vectors and for hybrid search."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.engines.base import Received, cosines, first, min_max, ranks, require_known, weighted
+from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, refused
+
+TECHNIQUES = {"normalization-processor": ("min_max", "l2", "z_score"), "score-ranker-processor": ("rrf",)}
+
+
+@dataclass
+class OpenSearch(Elastic):
+    settings: tuple[str, ...] = ("number_of_shards", "number_of_replicas", "similarity", "knn")
+    search_params: frozenset[str] = frozenset({"search_pipeline"})
+    pipelines: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def answer(self, request: Received) -> Any:
+        start = "/_search/pipeline/"
+        if not request.path.startswith(start):
+            return super().answer(request)
+        if request.method != "PUT" or request.form != "application/json":
+            raise refused("illegal_argument_exception", "a pipeline is put as JSON", 405)
+        body = request.json()
+        require_known(body, ("phase_results_processors", "request_processors", "description"), _unknown_key)
+        (processor,) = body["phase_results_processors"]
+        (kind,) = processor
+        require_known(processor, tuple(TECHNIQUES), _unknown_key)
+        of = processor[kind]
+        require_known(of, ("normalization", "combination"), _unknown_key)
+        technique = of["combination"]["technique"] if kind.startswith("score") else of["normalization"]["technique"]
+        weights = of["combination"]["parameters"]["weights"]
+        if technique not in TECHNIQUES[kind] or not math.isclose(sum(weights), 1, abs_tol=1e-6):
+            raise refused(
+                "illegal_argument_exception", f"no technique {technique}, or sum of weights is not 1.0: {weights}"
+            )
+        self.pipelines[request.path.removeprefix(start)] = of | {"technique": technique, "weights": weights}
+        return {"acknowledged": True}
+
+    def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
+        if of["type"] != "knn_vector":
+            super().check_field(of, settings)
+            return
+        require_known(of, ("type", "dimension", "method"), _unsupported)
+        if "method" in of:
+            require_known(of["method"], ("name", "space_type", "engine", "parameters"), _unsupported)
+            require_known(of["method"]["parameters"], ("m", "ef_construction"), _unsupported)
+
+    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+        if len(value) != index.fields[name]["dimension"]:
+            raise refused(
+                "mapper_parsing_exception", f"Vector dimension mismatch. Expected: {index.fields[name]['dimension']}"
+            )
+
+    def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
+        query = body["query"]
+        if "hybrid" not in query:
+            return self.matching(index, query)
+        require_known(query["hybrid"], ("queries", "pagination_depth", "filter"), _unknown_key)
+        if params.get("search_pipeline") not in self.pipelines:
+            raise refused("illegal_argument_exception", f"Pipeline {params.get('search_pipeline')} is not defined")
+        pipeline, queries = self.pipelines[params["search_pipeline"]], query["hybrid"]["queries"]
+        if len(pipeline["weights"]) != len(queries) or len(queries) > 5:
+            raise refused(
+                "illegal_argument_exception", "number of weights must match number of sub-queries in hybrid query"
+            )
+        lists = [first(self.matching(index, one), query["hybrid"]["pagination_depth"]) for one in queries]
+        values = {
+            "rrf": lambda one: ranks(one, pipeline["combination"]["rank_constant"]),
+            "min_max": lambda one: min_max(one, 0.001),
+            "z_score": _z_score,
+        }[pipeline["technique"]]
+        total = weighted([(values(one), weight) for one, weight in zip(lists, pipeline["weights"], strict=True)])
+        return total
+
+    def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
+        if "script_score" in query:
+            script = query["script_score"]["script"]
+            params = script["params"]
+            require_known(params, ("field", "query_value", "space_type"), _unknown_key)
+            return self.exact(index, params["field"], params["query_value"])
+        if "knn" not in query:
+            return super().matching(index, query)
+        ((name, of),) = query["knn"].items()
+        if not index.settings.get("knn") or "method" not in index.fields[name]:
+            raise refused("query_shard_exception", f"Field '{name}' is not knn_vector type with an index")
+        require_known(of, ("vector", "k", "filter"), _unknown_key)
+        return first(self.exact(index, name, of["vector"]), of["k"])
+
+    def exact(self, index: Index, name: str, vector: list[float]) -> dict[str, float]:
+        self.check_vector(index, name, vector)
+        if not any(vector):
+            raise refused("illegal_argument_exception", "zero vector is not supported when space type is [cosinesimil]")
+        return {key: 1 + one for key, one in cosines(index.values(name), vector).items()}
+
+
+def _z_score(scores: dict[str, float]) -> dict[str, float]:
+    mean = sum(scores.values()) / max(1, len(scores))
+    deviation = math.sqrt(sum((one - mean) ** 2 for one in scores.values()) / max(1, len(scores) - 1))
+    return {key: max((one - mean) / deviation, 0.001) if deviation else one for key, one in scores.items()}

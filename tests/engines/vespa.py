@@ -1,0 +1,101 @@
+"""A stub of Vespa with one deployed schema: `/document/v1` and `/search/`.
+
+Its ranking is its own: documents that share a term, by how many. What is asked is held against the schema.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.engines.base import Received, RefusedError, StubEngine, first, require_known
+
+_OPERATIONS = {
+    "GET": {"cluster", "wantedDocumentCount", "continuation", "selection"},
+    "DELETE": {"selection", "cluster", "continuation"},
+    "POST": {"timeout", "create"},
+}
+_AT_ONCE = 3  # documents deleted by one request
+
+
+def refused(message: str, status: int = 400) -> RefusedError:
+    return RefusedError(status, {"pathId": "/document/v1", "message": message})
+
+
+@dataclass
+class Vespa(StubEngine):
+    schema: str = ""
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(re.search(r"schema (\w+) ", self.schema)[1])  # type: ignore[index]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return dict(re.findall(r"field (\w+) type (\S+) ", self.schema))
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        return dict(re.findall(r"query\((\w+)\) (tensor\S+)", self.schema))
+
+    def answer(self, request: Received) -> Any:
+        if request.path == "/search/":
+            return self.search(request.json())
+        match = re.fullmatch(r"/document/v1/(\w+)/(\w+)/docid(?:/(\w+))?", request.path)
+        if not match or match[2] != self.name:
+            raise refused(f"Document type {match and match[2]} does not exist", 404)
+        for name in request.params:
+            if name not in _OPERATIONS[request.method]:
+                raise refused(f"unknown parameter {name}")
+        if request.body and request.method != "POST":
+            raise refused("a body is for POST and PUT")
+        return self.operated(request, match[3])
+
+    def operated(self, request: Received, key: str | None) -> Any:
+        if request.method == "POST" and key:
+            body = request.json()
+            require_known(body, ("fields", "condition", "create"), lambda name: refused(f"unknown key {name}"))
+            for name, value in body["fields"].items():
+                self.check(name, value)
+            self.documents[key] = body["fields"]
+            return {"id": f"id:mrc:{self.name}::{key}"}
+        if request.params.get("cluster") != "passages":
+            raise refused("must specify 'cluster', one of [passages]")
+        if request.method == "GET":
+            some = [*self.documents][: int(request.params["wantedDocumentCount"])]
+            return {"documents": [{"id": f"id:mrc:{self.name}::{one}", "fields": self.documents[one]} for one in some]}
+        if "selection" not in request.params:
+            raise refused("must specify 'selection' to delete documents")
+        for one in [*self.documents][:_AT_ONCE]:
+            del self.documents[one]
+        return {"documentCount": _AT_ONCE} | ({"continuation": "AAAA"} if self.documents else {})
+
+    def check(self, name: str, value: Any) -> None:
+        if name not in self.fields:
+            raise refused(f"No field '{name}' in the structure of type '{self.name}'")
+        kind = self.fields[name]
+        if size := re.fullmatch(r"tensor<float>\(x\[(\d+)\]\)", kind):
+            if len(value["values"]) != int(size[1]):
+                raise refused(f"Tensor of size {len(value['values'])} does not fit {kind}")
+        elif kind.startswith("tensor"):
+            require_known(value, ("blocks",), lambda key: refused(f"unknown key {key}"))
+        elif not isinstance(value, int if kind == "int" else str):
+            raise refused(f"field '{name}' is of type {kind}")
+
+    def search(self, body: dict[str, Any]) -> Any:
+        if body["ranking"] not in re.findall(r"rank-profile (\w+)", self.schema):
+            return {"root": {"errors": [{"code": 8, "message": f"No such rank profile: {body['ranking']}"}]}}
+        for name, kind in self.inputs.items():
+            given, size = body.get(f"input.query({name})"), re.search(r"x\[(\d+)\]", kind)
+            if given is None or (isinstance(given, list) and size and len(given) != int(size[1])):
+                return {"root": {"errors": [{"code": 4, "message": f"Could not set query({name}) of {kind}"}]}}
+        asked = [(name, body[name].split()) for name in re.findall(r"userInput\(@(\w+)\)", body["yql"])]
+        scores: dict[str, float] = {}
+        for key, document in self.documents.items():
+            scores[key] = float(sum(term in document[name].split() for name, terms in asked for term in terms))
+        shown = re.match(r"select ([\w, ]+) from", body["yql"])[1].split(", ")  # type: ignore[index]
+        found = [
+            {"relevance": score, "fields": {name: self.documents[key][name] for name in shown}}
+            for key, score in first(scores, body["hits"]).items()
+        ]
+        return {"root": {"children": found} if found else {}}

@@ -1,0 +1,132 @@
+"""A stub of Weaviate: schema, batches of objects, and GraphQL's `Get`."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.engines.base import (
+    Received,
+    RefusedError,
+    StubEngine,
+    bm25,
+    cosines,
+    first,
+    min_max,
+    ranks,
+    require_known,
+    weighted,
+)
+
+_CLASS = ("class", "vectorizer", "vectorIndexType", "vectorIndexConfig", "invertedIndexConfig", "properties")
+_PROPERTY = ("name", "dataType", "indexSearchable", "indexFilterable", "tokenization")
+_INDEX = ("distance", "skipDefaultQuantization")
+_GRAPH = (*_INDEX, "maxConnections", "efConstruction", "ef")
+_FUSIONS = ("rankedFusion", "relativeScoreFusion")
+_SEARCH = re.compile(r"(hybrid|bm25|nearVector): (\{.*?\})(?=\) \{)", re.DOTALL)
+
+
+def refused(message: str, status: int = 422) -> RefusedError:
+    return RefusedError(status, {"error": [{"message": message}]})
+
+
+@dataclass
+class Weaviate(StubEngine):
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    objects: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+
+    def answer(self, request: Received) -> Any:
+        if request.body and (request.method in ("GET", "DELETE") or request.form != "application/json"):
+            raise refused(f'unsupported media type "{request.form}", only [application/json] are allowed', 415)
+        match request.method, request.path.strip("/").split("/")[1:]:
+            case "POST", ["schema"]:
+                return self.create(request.json())
+            case ("GET" | "DELETE") as method, ["schema", name]:
+                return self.looked_up(method, name)
+            case "POST", ["batch", "objects"]:
+                return [self.stored(one) for one in request.json()["objects"]]
+            case "POST", ["graphql"]:
+                return self.graphql(request.json()["query"])
+        raise RefusedError(404, {"code": 404, "message": f"path {request.path} was not found"})
+
+    def create(self, body: dict[str, Any]) -> Any:
+        require_known(body, _CLASS, lambda name: refused(f"unknown field {name}"))
+        name = body["class"]
+        if not re.fullmatch("[A-Z][_0-9A-Za-z]*", name):
+            raise refused(f"'{name}' is not a valid class name")
+        if name in self.classes:
+            raise refused(f'class name "{name}" already exists')
+        index = {"flat": _INDEX, "hnsw": _GRAPH}[body["vectorIndexType"]]
+        require_known(body["vectorIndexConfig"], index, lambda one: refused(f"unknown field {one}"))
+        for one in body["properties"]:
+            require_known(one, _PROPERTY, lambda name: refused(f"unknown field {name}"))
+            if one["dataType"] not in (["text"], ["int"]):
+                raise refused(f"invalid dataType: {one['dataType']}")
+        self.classes[name], self.objects[name] = body, {}
+        return body
+
+    def looked_up(self, method: str, name: str) -> Any:
+        if method == "GET" and name not in self.classes:
+            raise RefusedError(404, None)
+        if method == "DELETE":
+            self.objects.pop(name, None)
+            return self.classes.pop(name, None) and None
+        return self.classes[name]
+
+    def stored(self, one: dict[str, Any]) -> dict[str, Any]:
+        require_known(one, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}"))
+        known = {of["name"] for of in self.classes[one["class"]]["properties"]}
+        held = self.objects[one["class"]]
+        lengths = {len(other.get("vector", [])) for other in held.values()}
+        problems = [f"no such prop with name '{name}' found" for name in one["properties"] if name not in known]
+        if lengths and len(one.get("vector", [])) not in lengths:
+            problems.append(f"new node has a vector with length {len(one['vector'])}")
+        if problems:
+            return one | {"result": {"errors": {"error": [{"message": text} for text in problems]}}}
+        held[str(one["properties"]["row"])] = one
+        return one | {"result": {"status": "SUCCESS"}}
+
+    def graphql(self, query: str) -> Any:
+        head = re.match(r"\{ Get \{ (\w+)\(limit: (\d+), ", query)
+        search, shown = _SEARCH.search(query), re.search(r"\) \{ ([\w ]+) _additional \{ (\w+) \} \} \} \}$", query)
+        if not head or not search or not shown or head[1] not in self.classes:
+            return {"errors": [{"message": f"Syntax Error GraphQL request: {query}"}]}
+        names, score = shown[1].split(), shown[2]
+        known = {of["name"] for of in self.classes[head[1]]["properties"]}
+        if not {*names} <= known or score not in ("score", "distance"):
+            return {"errors": [{"message": f'Cannot query field "{names}" on type "{head[1]}".'}]}
+        try:
+            scores = first(self.scores(head[1], search[1], search[2]), int(head[2]))
+        except RefusedError as error:
+            return {"data": {"Get": {head[1]: None}}, "errors": error.content["error"]}
+        held = self.objects[head[1]]
+        hits = []
+        for key, value in scores.items():
+            told = {"distance": 1 - value} if score == "distance" else {"score": str(value)}
+            hits.append({name: held[key]["properties"][name] for name in names} | {"_additional": told})
+        return {"data": {"Get": {head[1]: hits}}}
+
+    def scores(self, name: str, kind: str, text: str) -> dict[str, float]:
+        given = json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|(\w+)(?=:)|\b([a-z]\w+)\b(?=[,}])', _quoted, text))
+        of, held = self.classes[name], self.objects[name]
+        texts, vectors = dict[str, float](), dict[str, float]()
+        if "query" in given:
+            (field_name,) = given["properties"]
+            settings = of["invertedIndexConfig"]["bm25"]
+            documents = {key: one["properties"][field_name] for key, one in held.items()}
+            texts = bm25(documents, given["query"], settings["k1"], settings["b"])
+        if "vector" in given:
+            if any(len(one["vector"]) != len(given["vector"]) for one in held.values()):
+                raise refused("vector lengths don't match")
+            vectors = cosines({key: one["vector"] for key, one in held.items()}, given["vector"])
+        if kind != "hybrid":
+            return texts or vectors
+        if given["fusionType"] not in _FUSIONS:
+            raise refused(f"unknown fusion type {given['fusionType']}")
+        lists = [first(texts, 100), first(vectors, 100)]
+        values = [ranks(one, 60) if given["fusionType"] == "rankedFusion" else min_max(one) for one in lists]
+        return weighted([(values[0], 1 - given["alpha"]), (values[1], given["alpha"])])
+
+
+def _quoted(match: re.Match[str]) -> str:
+    return match[1] or json.dumps(match[2] or match[3])

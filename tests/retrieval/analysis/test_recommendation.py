@@ -1,0 +1,256 @@
+"""Which retriever is recommended: real paired tests, real costs, and no speeds compared across machines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval.analysis.evidence import evidence
+from retrieval.analysis.recommendation import (
+    FEWEST_QUESTIONS,
+    Cost,
+    Recommendation,
+    TieBreak,
+    best_first,
+    cost_of,
+    recommend,
+    times_faster,
+)
+from retrieval.comparison.compare import Comparison
+from retrieval.evaluation.measures import Measure
+from retrieval.evaluation.significance import PairTest, question_groups
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+
+NDCG = Measure("ndcg", 10)
+COPIES = 8  # of six questions
+Found = Mapping[str, Sequence[Sequence[int]] | None]
+
+
+def compared(found: Found, costs: Mapping[str, Mapping[str, float]] | None = None, copies: int = COPIES) -> Comparison:
+    """Compare rankings of six questions, `copies` times over, with these fields of each result."""
+    asked, _ = many_questions(copies)
+    rows = {
+        name: of and [[5 * copy + row for row in found_rows] for copy in range(copies) for found_rows in of]
+        for name, of in found.items()
+    }
+    comparison = comparison_of(rows, asked)
+    results = tuple(replace(one, **(costs or {}).get(one.name, {})) for one in comparison.results)
+    return replace(comparison, results=results)
+
+
+def recommended(comparison: Comparison, measure: Measure = NDCG, baseline: str = "") -> Recommendation:
+    tests = evidence(comparison, baseline)
+    groups = question_groups(comparison.question_set)
+    found = recommend(comparison, measure, tests.tests, baseline=tests.baseline, groups=groups)
+    assert found is not None
+    return found
+
+
+def test_recommends_the_faster_of_two_that_do_not_differ() -> None:
+    found = recommended(
+        compared(
+            {"bm25": LATE, "mix": RIGHT, "late": RIGHT},
+            {"bm25": {"query_seconds": 0.1}, "mix": {"query_seconds": 4.8}, "late": {"query_seconds": 1.2}},
+        )
+    )
+    assert (found.name, found.ties, found.tie_break) == ("late", ("mix",), TieBreak.SPEED)
+    assert found.faster == pytest.approx(4.0)
+    assert found.gain is not None
+    assert found.gain.sure
+    assert (found.gain.a, found.gain.b) == ("late", "bm25")
+    assert found.mean == pytest.approx(1.0)
+    assert not found.early
+
+
+def test_a_fast_retriever_that_is_significantly_worse_is_not_recommended() -> None:
+    costs = {"bm25": {"query_seconds": 0.001}, "dense": {"query_seconds": 9.0}}
+    found = recommended(compared({"bm25": LATE, "dense": RIGHT}, costs))
+    assert (found.name, found.ties, found.faster) == ("dense", (), None)
+
+
+def test_equal_speed_is_decided_by_index_size() -> None:
+    costs: dict[str, dict[str, float]] = {
+        "a": {"query_seconds": 1.0, "memory_bytes": 900},
+        "b": {"query_seconds": 1.0, "memory_bytes": 100},
+        "unknown": {"query_seconds": 1.0, "memory_bytes": 0},
+    }
+    assert recommended(compared({"a": RIGHT, "b": RIGHT, "unknown": RIGHT}, costs)).name == "b"
+
+
+def test_a_missing_test_is_not_a_tie() -> None:
+    comparison = compared({"slow": RIGHT, "fast": RIGHT}, {"fast": {"query_seconds": 0.001}})
+    groups = question_groups(comparison.question_set)
+    found = recommend(comparison, NDCG, [], baseline="slow", groups=groups)
+    assert found is not None
+    assert (found.name, found.ties) == ("slow", ())
+    other = evidence(comparison).tests
+    by_another_metric = [test for test in other if test.measure == "recall@1"]
+    found = recommend(comparison, NDCG, by_another_metric, baseline="slow", groups=groups)
+    assert found is not None
+    assert found.name == "slow"
+
+
+def test_failed_retrievers_and_those_without_the_metric_are_no_candidates() -> None:
+    comparison = compared({"failed": None, "shallow": RIGHT, "deep": LATE})
+    scores = {result.name: result.scores for result in comparison.results}
+    shallow = scores["shallow"]
+    assert shallow is not None
+    without = {name: values for name, values in shallow.per_question.items() if name != "ndcg@10"}
+    results = tuple(
+        replace(one, scores=replace(shallow, per_question=without)) if one.name == "shallow" else one
+        for one in comparison.results
+    )
+    found = recommended(replace(comparison, results=results))
+    assert (found.name, found.ties, found.compared) == ("deep", (), 0)
+
+
+def test_nothing_is_recommended_if_no_retriever_has_the_metric() -> None:
+    comparison = compared({"failed": None})
+    groups = question_groups(comparison.question_set)
+    assert recommend(comparison, NDCG, [], baseline="failed", groups=groups) is None
+
+
+IMPORTED = {"notes": {"questions": 48, "depth": 10, "other_questions": 0}, "query_seconds": 0.0}
+
+
+def test_an_imported_run_has_no_speed_and_comes_after_measured_ties() -> None:
+    comparison = compared({"imported": RIGHT, "slow": RIGHT}, {"imported": IMPORTED, "slow": {"query_seconds": 99.0}})  # type: ignore[dict-item]
+    found = recommended(comparison)
+    assert (found.name, found.ties, found.untimed) == ("slow", ("imported",), ("imported",))
+    assert found.faster is None
+    assert cost_of(comparison.results[0]).milliseconds is None
+
+
+def test_ties_without_any_known_speed_are_decided_by_the_score() -> None:
+    almost = [[4, 0], *RIGHT[1:]]
+    comparison = compared({"almost": almost, "right": RIGHT}, {"almost": IMPORTED, "right": IMPORTED}, copies=6)  # type: ignore[dict-item]
+    results = {one.name: one for one in comparison.results}
+    scores = results["almost"].scores
+    assert scores is not None
+    nearly = {name: results["right"].scores.per_question[name].copy() for name in scores.per_question}  # type: ignore[union-attr]
+    nearly["ndcg@10"][0] = 0.5  # one question of 36: no significant difference
+    worse = replace(results["almost"], scores=replace(scores, per_question=nearly))
+    found = recommended(replace(comparison, results=(worse, results["right"])))
+    assert (found.name, found.ties, found.tie_break) == ("right", ("almost",), TieBreak.SCORE)
+
+
+def test_speeds_of_two_machines_are_not_compared() -> None:
+    costs: dict[str, dict[str, float]] = {
+        "dense": {"query_seconds": 0.01, "elsewhere_seconds": 0.01, "model_seconds": 0.01, "memory_bytes": 10},
+        "bm25": {"query_seconds": 5.0, "memory_bytes": 900},
+    }
+    found = recommended(compared({"dense": RIGHT, "bm25": RIGHT}, costs))
+    assert (found.name, found.tie_break, found.faster) == ("bm25", TieBreak.MACHINES, None)
+
+
+HERE, ELSEWHERE, MIXED = (Cost(10.0, elsewhere, 0, False) for elsewhere in (0.0, 10.0, 6.0))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "times"),
+    [
+        (HERE, replace(HERE, milliseconds=20.0), 2.0),
+        (ELSEWHERE, replace(ELSEWHERE, milliseconds=30.0, elsewhere=30.0), 3.0),
+        (HERE, replace(MIXED, milliseconds=50.0), 4.4),  # of b only what was measured here
+        (ELSEWHERE, replace(MIXED, milliseconds=50.0, elsewhere=40.0), 4.0),
+        (HERE, ELSEWHERE, 0.0),
+        (MIXED, HERE, None),
+        (HERE, replace(HERE, milliseconds=None), None),
+    ],
+)
+def test_only_times_of_the_same_machine_are_compared(a: Cost, b: Cost, times: float | None) -> None:
+    assert times_faster(a, b) == (times if times is None else pytest.approx(times))
+
+
+def test_a_mix_with_parts_of_another_machine_is_slower_than_its_part_by_what_that_machine_measured() -> None:
+    costs: dict[str, dict[str, float]] = {
+        "late": {"query_seconds": 12.0, "elsewhere_seconds": 12.0},
+        "mix": {"query_seconds": 60.0, "elsewhere_seconds": 48.0},
+    }
+    found = recommended(compared({"mix": RIGHT, "late": RIGHT}, costs))
+    assert (found.name, found.tie_break) == ("late", TieBreak.SPEED)
+    assert found.faster == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("elsewhere", "is_foreign"), [(0.0, False), (0.5, False), (6.0, True), (10.0, True)])
+def test_a_time_is_marked_if_much_of_it_comes_from_another_machine(elsewhere: float, is_foreign: bool) -> None:
+    assert replace(HERE, elsewhere=elsewhere).is_foreign is is_foreign
+
+
+def test_times_measured_partly_on_another_machine_are_compared_with_nothing() -> None:
+    half = {"query_seconds": 1.0, "elsewhere_seconds": 0.5}
+    found = recommended(compared({"a": RIGHT, "b": RIGHT}, {"a": half, "b": half}))
+    assert found.tie_break is TieBreak.MACHINES
+
+
+def test_few_questions_are_too_early() -> None:
+    few = recommended(compared({"a": LATE, "b": RIGHT}, copies=2))
+    assert few.questions < FEWEST_QUESTIONS
+    assert few.early
+    assert (few.best, few.best_mean) == ("b", pytest.approx(1.0))
+
+
+def test_many_questions_about_a_few_passages_are_too_early() -> None:
+    comparison = compared({"a": LATE, "b": RIGHT})
+    one_group = np.zeros(len(comparison.question_set.questions), dtype=np.int32)
+    tests = evidence(comparison).tests
+    found = recommend(comparison, NDCG, tests, baseline="a", groups=one_group)
+    assert found is not None
+    assert found.early
+
+
+def test_the_baseline_has_no_gain_over_itself() -> None:
+    found = recommended(compared({"bm25": RIGHT, "late": LATE}))
+    assert (found.name, found.baseline, found.gain) == ("bm25", "bm25", None)
+
+
+def test_best_first_keeps_the_order_of_equal_means() -> None:
+    comparison = compared({"c": RIGHT, "low": NONE, "a": RIGHT, "failed": None})
+    assert best_first(comparison, NDCG) == ["c", "a", "low"]
+    assert best_first(comparison, NDCG, ["low", "a"]) == ["a", "low"]
+
+
+NAMES = ("one", "two", "three", "four")
+
+
+@st.composite
+def drawn_cases(draw: st.DrawFn) -> tuple[Comparison, list[PairTest]]:
+    """Retrievers with drawn rankings and costs, and any subset of their tests."""
+    rows = {name: draw(st.sampled_from((RIGHT, LATE, NONE))) for name in NAMES}
+    costs: dict[str, dict[str, float]] = {}
+    for name in NAMES:
+        seconds = draw(st.sampled_from((0.0, 0.1, 1.0, 10.0)))
+        part = draw(st.sampled_from((0.0, 0.5, 1.0)))
+        memory = draw(st.sampled_from((0, 10, 1000)))
+        costs[name] = {"query_seconds": seconds, "elsewhere_seconds": seconds * part, "memory_bytes": memory}
+    comparison = compared(rows, costs, copies=5)
+    every = [test for test in evidence(comparison).tests if test.measure == str(NDCG)]
+    return comparison, [test for test in every if draw(st.booleans())]
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn_cases())
+@pytest.mark.slow
+def test_whatever_is_recommended_was_tested_and_is_the_cheapest(case: tuple[Comparison, list[PairTest]]) -> None:
+    comparison, tests = case
+    groups = question_groups(comparison.question_set)
+    found = recommend(comparison, NDCG, tests, baseline="one", groups=groups)
+    assert found is not None
+    ranked = best_first(comparison, NDCG)
+    assert found.best == ranked[0]
+    tied = {found.name, *found.ties}
+    assert found.best in tied
+    assert found.name not in found.ties
+    for name in tied - {found.best}:
+        (test,) = [one for one in tests if {one.a, one.b} == {name, found.best}]
+        assert not test.sure
+    costs = {result.name: cost_of(result) for result in comparison.results}
+    if found.tie_break is TieBreak.SPEED:
+        timed = [costs[name] for name in tied - {found.name} if costs[name].milliseconds is not None]
+        assert all((times_faster(costs[found.name], other) or 0) >= 1 for other in timed)
+    if found.faster is not None:
+        assert found.faster >= 1
+    assert (found.gain is None) == (found.name == "one" or not any({t.a, t.b} == {found.name, "one"} for t in tests))

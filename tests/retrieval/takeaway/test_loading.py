@@ -1,0 +1,271 @@
+"""A folder's `engine.py` against engines that refuse what the real ones refuse."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.workspace import PROJECT
+from retrieval.takeaway.engines import is_weighted
+from retrieval.takeaway.fusion import Engine
+from retrieval.takeaway.readme import elasticsearch_needs
+from tests.doubles import PASSAGES, QUESTIONS
+from tests.engines.base import Received, RefusedError, StubEngine, serving
+from tests.engines.elastic import Elastic, Elasticsearch
+from tests.engines.opensearch import OpenSearch
+from tests.engines.vespa import Vespa
+from tests.engines.weaviate import Weaviate
+from tests.retrieval.compared import BIGRAMS
+from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
+from tests.retrieval.takeaway.test_folder import END, run_scripts, written
+
+pytestmark = pytest.mark.slow
+DENSE = {"name": "dense", "kind": "dense", "model": "starter"}
+MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "dense"]}
+MIXES = {
+    "scores": MIX | {"fusion": "min-max", "weights": [0.7, 0.3]},
+    "deviations": MIX | {"fusion": "z-score"},
+    "ranks": MIX | {"fusion": "rrf"},
+    "weighted ranks": MIX | {"fusion": "rrf", "weights": [0.7, 0.3]},
+}
+ENGINES: dict[Engine, Callable[[Path], StubEngine]] = {
+    Engine.ELASTICSEARCH: lambda _: Elasticsearch(),
+    Engine.OPENSEARCH: lambda _: OpenSearch(),
+    Engine.VESPA: lambda folder: Vespa(schema=next((folder / "application/schemas").glob("*.sd")).read_text()),
+    Engine.WEAVIATE: lambda _: Weaviate(),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Engine, str], Path]:
+    """The folder of an engine for a mix, or for a signal alone; each is written once."""
+    place, made = tmp_path_factory.mktemp("folders"), dict[tuple[Engine, str], Path]()
+
+    def folder_of(engine: Engine, mix: str) -> Path:
+        if (engine, mix) not in made:
+            folder = place / f"{engine.value} {mix}"
+            spec = MIXES.get(mix, {})
+            made[engine, mix] = written(
+                engine, folder, str(spec.get("name", mix)), BIGRAMS, DENSE, *([spec] * bool(spec))
+            )
+        return made[engine, mix]
+
+    return folder_of
+
+
+def figures(checked: str) -> tuple[float, float]:
+    """nDCG@10 there, and what was expected there."""
+    words = checked.split()
+    return float(words[1]), float(words[3])
+
+
+@pytest.mark.parametrize("mix", [*MIXES, "bigrams", "dense"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(engine, mix)
+    stub = ENGINES[engine](folder)
+    words = [("load",), ("check",), ("load", "--recreate"), ("check",), ("load",)]
+    with serving(stub) as url:
+        done = run_scripts(*((folder, url, *of) for of in words))
+    assert len(done.stdout.split(END)) == 5, done.stderr
+    loaded, checked, again, checked_again, _ = done.stdout.split(END)
+    assert loaded == again == f"{len(PASSAGES)} passages are in {engine.value}\n"
+    assert checked == checked_again
+    if engine is not Engine.VESPA:  # the stub's ranking is its own
+        there, expected = figures(checked)
+        assert there == pytest.approx(expected, abs=1e-4)
+    assert done.returncode == 1  # the index is there
+    assert done.stderr.endswith("`python engine.py load --recreate` deletes it and loads it again\n")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_new_question_has_hits_with_scores(engine: Engine, folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(engine, "scores")
+    with serving(ENGINES[engine](folder)) as url:
+        done = run_scripts((folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text), path=str(PROJECT))
+    assert done.returncode == 0, done.stderr
+    hits = [json.loads(line) for line in done.stdout.split(END)[1].splitlines()]
+    assert hits[0]["passage"] == "p1"
+    assert all(set(hit) == {"row", "passage", "title", "score"} for hit in hits)
+    scores = [hit["score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert done.stderr == ""
+
+
+def test_a_refresh_has_no_body(folders: Callable[[Engine, str], Path]) -> None:
+    for engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH):
+        told = json.loads((folders(engine, "scores") / "engine.json").read_text(encoding="utf-8"))
+        assert [one["body"] for one in (*told["finish"], told["exists"], told["remove"])] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("mix", "version", "licence", "words", "told"),
+    [
+        ("ranks", (8, 16), "trial", (), ""),
+        ("weighted ranks", (9, 1), "trial", (), "unknown field [retriever]"),
+        ("weighted ranks", (9, 2), "trial", (), ""),
+        ("scores", (8, 17), "trial", (), "unknown field [linear]"),
+        ("scores", (8, 18), "trial", (), ""),
+        ("scores", (9, 2), "basic", (), "This licence does not include the mixed query: add --free"),
+        ("scores", (8, 16), "basic", ("--free",), ""),
+        ("weighted ranks", (8, 16), "basic", ("--free",), ""),
+        ("dense", (8, 16), "basic", (), ""),
+        ("dense", (8, 16), "basic", ("--free",), "--free is for Elasticsearch, and for several signals"),
+    ],
+)
+def test_versions_and_licences_of_elasticsearch(
+    *,
+    mix: str,
+    version: tuple[int, int],
+    licence: str,
+    words: tuple[str, ...],
+    told: str,
+    folders: Callable[[Engine, str], Path],
+) -> None:
+    folder = folders(Engine.ELASTICSEARCH, mix)
+    with serving(Elasticsearch(version=version, licence=licence)) as url:
+        done = run_scripts((folder, url, "load"), (folder, url, "check", *words))
+    assert (done.returncode == 0, told in done.stderr) == (not told, True), done.stderr
+    if not told:
+        there, expected = figures(done.stdout.split(END)[1])
+        assert there == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_readme_states_the_version() -> None:
+    by_score = mix_for(Engine.ELASTICSEARCH)
+    by_rank = replace(by_score, by_rank=True)
+    equal = replace(by_rank, weights=(0.5, 0.5))
+    alone = mix_for(Engine.ELASTICSEARCH, alone=1)
+    told = [elasticsearch_needs(one) for one in (by_score, by_rank, equal, alone)]
+    assert [one.split()[1] for one in told] == ["8.18", "9.2", "8.16", "8.16"]
+    assert [is_weighted(one) for one in (by_rank, equal)] == [True, False]
+    assert ["--free" in one for one in told] == [True, True, True, False]
+
+
+class Odd(StubEngine):
+    """Answers something else than an engine."""
+
+    def answer(self, request: Received) -> Any:
+        if request.method == "HEAD":
+            raise RefusedError(404, None)
+        return "no engine"
+
+
+def test_what_goes_wrong_is_said_in_words(folders: Callable[[Engine, str], Path], tmp_path: Path) -> None:
+    folder = folders(Engine.ELASTICSEARCH, "scores")
+    told = {
+        "http://127.0.0.1:9": "no elasticsearch answers at http://127.0.0.1:9",
+        "file:///etc/passwd": "ENGINE_URL is an http:// or https:// address",
+    }
+    for url, words in told.items():
+        for command in (("load",), ("check",)):
+            done = run_scripts((folder, url, *command))
+            assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
+    asked = run_scripts((folder, "", "ask", "?"))  # without the workbench
+    assert asked.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
+    with serving(Elasticsearch(authorization="ApiKey right")) as url:
+        done = run_scripts((folder, url, "load"))
+    assert (done.returncode, "Set ENGINE_AUTHORIZATION" in done.stderr) == (1, True)
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+    names = [str(folder / "certificate.pem"), str(folder / "key.pem")]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=engine"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", names[0], "-keyout", names[1]]
+    subprocess.run(command, check=True, capture_output=True)
+    return names[0], names[1]
+
+
+def test_an_own_certificate_authority(
+    folders: Callable[[Engine, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, own = folders(Engine.ELASTICSEARCH, "scores"), certificate(tmp_path)
+    monkeypatch.setenv("ENGINE_AUTHORIZATION", "Basic ZWxhc3RpYzp4")
+    with serving(Elasticsearch(authorization="Basic ZWxhc3RpYzp4"), own) as url:
+        unknown = run_scripts((folder, url, "load"))
+        monkeypatch.setenv("ENGINE_CA", own[0])
+        known = run_scripts((folder, url, "load"))
+        monkeypatch.setenv("ENGINE_CA", str(tmp_path / "missing.pem"))
+        missing = run_scripts((folder, url, "load"))
+    assert "is not trusted: set ENGINE_CA to the file of its certificate authority" in unknown.stderr
+    assert (known.returncode, missing.returncode) == (0, 1), known.stderr
+    assert "ENGINE_CA names no file of certificates" in missing.stderr
+    assert "Traceback" not in unknown.stderr + missing.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_document_that_is_not_taken_ends_loading(
+    engine: Engine, folders: Callable[[Engine, str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(folders(engine, "scores"), folder)
+    lines = (folder / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(lines[-1])
+    document = last.get("fields", last)
+    (name,) = (name for name in document if name.startswith("vector"))
+    document[name] = {"values": [1.0]} if engine is Engine.VESPA else [1.0]
+    (folder / "documents.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n", encoding="utf-8")
+    with serving(ENGINES[engine](folder)) as url:
+        done = run_scripts((folder, url, "load"))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert re.search(r"dims|dimension|length|size", done.stderr)
+
+
+def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Callable[[Engine, str], Path]) -> None:
+    lines = (folders(Engine.VESPA, "scores") / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    operations = [json.loads(line) for line in lines]
+    assert all(set(one) == {"put", "fields"} for one in operations)
+    ids = [one["put"].split(":") for one in operations]
+    assert [(scheme, namespace, kind[:9], key) for scheme, namespace, kind, _, key in ids] == [
+        ("id", "mrc", "passages_", str(row)) for row in range(len(PASSAGES))
+    ]
+
+
+INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "integer"}}}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "form", "status", "told"),
+    [
+        ("POST", "/i/_refresh", "{}", "application/json", 400, "does not support having a body"),
+        ("DELETE", "/i", "{}", "application/json", 400, "does not support having a body"),
+        ("PUT", "/i", json.dumps(INDEX_BODY), "application/json", 400, "already exists"),
+        ("PUT", "/j", json.dumps(INDEX_BODY), "text/plain", 406, "Content-Type"),
+        ("PUT", "/j?pretend=1", json.dumps(INDEX_BODY), "application/json", 400, "unrecognized parameter"),
+        ("POST", "/i/_bulk", '{"index": {"_id": "1"}}\n{"row": 1}', "application/x-ndjson", 400, "newline"),
+        ("POST", "/i/_search", '{"size": 1, "sizes": 2}', "application/json", 400, "Unknown key"),
+        ("POST", "/none/_search", '{"size": 1}', "application/json", 404, "no such index"),
+    ],
+)
+@pytest.mark.parametrize("engine", [Elasticsearch, OpenSearch])
+def test_the_stubs_refuse_what_the_engines_refuse(
+    *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
+) -> None:
+    stub = engine()
+    stub.create("i", INDEX_BODY)
+    name, _, query = path.partition("?")
+    params = dict(one.split("=") for one in query.split("&") if one)
+    with pytest.raises(RefusedError) as caught:
+        stub.answer(Received(method, name, params, {"Content-Type": form}, body.encode()))
+    assert (caught.value.status, told in str(caught.value.content)) == (status, True)
+
+
+def test_a_vector_of_zeros_is_left_out_of_the_query() -> None:
+    from retrieval.takeaway.engines import told_to
+    from retrieval.takeaway.scripts.engine import filled
+
+    values = {"terms": "서울", "vector": [0.0] * Keywords().vectors.shape[1]}
+    for engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH):
+        told = told_to(mix_for(engine), INDEX)
+        assert told.query
+        with_zeros = json.dumps(filled(told.query.body, values, told.nothing))
+        assert ("match_none" in with_zeros, "query_vector" in with_zeros) == (True, False)
+        known = values | {"vector": [1.0] * len(values["vector"])}
+        assert "match_none" not in json.dumps(filled(told.query.body, known, told.nothing))

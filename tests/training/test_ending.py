@@ -1,0 +1,82 @@
+"""How training commands end: stopped with Ctrl-C, without a token, with nothing to list."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs.folder import State, Status
+from training import train as training
+from training.__main__ import main
+from training.commands import followed
+from training.runs.runs import Run
+
+
+class Running(Run):
+    """A run whose state is told by a test."""
+
+    def status(self) -> Status:
+        return Status(State.RUNNING, phase="training", share=0.5, step=3, total_steps=6)
+
+    def ask_to_stop(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "ended", "status", "told"),
+    [
+        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc train resume "),
+        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc train resume "),
+        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc train resume "),
+        (signal.SIGINT, Status(State.FAILED, code="interrupted"), 130, "Stopped at once. Checkpoints written before"),
+        (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
+    ],
+)
+def test_a_stopped_training_says_how_it_continues(
+    *,
+    number: int | None,
+    ended: Status,
+    status: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def train(run: Run) -> Status:
+        if number:
+            os.kill(os.getpid(), number)
+        return ended
+
+    monkeypatch.setattr(training, "train", train)
+    assert followed(Running(tmp_path / "run")) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith(told)
+    assert ("Stopping after this step" in lines[0]) == bool(number)
+
+
+def test_a_run_is_looked_for_before_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    assert main(["push", "none", "me/model"]) == 2
+    assert capsys.readouterr().err == "error: there is no run 'none'; `mrc train list` lists the runs\n"
+    monkeypatch.setattr("training.runs.model.require_finished", lambda _: None)
+    monkeypatch.setattr("training.__main__.known_job", lambda _: Run(tmp_path))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert main(["push", "mine", "me/model"]) == 2
+    assert capsys.readouterr().err == "error: no token for the hub: set HF_TOKEN\n"
+
+
+def test_an_empty_list_says_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+    from language.__main__ import main as language
+    from text.__main__ import main as text
+
+    for command, words in ((main, ["list"]), (language, ["texts"]), (text, ["dictionaries"])):
+        assert command(words) == 0
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith("No ")
+        assert " yet: `mrc " in told.err
+        assert command([*words, "--json"]) == 0
+        assert capsys.readouterr().out == "[]\n"
