@@ -158,7 +158,7 @@ def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: S
     remover = page.context.new_page()
     remover.set_default_timeout(60_000)
     remover.goto(f"{app}/data?data={large.key}&lang=en")
-    remover.get_by_text("Stored sets (").click()
+    remover.get_by_text(EN["data_page.sets"].partition("{count}")[0]).click()
     remover.locator(f".st-key-remove_{other.key} button").click()
     remover.locator(f".st-key-remove_yes_{other.key} button").click()
     expect(remover.locator(f".st-key-remove_{other.key}")).to_have_count(0)
