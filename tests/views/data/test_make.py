@@ -87,7 +87,7 @@ def test_what_cannot_be_made_is_told() -> None:
     untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
     app = opened(data_page, data=keep(untitled).key)
     press(app, "made_make")
-    assert "No passage has a sentence to spare" in texts(app)
+    assert "No passage has a sentence to use" in texts(app)
     choose(app, "title")
     press(app, "made_make")
     assert "No passage has a title" in texts(app)
@@ -133,7 +133,7 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
     with chat_server(reply) as server:
         with_model(app, server)
         press(app, "made_make")
-        assert "takes no more requests for now" in texts(app)
+        assert "accepts no more requests" in texts(app)
         assert "What was written until then is kept" in texts(app)
         press(app, "made_make_kept")
     assert stored()[0].questions == 2
@@ -143,8 +143,8 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("compare", "Retrievers are compared by questions whose passages are known, and this set has none."),
-        ("train", "Training needs questions, and this set has none."),
+        ("compare", "Comparing needs questions whose answer passages are known, and this dataset has none."),
+        ("train", "Training needs questions, and this dataset has none."),
         ("search", "Enter a question above and press Search."),
     ],
 )
