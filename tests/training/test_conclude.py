@@ -103,19 +103,19 @@ def test_adapters_are_merged(tmp_path: Path) -> None:
     assert not [name for name in names if "lora" in name]
 
 
-def test_what_breaks_off_leaves_nothing_that_looks_like_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_off_leaves_nothing_that_looks_like_a_training() -> None:
     run = stopped()
 
     def broken(made: Run) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(concluding, "write_card", broken)
-    status = conclude_as_job(run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(concluding, "write_card", broken)
+        status = conclude_as_job(run)
     assert (status.state, status.code) == (State.FAILED, "disk")
     assert BestModelJob.of(run).failed
     assert all_runs() == [run]
     assert [path.name for path in (workspace() / "runs").iterdir()] == [run.id]
-    monkeypatch.undo()
     assert conclude_as_job(run).state is State.DONE
     assert BestModelJob.of(run).done
     assert BestModelJob.of(run).made in all_runs()

@@ -200,6 +200,6 @@ def test_a_comparison_on_made_questions_says_so() -> None:
     first, *others = small.questions
     found: dict[str, list[list[int]] | None] = dict.fromkeys(NAMES, FOUND)
     compared(replace(small, questions=(replace(first, made="sentence", hidden=True), *others)), found)
-    assert "**1 of 6 questions were made of passages** (Sentence) and asked by nobody" in said(look())
+    assert "**1 of 6 questions were generated from passages** (Sentence)" in said(look())
     compared(small, found)
     assert "asked by nobody" not in said(look())

@@ -70,9 +70,9 @@ def test_a_preview_keeps_nothing_and_shows_what_training_reads(app: AppTest) -> 
 def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
     press(app, "made_make")
     made, _ = stored()
-    assert (made.name, made.questions, made.made, made.source) == ("도시 · made (Sentence)", 6, 6, "도시")
+    assert (made.name, made.questions, made.made, made.source) == ("도시 · generated (Sentence)", 6, 6, "도시")
     assert made.key in app.query_params["data"]
-    assert "6 of 6 questions were made of passages" in texts(app)
+    assert "6 of 6 questions were generated from passages" in texts(app)
     assert "6 made of passages" in texts(app)  # in the sidebar
     assert app.button(key="made_train").label == "Train with these"
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_made_is_told() -> None:
     untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
     app = opened(data_page, data=keep(untitled).key)
     press(app, "made_make")
-    assert "No passage has a sentence to spare" in texts(app)
+    assert "No passage has a sentence to use" in texts(app)
     choose(app, "title")
     press(app, "made_make")
     assert "No passage has a title" in texts(app)
@@ -116,7 +116,7 @@ def test_a_language_model_writes_and_its_key_stays_in_the_session(app: AppTest) 
     assert not app.exception
     made = stored()[0]
     assert (made.questions, set(load(made.key).made)) == (5, {f"model: {MODEL}"})
-    assert any("No question came of 1 passages" in one.label for one in app.expander)
+    assert any("No questions for 1 passages" in one.label for one in app.expander)
     written = b"".join(path.read_bytes() for path in workspace().rglob("*") if path.is_file())
     assert KEY.encode() not in written
     assert server.address.encode() not in written
@@ -133,18 +133,18 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
     with chat_server(reply) as server:
         with_model(app, server)
         press(app, "made_make")
-        assert "takes no more requests for now" in texts(app)
+        assert "accepts no more requests" in texts(app)
         assert "What was written until then is kept" in texts(app)
         press(app, "made_make_kept")
     assert stored()[0].questions == 2
-    assert "4 passages were not asked about yet" in texts(app)
+    assert "4 passages have no questions yet" in texts(app)
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("compare", "Retrievers are compared by questions whose passages are known, and this set has none."),
-        ("train", "Training needs questions, and this set has none."),
+        ("compare", "Comparing needs questions whose answer passages are known, and this dataset has none."),
+        ("train", "Training needs questions, and this dataset has none."),
         ("search", "Enter a question above and press Search."),
     ],
 )
@@ -161,4 +161,4 @@ def test_passages_without_questions_are_searched() -> None:
 def test_the_train_page_says_that_questions_were_made(app: AppTest) -> None:
     press(app, "made_make")
     train = opened(other_page, at="train", data=stored()[0].key)
-    assert "6 of these questions were made of passages" in texts(train)
+    assert "6 of these questions were generated from passages" in texts(train)
