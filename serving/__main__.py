@@ -27,9 +27,7 @@ _HERE = "127.0.0.1"
 @commands.default
 @takes(Limits)
 def serve(
-    reference: Annotated[
-        str, Parameter(help="key of a stored comparison, experiment file, or --out folder")
-    ],
+    reference: Annotated[str, Parameter(help="key of a stored comparison, experiment file, or --out folder")],
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
