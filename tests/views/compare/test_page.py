@@ -531,7 +531,7 @@ def test_default_names_of_retrievers_are_displayed_in_korean_and_stay_in_the_add
 )
 def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert retriever_name(name) == name
-    monkeypatch.setattr("views.ui.words.language", lambda: "ko")
+    monkeypatch.setattr("views.names.language", lambda: "ko")
     assert retriever_name(name) == korean
     assert retriever_names(["Late", "후기 상호작용"]) == {"Late": "Late", "후기 상호작용": "후기 상호작용"}
 
