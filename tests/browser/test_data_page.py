@@ -1,14 +1,18 @@
 """The Data page in a browser: files that cannot be read, the sample file, names, and too few questions to judge."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from data.questions.read import read
+from data.temporary import temporary_folder
+from tests.browser.conftest import running_app
 from tests.browser.driving import settled
 from tests.data.formats.test_documents import DOCX, HWPX, PDF
+from tests.programs import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTE = 60_000
@@ -123,3 +127,16 @@ def test_few_questions_have_no_verdict_and_links_appear_once(app: str, page: Pag
     settled(page)
     for label in ("Compare with this dataset", "Train with this dataset", "Search this dataset"):
         expect(page.get_by_role("link", name=label)).to_have_count(1)
+
+
+def test_the_app_removes_what_killed_processes_left(tmp_path: Path) -> None:
+    left = [tmp_path / ".reading.abcd1234", tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / ".in-use").touch()  # whose lock nobody holds
+    with temporary_folder(".reading.", tmp_path) as held, running_app(tmp_path, free_port()):
+        end = time.monotonic() + 60
+        while any(folder.exists() for folder in left):
+            assert time.monotonic() < end, "they are still there"
+            time.sleep(0.1)
+        assert held.is_dir(), "its process lives"
