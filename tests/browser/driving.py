@@ -63,9 +63,9 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
     expect(shown).to_be_visible(timeout=1)
 
 
-def choose(page: Page, menu: Locator, option: str) -> None:
+def choose(page: Page, menu: Locator, option: str, *, exact: bool = False) -> None:
     """Choose in a menu: one that is open while the page is drawn anew is closed by that, and opened again here."""
-    offered = page.get_by_role("option", name=option)
+    offered = page.get_by_role("option", name=option, exact=exact)
     for _ in range(10):
         settled(page)
         menu.click()

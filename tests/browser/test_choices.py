@@ -52,13 +52,13 @@ def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(compare
         ("K", "50"),
         ("Metric", "Hit"),
     ):
-        choose(page, selected(page, label), option)
+        choose(page, selected(page, label), option, exact=True)
         expect(selected(page, label)).to_have_value(option)
     expect(page).to_have_url(re.compile(r"(?=.*\bk=50\b)(?=.*measure=hit\b)"))
     for view in ("By question", "Overview", "By question", "By group"):
         page.get_by_role("tab", name=view, exact=True).click()
         opened(page, view)
-    choose(page, selected(page, "K"), "20")
+    choose(page, selected(page, "K"), "20", exact=True)
     expect(page).to_have_url(re.compile(r"(?=.*\bk=20\b)(?=.*measure=hit\b)(?=.*view=where\b)"))
     page.get_by_test_id("stMain").get_by_role("button", name="BM25 words", exact=True).click()
     expect(page).to_have_url(re.compile(r"retrievers=BM25%7CLSA\b"))
