@@ -28,7 +28,7 @@ _PATHS = ("model", "dictionary", "path")  # fields of retrievers that may name a
 _LIST = "`mrc retrieval list` lists the stored comparisons"
 
 
-class ComparisonNotFoundError(Failure):
+class ComparisonNotFoundError(Failure, ValueError):
     """No comparison is stored under what a user named."""
 
 

@@ -92,7 +92,7 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name, run, figures in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
         expected = Run(tmp_path / run).scores()[figures]
         assert [float(cell) for cell in cells[name]] == [round(100 * value, 2) for value in expected.values()]
-    assert 0 < float(cells["reranked"][0]) <= 1
+    assert 0 < float(cells["reranked"][0]) <= 100
     assert "reranked" in json.dumps(json.loads((tmp_path / "result" / "scores.json").read_text()))
 
 

@@ -203,10 +203,10 @@ def test_the_command_writes_the_folder_and_tells_the_figures(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["take-away", key, str(ODD["name"]), "--for", "opensearch", "--out", str(tmp_path / "made")]) == 0
-    told = capsys.readouterr().out
-    assert [line.split()[0] for line in told.splitlines()[1:]] == [
-        one.value for one in Engine if one is not Engine.ONNX
-    ]
+    unit, head, *rows, written_to = capsys.readouterr().out.splitlines()
+    assert (unit[:10], head.split()[0], written_to) == ("in percent", "nDCG@10", f"written to {tmp_path / 'made'}")
+    assert [line.split()[0] for line in rows] == [one.value for one in Engine if one is not Engine.ONNX]
+    assert all(-100 <= float(cell) <= 100 for line in rows for cell in line.split()[1:])
     assert (tmp_path / "made" / "engine.json").is_file()
     assert main(["take-away", "0" * 16, "x", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
     assert main(["take-away", key, "no such", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
