@@ -23,7 +23,7 @@ from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
 EN = catalog("en")
-PASSAGES, QUESTIONS = 700, 120
+PASSAGES, QUESTIONS = 400, 120
 BOTH = (BM25_NAME, DENSE_NAME)
 THREE = (BM25_NAME, WORDS_NAME, DENSE_NAME)
 
@@ -91,7 +91,8 @@ def stays_stopped(job: ComparisonJob, seconds: float = 4.0) -> None:
 
 def test_a_comparison_stopped_in_one_tab_stays_stopped_in_all(app: str, page: Page, large: StoredSet) -> None:
     page.goto(address(app, large))
-    compared(page, EN["compare.run_again"])  # BM25 alone has started by itself
+    again = page.get_by_role("button", name=EN["compare.run_again"])
+    expect(again).to_be_enabled(timeout=6 * MINUTES)  # BM25 alone has started by itself, on a machine that may be busy
     chips = page.get_by_test_id("stMain").get_by_role("button", name=DENSE_NAME)
     expect(chips.first).to_contain_text("min")
     assert job_of(large, BM25_NAME).done
