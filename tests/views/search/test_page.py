@@ -62,14 +62,14 @@ def examples(app: AppTest) -> list[str]:
 
 
 def columns(app: AppTest) -> list[str]:
-    """What was found, a text a retriever."""
-    found: list[list[str]] = []
+    """What was found, a text a retriever: each begins with its first passage."""
+    found: list[str] = []
     for text in html(app):
-        if text.startswith('<div class="found-head"'):
-            found.append([])
-        elif 'class="found"' in text:
-            found[-1].append(text)
-    return ["".join(texts) for texts in found if texts]
+        if 'class="found" role' in text:
+            if '<span class="rank">1</span>' in text:
+                found.append("")
+            found[-1] += text
+    return found
 
 
 def heads(app: AppTest) -> list[str]:
@@ -239,9 +239,7 @@ def test_a_question_that_shares_no_word_says_that_the_hybrid_is_blind_on_one_sid
 @pytest.mark.usefixtures("data")
 def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
     app = ask(opened(page, columns="BM25"), "qwxzv")
-    assert [info.value for info in app.info] == [
-        "Nothing found: no passage holds a word of this question. Try other words, or more of them."
-    ]
+    assert [info.value for info in app.info] == [EN["search.nothing_at_all"]]
     app = ask(app, "서울")
     assert "This question is not in the set, so no answer passage is known." in [c.value for c in app.caption]
     assert "gold" not in columns(app)[0]
