@@ -343,4 +343,4 @@ def test_work_is_stopped_by_a_click() -> None:
 
 def test_a_model_that_is_nowhere_is_told() -> None:
     app = opened(page, network="no/such/model/at/all")
-    assert "There is no folder, finished training or hub model called “no/such/model/at/all”" in texts(app)
+    assert "No folder, finished training or hub model is called “no/such/model/at/all”" in texts(app)
