@@ -193,13 +193,5 @@ def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
     return pace.expected(spec.name)
 
 
-def rough_seconds(spec: Spec, asked: QuestionSet) -> float:
-    """Seconds that a retriever takes of which nothing is stored: as measured here, else a guess by what it reads."""
-    pace = Pace()
-    pace.begin({spec.name: spec}, asked, ())
-    measured, task = pace.expected(spec.name), pace._tasks[spec.name]
-    return task.guess * task.letters if measured is None else measured
-
-
 def _place() -> Path:
     return workspace() / "cache" / "pace.json"

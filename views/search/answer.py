@@ -20,6 +20,7 @@ from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import DEPTH, Findings, Truth
 from views.choices import Choices
+from views.forecasts import rounded_duration
 from views.names import base_name
 from views.reasons import AskedQuestion
 from views.resources.retrieval import explained_late, findings, listening, materials
@@ -27,7 +28,7 @@ from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.job import once_asked
 from views.ui.passages import draw_matches, matches_html
-from views.ui.words import known, plain, roughly, word
+from views.ui.words import known, plain, word
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> 
     def draw(share: float) -> None:
         # of too small a share done, the time left cannot be told
         left = (time.perf_counter() - began) * (1 - share) / share if share > 0.02 else None
-        place.progress(min(1.0, share), word("search.preparing_left", left=roughly(left)) if left else None)
+        place.progress(min(1.0, share), word("search.preparing_left", left=rounded_duration(left)) if left else None)
 
     try:
         with listening(draw):

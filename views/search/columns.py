@@ -8,6 +8,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.rankings import DEPTH, Findings
 from retrieval.report.drawing import colour_of, shape_of
 from views.choices import Choices, method_line
+from views.forecasts import rounded_duration
 from views.resources.retrieval import marked_passages
 from views.search.answer import Search, SearchAnswer, score_word
 from views.search.judging import draw_mark
@@ -23,7 +24,7 @@ from views.ui.passages import (
     truth_line,
 )
 from views.ui.problems import search_failure_text
-from views.ui.words import plain, roughly, word
+from views.ui.words import plain, word
 
 
 class Columns:
@@ -52,7 +53,7 @@ class Columns:
         with self._bodies[name].container():
             text = word("search.pending")
             if wait is not None and wait > SOON:
-                text = word("search.pending_time", time=roughly(wait))
+                text = word("search.pending_time", time=rounded_duration(wait))
             st.caption(f":material/hourglass_empty: {text}")
 
     def draw(self, name: str) -> None:

@@ -13,6 +13,7 @@ from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings
 from views import reasons
 from views.choices import Choices, choices_for
+from views.forecasts import rounded_duration
 from views.resources.retrieval import open_comparison, truth_in
 from views.resources.sets import chosen_set, question_set
 from views.search import pool
@@ -32,7 +33,7 @@ from views.ui.document import draw_copy_link
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
 from views.ui.state import ask, assume, choose, choose_several, draw_examples, draw_question, is_assumed, remember
-from views.ui.words import language, plain, roughly, word
+from views.ui.words import language, plain, word
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
 _KS = ("5", "10", "20")
@@ -113,7 +114,7 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
 
     def label(name: str) -> str:
         wait = expected.get(name, 0.0)
-        return plain(name) if wait <= SOON else word("search.chip_time", name=plain(name), time=roughly(wait))
+        return plain(name) if wait <= SOON else word("search.chip_time", name=plain(name), time=rounded_duration(wait))
 
     picked = choose_several(
         left.pills,

@@ -7,8 +7,8 @@ from data.store import StoredSet
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.comparison.first_stage import DenseSpec, LateSpec, TermSpec
+from retrieval.comparison.forecast import forecasts
 from retrieval.comparison.multistage import LearnedSpec
-from retrieval.comparison.pace import rough_seconds
 from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from text.analysis import are_kept
 from text.dictionary import DictionaryError
@@ -21,7 +21,8 @@ SOON = 3.0  # seconds: who takes longer is selected on demand
 def waits(data: StoredSet, choices: Choices) -> dict[str, float]:
     """Return expected seconds by the names of all retrievers that can be searched, what each wraps included.
 
-    Loading a model is not counted. Of models of the hub nothing is known without asking it: they are left out.
+    Loading a model is not counted. Those of which nothing is known are left out, such as models of the hub, which would
+    have to be asked.
     """
     known = [name for name in choices.searchable if all(_is_here(spec) for spec in choices.needed([name]))]
     if not known:
@@ -29,7 +30,8 @@ def waits(data: StoredSet, choices: Choices) -> dict[str, float]:
     made = materials(data.key, choices.experiment(data, known, Part.ALL).model_dump_json())
     # of so many passages even the names of the files take long to compute
     own = {spec.name: _own_wait(spec, made, look=not choices.large) for spec in choices.needed(known)}
-    return {name: sum(own[spec.name] for spec in choices.needed([name])) for name in known}
+    needed = {name: [own[spec.name] for spec in choices.needed([name])] for name in known}
+    return {name: sum(filter(None, parts)) for name, parts in needed.items() if None not in parts}
 
 
 def _is_here(spec: Spec) -> bool:
@@ -42,14 +44,17 @@ def _is_here(spec: Spec) -> bool:
         return True
 
 
-def _own_wait(spec: Spec, made: Materials, *, look: bool) -> float:
-    """Return the seconds of a retriever alone, after a `look` at the disk; one that cannot be made fails at once."""
+def _own_wait(spec: Spec, made: Materials, *, look: bool) -> float | None:
+    """Return the seconds of a retriever alone, None if unknown, after a `look` at the disk."""
     retriever = made.made[spec.name]
-    if isinstance(retriever, Exception) or retriever.ready or (look and _is_stored(spec, retriever, made)):
+    if isinstance(retriever, Exception):  # it fails at once
+        return 0.0
+    if retriever.ready or (look and _is_stored(spec, retriever, made)):
         return 0.0
     whole = made.whole
     one_question = QuestionSet(whole.name, whole.passages, (Question("", "?"),))
-    return rough_seconds(spec, whole if isinstance(spec, LearnedSpec) else one_question)
+    asked = whole if isinstance(spec, LearnedSpec) else one_question
+    return forecasts({spec.name: spec}, asked)[spec.name].seconds
 
 
 def _is_stored(spec: Spec, retriever: CachedRetriever, made: Materials) -> bool:

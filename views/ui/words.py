@@ -92,17 +92,6 @@ def plain_number(value: float) -> str:
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-def roughly(seconds: float) -> str:
-    """Return a duration as an estimate: no seconds from two minutes on, no minutes from ten hours on."""
-    if seconds < 120:
-        return duration(seconds)
-    if seconds < 3570:
-        return word("time.only_minutes", minutes=round(seconds / 60))
-    if seconds < 36_000:
-        return duration(60 * round(seconds / 60))
-    return word("time.whole_hours", hours=f"{round(seconds / 3600):,}")
-
-
 def signed(share: float) -> str:
     """Return a difference of shares in percentage points; nothing has no sign."""
     points = round(share * 100, 1)

@@ -136,17 +136,3 @@ def test_all_heads_stand_in_one_row_above_the_results() -> None:
     assert kinds[:2] == ["head", "head"]
     assert set(kinds[2:]) == {"found"}
     assert run(app).query_params["columns"] in ("BM25|BM25 words", ["BM25|BM25 words"])
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "under a second"), (45, "45 s"), (400, "7 min"), (9000, "2 h 30 min"), (90_000, "25 h")]
-)
-def test_an_estimate_is_told_no_more_exactly_than_it_is_known(seconds: float, text: str) -> None:
-    def told() -> None:
-        import streamlit as st
-
-        from views.ui.words import roughly
-
-        st.text(roughly(float(st.query_params["seconds"])))
-
-    assert opened(told, seconds=str(seconds)).text[0].value == text
