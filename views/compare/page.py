@@ -81,8 +81,7 @@ def draw() -> None:
     with buttons:
         if not another and not waits:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
-        draw_export(shown)
-        draw_copy_link()
+        _draw_export_and_link(shown)
     with methods:
         if not shown and not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
@@ -145,6 +144,11 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
     return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
+def _draw_export_and_link(shown: ComparisonView | None) -> None:
+    draw_export(shown)
+    draw_copy_link()
+
+
 def _place_of_controls() -> DeltaGenerator:
     """Return where the controls go: the same place on every tab; on a narrow screen folded away until asked for."""
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
@@ -164,8 +168,7 @@ def _draw_kept(kept: StoredComparison) -> None:
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
-        draw_export(shown)
-        draw_copy_link()
+        _draw_export_and_link(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:

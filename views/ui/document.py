@@ -23,8 +23,13 @@ def draw_document() -> None:
         st.html(body, unsafe_allow_javascript=True)
 
 
-@st.fragment
 def draw_copy_link() -> None:
     """Draw the button that copies the address of what is displayed; the browser copies it (`document.js`)."""
+    with st.container(width="content"):
+        _draw_copy_button()
+
+
+@st.fragment
+def _draw_copy_button() -> None:
     if st.button(word("app.copy_link"), icon=":material/link:", help=word("app.copy_link_help"), key="copy_link"):
         st.toast(word("app.link_copied"), icon=":material/check:")
