@@ -157,7 +157,7 @@ def _place_of_controls() -> DeltaGenerator:
 
 def _draw_kept(kept: StoredComparison) -> None:
     data = chosen_set()
-    title, buttons = st.columns([3, 2], vertical_alignment="bottom")
+    title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(compare_kept.title_of(kept)))
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
