@@ -13,6 +13,8 @@ import streamlit as st
 from views import access, sidebar
 from views.navigation import draw_ways, pages
 from views.resources.sets import require_set
+from views.title import set_title
+from views.ui.document import draw_document
 from views.ui.problems import errors_told
 from views.ui.words import word
 from views.uploads import UPLOADS
@@ -21,9 +23,10 @@ from views.uploads import UPLOADS
 pd.set_option("mode.string_storage", "python")
 VIEWS = Path(__file__).parent / "views"
 icon = (VIEWS / "icon.svg").read_text(encoding="utf-8")  # one by name would be asked of another host
-st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=icon, layout="wide")
+st.set_page_config(page_icon=icon, layout="wide")
 
 st.html(VIEWS / "look.css")
+draw_document()
 try:
     with errors_told():
         if access.granted():
@@ -31,8 +34,11 @@ try:
             sidebar.draw()
             draw_ways(page.url_path)
             require_set()
+            set_title(page.url_path)
             with UPLOADS.refusal_told():
                 page.run()
+        else:
+            st.set_page_config(page_title=word("app.title"))
 except Exception:
     logging.getLogger(__name__).exception("a page failed")
     st.error(word("app.error"), icon=":material/error:")

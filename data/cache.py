@@ -228,6 +228,11 @@ def are_kept(kind: str, key: str) -> bool:
     return is_sound(_path(kind, key)) or is_sound(shipped(kind, key))
 
 
+def has_arrays(kind: str, key: str) -> bool:
+    """Whether there is a file of these arrays; unlike `are_kept` it reads nothing of it."""
+    return _path(kind, key).is_file() or shipped(kind, key).is_file()
+
+
 def shipped(kind: str, key: str) -> Path:
     """Return the place of arrays that come with the sample."""
     return _SHIPPED / kind / f"{key}.npz"

@@ -5,13 +5,16 @@ from importlib import import_module
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from jobs.machine import without_collections
 from views.ui.state import VISIT
-from views.ui.words import word, word_or
+from views.ui.words import plain, word, word_or
 from views.uploads import UPLOADS
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
+FIRST = "first"  # path of the first page, which Streamlit serves without one
+_MISSING = "missing_page"  # of the session: what the address named when it was opened, if no page is called so
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,25 @@ def pages() -> dict[str, list[Any]]:
 
     named = st.Page(go_on, title=first.title, icon=first.sign, url_path=first.name, visibility="hidden")
     usual = [_served(page) for page in PAGES if not page.inside]
-    return {"": [*usual, named], word("page.more"): [_served(page) for page in PAGES if page.inside]}
+    hidden = [named, *_missing_page()]
+    return {"": [*usual, *hidden], word("page.more"): [_served(page) for page in PAGES if page.inside]}
+
+
+def _missing_page() -> list[Any]:
+    """Return a hidden page for an address that names no page: it says so, where Streamlit would open the first page."""
+    context = get_script_run_ctx()
+    manager = context.pages_manager if context else None
+    if manager and not manager.intended_page_script_hash:  # the address is opened, no link was followed
+        st.session_state[_MISSING] = manager.intended_page_name or ""
+    name = str(st.session_state.get(_MISSING, ""))
+    if not name or "/" in name or name in {FIRST, *(page.name for page in PAGES)}:
+        return []
+
+    def draw() -> None:
+        st.error(word("page.missing", address=plain(f"/{name}")), icon=":material/link_off:")
+        way_to(PAGES[0].name, word("page.missing_way", page=PAGES[0].title))
+
+    return [st.Page(draw, title=word("page.missing_title"), url_path=name, visibility="hidden")]
 
 
 def read_first_page() -> None:
@@ -105,5 +126,5 @@ def way_to(name: str, label: str, **parameters: str) -> None:
 
 
 def _served(page: Page) -> Any:
-    path = "first" if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
+    path = FIRST if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
     return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])

@@ -58,8 +58,9 @@ def _pick_set() -> None:
         found = split_of(current.key, 0.1, 0.2, 0)
     except DataError:  # the page tells what is wrong with the set
         return
-    counts = {part.value: f"{count:,}" for part, count in found.group_counts.items()}
-    st.caption(word("sidebar.split" if found.by_article else "sidebar.split_passages", **counts))
+    counts = {part.value: f"{len(rows):,}" for part, rows in found.rows.items()}
+    help_text = word("sidebar.split_help" if found.by_article else "sidebar.split_passages_help")
+    st.caption(word("sidebar.split", **counts), help=help_text)
 
 
 def _pick_instead(names: dict[str, str]) -> None:

@@ -122,6 +122,11 @@ class BiEncoder(SourcedModel):
         whole = whole if len(rows) == len(texts) else whole[rows]
         return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
 
+    def has_passages(self, texts: Sequence[str]) -> bool:
+        """Whether the vectors of these passages are on disk, so that none is encoded."""
+        key = self.key_of("passage", texts)
+        return kept_at(key).is_file() or shipped("vectors", key).is_file()
+
     def key_of(self, side: str, texts: Sequence[str]) -> str:
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 

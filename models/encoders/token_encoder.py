@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, key_of
+from data.cache import cached_arrays, has_arrays, key_of, save_arrays, shipped
 from data.texts import fingerprint_of
 from models.encoders.protocols import TokenVectors
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
@@ -89,6 +89,25 @@ class TokenEncoder(SourcedModel):
 
     def key_of_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> str:
         return self._key("passage", texts, heads)
+
+    def has_passages(self, texts: Sequence[str], heads: np.ndarray) -> bool:
+        """Whether the vectors of all tokens of these passages are on disk, so that none is encoded."""
+        n_blocks = -(-len(texts) // BLOCK)
+        blocks = (np.arange(number, len(texts), n_blocks) for number in range(n_blocks))
+        return all(
+            has_arrays("token-vectors", self._key("passage", [texts[row] for row in rows.tolist()], heads[rows]))
+            for rows in blocks
+        )
+
+    def ship_passages(self, exact: "TokenEncoder", texts: Sequence[str], heads: np.ndarray) -> None:
+        """Store the vectors that `exact` computes of these passages with the sample, under this encoder's key.
+
+        The passages are one block, so that they are one file. Raises `OSError`.
+        """
+        if len(texts) > BLOCK:
+            raise ValueError(f"{len(texts)} passages are more than the {BLOCK} of one block")
+        arrays = exact._kept("passage", [*texts], heads, lambda _: None, keep=True)
+        save_arrays(shipped("token-vectors", self.key_of_passages(texts, heads)), arrays)
 
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None

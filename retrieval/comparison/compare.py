@@ -339,7 +339,7 @@ def ship(sample: QuestionSet) -> None:
     texts = sample.passages.indexed_texts(title=BM25Options.title)
     analysis = BM25Options().analysis(texts)
     DEFAULT.write()  # where it cannot be had, what came before stays
-    for kind in ("tokens", "vectors", "rankings"):
+    for kind in ("tokens", "vectors", "token-vectors", "rankings"):
         forget_shipped(kind)
     for asked in (questions, texts):
         ship(analysis, asked)
@@ -352,6 +352,18 @@ def ship(sample: QuestionSet) -> None:
         usual, searched = (_alone(one, sample) for one in (spec, exact))
         searched.search(questions, searched.depth)
         usual.ship(searched, questions)
+    _ship_token_vectors(sample)
+
+
+def _ship_token_vectors(sample: QuestionSet) -> None:
+    """Store the sample's token vectors with the sample, so that late interaction searches it without encoding it.
+
+    They are the float32 model's, as the shipped rankings are. Raises `OSError`.
+    """
+    spec = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
+    materials = Materials(sample)
+    exact = spec.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
+    spec.encoder(materials).ship_passages(exact, materials.texts(spec.title), sample.passages.heads(title=spec.title))
 
 
 def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:

@@ -96,7 +96,7 @@ def test_a_question_is_searched_side_by_side(app: str, page: Page, third: Path) 
     question = json.loads(third.read_text(encoding="utf-8"))["data"][0]["paragraphs"][0]["qas"][0]["question"]
     page.goto(f"{app}/search?q={quote(question)}&columns=BM25%7CLSA")
     expect(page.get_by_text("Answer passage at rank").first).to_be_visible(timeout=3 * MINUTES)
-    expect(page.get_by_text("This question is in the set.")).to_be_visible()
+    expect(page.get_by_text("This question is in the dataset.")).to_be_visible()
 
 
 def test_every_page_in_korean(app: str, korean_page: Page, third: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -179,7 +180,40 @@ def test_another_set_begins_at_its_first_passages_and_a_page_drawn_again_stays(
     assert run(app).query_params["at"] in ("1", ["1"])
 
 
-@pytest.mark.parametrize(("title", "unit"), [("도시", "article"), ("", "passage")])
-def test_the_split_is_told_by_what_is_split(title: str, unit: str) -> None:
+@pytest.mark.parametrize(("title", "unit"), [("도시", "document"), ("", "passage")])
+def test_the_split_counts_questions_and_tells_what_they_are_split_by(title: str, unit: str) -> None:
     app = opened(page, data=keep(a_set("도시", title)).key)
-    assert f"Split by {unit}: 4 to train, 0 to validate, 1 to test" in [one.value for one in app.caption]
+    (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
+    assert split.value == "Questions: 4 training · 0 validation · 1 test"
+    assert f"split by {unit}" in split.proto.help
+
+
+def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = SimpleNamespace(intended_page_script_hash="", intended_page_name="nopage")
+    monkeypatch.setattr(navigation, "get_script_run_ctx", lambda: SimpleNamespace(pages_manager=manager))
+    found = json.loads(opened_at("").json[0].value)
+    assert found[""] == ["", *FIVE[1:], FIVE[0], "nopage"]
+    for known in ("", "search", "compare", "first"):
+        manager.intended_page_name = known
+        assert "nopage" not in json.loads(opened_at("").json[0].value)[""]
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "title"),
+    [
+        ("ko", "", "비교 · 한국어 샘플 – MRC 워크벤치"),
+        ("ko", "search", "검색 · 한국어 샘플 – MRC 워크벤치"),
+        ("en", "search", "Search · Korean sample – MRC Workbench"),
+        ("en", "embeddings", "Embeddings – MRC Workbench"),
+        ("ko", "nopage", "없는 페이지 – MRC 워크벤치"),
+    ],
+)
+def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, title: str) -> None:
+    def page_title() -> None:
+        import streamlit as st
+
+        from views.title import title_of
+
+        st.text(title_of(st.query_params.get("path", "")))
+
+    assert opened(page_title, lang=language, path=path).text[0].value == title

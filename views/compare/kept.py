@@ -14,6 +14,7 @@ from retrieval.comparison.store import (
     kept_comparisons,
     rename,
 )
+from views.compare import address
 from views.compare.scores import ComparisonView, in_points
 from views.leading import best_by, leading_measure
 from views.names import retriever_name, set_name
@@ -24,7 +25,7 @@ from views.ui.problems import draw_damaged
 from views.ui.words import moment, plain, word
 
 _OPENED = "opened_comparison"  # of the session
-_OF_ANOTHER = ("retrievers", "part", "view", "question", "slice")  # choices that one just opened begins without
+_OF_ANOTHER = (*address.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
 
 
 def draw(view: ComparisonView) -> None:
@@ -56,8 +57,12 @@ def asked_for() -> StoredComparison | None:
     A person who then picks another question set leaves the comparison behind. One that cannot be shown is told, and
     nothing else is drawn.
     """
-    key = st.query_params.get("comparison")
+    address.leave_other_dataset(chosen_set())
+    key = st.query_params.get(address.KEY)
     if not key:
+        return None
+    if address.is_of_page(key, chosen_set()):
+        st.session_state[_OPENED] = key
         return None
     kept = kept_comparison(key)
     if kept is None:
@@ -86,11 +91,13 @@ def _open(key: str) -> None:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    st.query_params["comparison"] = key
+    address.forget_written()
+    st.query_params[address.KEY] = key
 
 
 def close() -> None:
-    st.query_params.pop("comparison", None)
+    """Go back to the comparison of what is selected by default, without the stored one's choices."""
+    address.clear(choices=True)
 
 
 def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:

@@ -17,8 +17,8 @@ from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
+from views.compare import address, running
 from views.compare import kept as compare_kept
-from views.compare import running
 from views.compare.controls import pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
 from views.compare.export import draw_export
 from views.compare.headline import draw_headline
@@ -28,6 +28,7 @@ from views.names import retriever_name, set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
+from views.ui.document import draw_copy_link
 from views.ui.state import choose_tab
 from views.ui.words import duration, moment, plain, word
 
@@ -74,12 +75,13 @@ def draw() -> None:
         if shown:
             with st.popover(word("compare.methods"), icon=":material/info:"):
                 draw_methods(picked, choices)
+    address.write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
     another = last if shown and last and not running.holds(last, experiment) else None
     waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
         if not another and not waits:
             _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
-        draw_export(shown)
+        _draw_export_and_link(shown)
     with methods:
         if not shown and not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
@@ -102,7 +104,8 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
     """Return the earlier comparison to show in place of the selected one, None where that one has more to show."""
     if selected.job.done or selected.job.running:
         return None
-    last = running.last_finished(selected.data, picked, selected.experiment)
+    last = address.holding(selected.experiment, selected.data)
+    last = last or running.last_finished(selected.data, picked, selected.experiment)
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
     return last
@@ -141,6 +144,11 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
     return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
+def _draw_export_and_link(shown: ComparisonView | None) -> None:
+    draw_export(shown)
+    draw_copy_link()
+
+
 def _place_of_controls() -> DeltaGenerator:
     """Return where the controls go: the same place on every tab; on a narrow screen folded away until asked for."""
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
@@ -149,7 +157,7 @@ def _place_of_controls() -> DeltaGenerator:
 
 def _draw_kept(kept: StoredComparison) -> None:
     data = chosen_set()
-    title, buttons = st.columns([3, 2], vertical_alignment="bottom")
+    title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(compare_kept.title_of(kept)))
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
@@ -160,7 +168,7 @@ def _draw_kept(kept: StoredComparison) -> None:
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
-        draw_export(shown)
+        _draw_export_and_link(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:

@@ -51,7 +51,7 @@ from views.reading.passages import (
 )
 from views.resources.retrieval import truth_in
 from views.resources.sets import question_set
-from views.search.answer import search
+from views.search.answer import Search
 from views.search.judging import draw_judged, draw_mark
 from views.ui.job import LanguageModel, pick_language_model
 from views.ui.passages import draw_style
@@ -112,7 +112,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 def _draw_results(
     of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
 ) -> None:
-    outcomes = search(of.data, choices, list(picked), of.question)
+    outcomes = dict(Search(of.data, choices, picked, of.question).outcomes(st.empty()))
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
     readings = _read(of, found, k, reader)
     weights = kept_weights(of.data, reader) if reader else {}

@@ -1,12 +1,15 @@
-"""A question asked of each retriever: their findings side by side, as a table, and piece by piece."""
+"""A question asked of each retriever: how one is built and asked, its results as a table, and piece by piece."""
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.records import QuestionSet
 from data.split import Part
@@ -16,30 +19,16 @@ from retrieval.comparison.first_stage import LateSpec, TermSpec
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import DEPTH, Findings, Truth
-from retrieval.report.drawing import colour_of, shape_of
-from text.marking import MarkedText
-from views.choices import Choices, method_line
+from views.choices import Choices
+from views.forecasts import rounded_duration
 from views.names import base_name
 from views.reasons import AskedQuestion
-from views.resources.retrieval import explained_late, findings, listening, marked_passages, materials
+from views.resources.retrieval import explained_late, findings, listening, materials
 from views.resources.sets import question_set
-from views.search.judging import draw_mark
 from views.ui import tables
 from views.ui.job import once_asked
-from views.ui.passages import (
-    card,
-    draw_matches,
-    head_html,
-    hit,
-    hits_html,
-    legend_html,
-    matches_html,
-    right_ranks,
-    side_by_side,
-    truth_line,
-)
-from views.ui.problems import search_failure_text
-from views.ui.words import duration, known, plain, word
+from views.ui.passages import draw_matches, matches_html
+from views.ui.words import known, plain, word
 
 logger = logging.getLogger(__name__)
 
@@ -51,46 +40,83 @@ def everything(data: StoredSet, choices: Choices) -> str:
     return choices.experiment(data, choices.searchable, Part.ALL).model_dump_json()
 
 
-def search(data: StoredSet, choices: Choices, picked: list[str], question: str) -> dict[str, Outcome]:
-    """Return what each retriever picked, or wrapped by one, found, or why it failed; the first search builds them."""
-    key, names = (data.key, everything(data, choices)), [spec.name for spec in choices.needed(picked)]
-    with st.spinner(word("search.preparing"), show_time=True):
-        again = st.session_state.pop("try_failed_again", False)
-        if again and any(isinstance(one, Exception) for one in materials(*key).made.values()):
-            materials.clear(*key)
-        made = materials(*key).made
-    if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
-        return {name: _outcome(*key, name, question) for name in names}
-    outcomes: dict[str, Outcome] = {}
-    place = st.empty()
-    with place.status(word("search.loading"), expanded=True) as status:
-        st.caption(word("search.loading"))
-        st.button(word("search.stop"), icon=":material/stop:", on_click=_stop)
-        for number, name in enumerate(names, start=1):
-            began = time.perf_counter()
-            told = {"name": plain(name), "number": number, "all": len(names)}
-            model = dict(choices.specs[name]).get("model")
-            told |= {"model": plain(base_name(model, read=choices.plans))} if model else {}
-            status.update(label=word(f"search.loading_{'model' if model else 'one'}", **told), expanded=True)
-            outcomes[name] = _prepared(made[name]) or _outcome(*key, name, question)
-            st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
-    place.empty()
-    return outcomes
+@dataclass(frozen=True)
+class Search:
+    """A question to be asked of the retrievers `picked`; `expected` are the seconds until each answers, if known."""
+
+    data: StoredSet
+    choices: Choices
+    picked: Sequence[str]
+    question: str
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def made(self) -> dict[str, CachedRetriever | Exception]:
+        """Every retriever that can be searched, or why it cannot be had; none is built yet."""
+        key = self.data.key, everything(self.data, self.choices)
+        with st.spinner(word("search.preparing"), show_time=True):
+            again = st.session_state.pop("try_failed_again", False)
+            if again and any(isinstance(one, Exception) for one in materials(*key).made.values()):
+                materials.clear(*key)
+            return materials(*key).made
+
+    @cached_property
+    def order(self) -> list[str]:
+        """Names of the retrievers picked and of those they wrap: who answers soonest first, but after what it wraps."""
+
+        def wait(name: str) -> tuple[bool, float]:
+            return name in self.pending, self.expected.get(name, inf)
+
+        names = sorted((spec.name for spec in self.choices.needed([*self.picked])), key=wait)
+        return list(dict.fromkeys(spec.name for name in names for spec in self.needed(name)))
+
+    @cached_property
+    def pending(self) -> list[str]:
+        """Names of those that are not built yet."""
+        needed = [spec.name for spec in self.choices.needed([*self.picked])]
+        return [name for name in needed if isinstance(made := self.made[name], CachedRetriever) and not made.ready]
+
+    def needed(self, name: str) -> list[Spec]:
+        return self.choices.needed([name])
+
+    def outcomes(self, place: DeltaGenerator) -> Iterator[tuple[str, Outcome]]:
+        """Yield what each retriever found, or why it failed, as soon as it has answered.
+
+        `place`, an empty one, says meanwhile which one is built.
+        """
+        key = self.data.key, everything(self.data, self.choices)
+        for name in self.order:
+            failed = self._build(name, place) if name in self.pending else None
+            yield name, failed or _outcome(*key, name, self.question)
+        place.empty()
+
+    def _build(self, name: str, place: DeltaGenerator) -> Exception | None:
+        """Build a retriever, with its name and a button to stop in `place`; returns what went wrong."""
+        pending = [one for one in self.order if one in self.pending]
+        details = {"name": plain(name), "number": pending.index(name) + 1, "all": len(pending)}
+        model = dict(self.choices.specs[name]).get("model")
+        details |= {"model": plain(base_name(model, read=self.choices.plans))} if model else {}
+        text = word(f"search.loading_{'model' if model else 'one'}", **details)
+        with place.container(horizontal=True, vertical_alignment="center"):
+            st.caption(f":material/progress_activity: {text}", help=word("search.loading"))
+            bar = st.empty()
+            st.button(word("search.stop"), icon=":material/stop:", on_click=_stop, key=f"search_stop {name}")
+        return _prepared(self.made[name], bar)
 
 
-def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
-    """Build a retriever, with a bar where it tells how far it is; returns what went wrong.
+def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> Exception | None:
+    """Build a retriever, with a bar in `place` if it reports its progress; returns what went wrong.
 
-    Each move of the bar lets the run be stopped, or replaced by a newer one; what was analyzed or encoded is kept.
+    Each move of the bar lets the run be stopped, or replaced by a newer one; what was analyzed or encoded is stored.
     """
     if isinstance(retriever, Exception):
         return retriever
-    place, began = st.empty(), time.perf_counter()
+    began = time.perf_counter()
 
     def draw(share: float) -> None:
         # of too small a share done, the time left cannot be told
         left = (time.perf_counter() - began) * (1 - share) / share if share > 0.02 else None
-        place.progress(min(1.0, share), word("search.preparing_left", left=duration(left)) if left else None)
+        place.progress(min(1.0, share), word("search.preparing_left", left=rounded_duration(left)) if left else None)
 
     try:
         with listening(draw):
@@ -176,44 +202,6 @@ def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) ->
         st.info(said, icon=":material/visibility_off:")
 
 
-def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-    names = list(choices.specs)
-    st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
-    shown = [answer.shown(spec.name) for spec in specs if spec.name in answer.found]
-    rows = tuple(dict.fromkeys(row for of in shown for row in of))
-    marks = dict(zip(rows, marked_passages(answer.data.key, answer.question, rows), strict=True))
-    found = [answer.found.get(spec.name) for spec in specs]
-    firsts = [next(iter(right_ranks(one, answer.right)), None) if one else None for one in found]
-    columns = side_by_side([spec.name for spec in specs], names, firsts, "search")
-    for column, spec in zip(columns, specs, strict=True):
-        with column:
-            outcome = answer.outcomes[spec.name]
-            known = isinstance(outcome, Findings) and answer.right
-            truth = truth_line(answer.found[spec.name], answer.right, DEPTH) if known else ""
-            does = method_line(spec, choices).removeprefix(f"{spec.name}: ")
-            st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth, does))
-            if isinstance(outcome, Exception):
-                st.error(plain(search_failure_text(outcome)), icon=":material/error:")
-            elif not outcome.rows:
-                st.info(word("search.found_nothing"), icon=":material/info:")
-            else:
-                score = _score_word(spec)
-                st.caption(word(score), help=word(f"{score}_help"))
-                _draw_hits(answer, spec, marks)
-
-
-def _draw_hits(answer: SearchAnswer, spec: Spec, marks: Mapping[int, tuple[MarkedText, MarkedText]]) -> None:
-    ids = answer.questions.passages.ids
-    known = answer.truth.rows if answer.truth else ()
-    for row in answer.shown(spec.name):
-        one = hit(spec, answer.found, row, ids[row], marks[row], relevant=row in answer.right)
-        key, is_right = f"{spec.name} {row}", row in answer.judged
-        with card(key):
-            st.html(hits_html([one]))
-            if row not in known:
-                draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
-
-
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     found = {spec.name: answer.found[spec.name] for spec in specs if spec.name in answer.found}
     passages = answer.questions.passages
@@ -234,14 +222,14 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
             columns[f"{spec.name} score"] = st.column_config.NumberColumn(
                 word("search.score_of", name=spec.name),
                 format=f"%.{spec.local.digits}f",
-                help=word(f"{_score_word(spec)}_help"),
+                help=word(f"{score_word(spec)}_help"),
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
         tables.draw(table, columns)
         tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
 
 
-def _score_word(spec: Spec) -> str:
+def score_word(spec: Spec) -> str:
     """Return the key of the words that say what a score is; there is one of words for any score."""
     key = f"search.score_{spec.local.score_kind}"
     return key if known(key) else "search.score_other"

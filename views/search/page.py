@@ -1,6 +1,6 @@
 """Search: one question asked of several retrievers, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -13,23 +13,26 @@ from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings
 from views import reasons
 from views.choices import Choices, choices_for
+from views.forecasts import rounded_duration
 from views.resources.retrieval import open_comparison, truth_in
 from views.resources.sets import chosen_set, question_set
 from views.search import pool
 from views.search.answer import (
+    Search,
     SearchAnswer,
     draw_blind,
-    draw_columns,
     draw_pieces,
     draw_table,
     everything,
-    search,
     try_failed_again,
 )
+from views.search.columns import Columns, draw_each
 from views.search.judging import draw_judged
+from views.search.waits import SOON, waits
+from views.ui.document import draw_copy_link
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
-from views.ui.state import ask, choose, choose_several, draw_examples, draw_question, remember
+from views.ui.state import ask, assume, choose, choose_several, draw_examples, draw_question, is_assumed, remember
 from views.ui.words import language, plain, word
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
@@ -61,7 +64,8 @@ def draw() -> None:
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
             draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
-    picked, k = _controls(data, choices)
+    expected = waits(data, choices)
+    picked, k = _controls(data, choices, expected)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
         usual = "search.ask" if data.questions else "search.ask_alone"
@@ -70,7 +74,8 @@ def draw() -> None:
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     else:
-        _results(data, choices, picked, question, k)
+        _put_into_address(picked)
+        _results(Search(data, choices, picked, question, expected), k)
 
 
 def _ask_the_box() -> None:
@@ -101,11 +106,16 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     return []
 
 
-def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
+def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) -> tuple[list[str], int]:
     names = choices.searchable
-    usual = _usual(choices)
+    usual = _usual(choices, expected)
     _bring_back(choices, usual)
     left, right = st.columns([3, 1], vertical_alignment="bottom")
+
+    def label(name: str) -> str:
+        wait = expected.get(name, 0.0)
+        return plain(name) if wait <= SOON else word("search.chip_time", name=plain(name), time=rounded_duration(wait))
+
     picked = choose_several(
         left.pills,
         "columns",
@@ -114,23 +124,31 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
         usual,
         key=f"columns_{data.key}_{len(names)}",
         wrap=True,
-        format_func=plain,
+        format_func=label,
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
     )
     k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(picked) > _MOST_COLUMNS:
         st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(picked[:_MOST_COLUMNS]))))
-    if picked and (picked != usual or "columns" in st.query_params):
+    if picked and not is_assumed("columns") and (picked != usual or "columns" in st.query_params):
         remember("columns", "|".join(picked))
     return picked[:_MOST_COLUMNS], int(k)
 
 
-def _usual(choices: Choices) -> list[str]:
-    """Return the columns before anybody chooses: the newest training's retriever is one of them."""
-    names, newest = choices.searchable, _newest(choices)
-    usual = [name for name in choices.first_picked if name in names and name != newest]
+def _put_into_address(picked: Sequence[str]) -> None:
+    """Have the address name the columns of a question, also the default ones: a training changes which these are."""
+    if "columns" not in st.query_params or is_assumed("columns"):
+        assume("columns", "|".join(picked))
+        st.query_params["columns"] = "|".join(picked)
+
+
+def _usual(choices: Choices, expected: Mapping[str, float]) -> list[str]:
+    """Return the columns before anybody chooses: what answers soon, the newest training's retriever among them."""
+    soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON]
+    newest = next((name for name in [_newest(choices)] if name in soon), "")
+    usual = [name for name in choices.first_picked if name in soon and name != newest]
     wanted = [*usual[: _MOST_COLUMNS - len(newest and [newest])], newest]
-    return [name for name in names if name in wanted]
+    return [name for name in soon if name in wanted] or choices.searchable[:1]
 
 
 def _newest(choices: Choices) -> str:
@@ -152,19 +170,24 @@ def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
         st.query_params["columns"] = kept
 
 
-def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
-    outcomes = search(data, choices, picked, question)
+def _results(search: Search, k: int) -> None:
+    data, choices, question, picked = search.data, search.choices, search.question, list(search.picked)
     asked = question_set(data.key)
     ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
     judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
-    answered = SearchAnswer(data, question, outcomes, truth_in(data.key, question), k, judged)
-    _what_is_known(answered)
-    if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
-        st.info(word("search.nothing_at_all"), icon=":material/search_off:")
-        return
-    shown = [choices.specs[name] for name in picked]
-    draw_blind(answered, shown, choices)
-    draw_columns(answered, shown, choices)
+    answered = SearchAnswer(data, question, {}, truth_in(data.key, question), k, judged)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container():
+            _what_is_known(answered)
+        draw_copy_link()
+    shown, notices = [choices.specs[name] for name in picked], st.container()
+    columns = Columns(answered, shown, choices)
+    draw_each(search, answered, columns)
+    with notices:
+        if all(isinstance(found := answered.outcomes[name], Findings) and not found.rows for name in picked):
+            st.info(word("search.nothing_at_all"), icon=":material/search_off:")
+            return
+        draw_blind(answered, shown, choices)
     if answered.right:
         place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with place, st.spinner(word("why.reading")):

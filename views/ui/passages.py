@@ -187,13 +187,10 @@ def _text(text: MarkedText) -> str:
     )
 
 
-def side_by_side(
-    names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
-) -> list[DeltaGenerator]:
-    """Return a column for each of a few retrievers, each as narrow as one of `wide` where that is more.
+def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
+    """Return the names by which a narrow screen switches between columns, of which it shows one (`found.css`).
 
     `every` are all names in their fixed order; `ranks` tell where each has its first answer passage, None if nowhere.
-    A narrow screen shows the names above them, and only the column picked there (`found.css`): nothing is drawn anew.
     """
     picks = []
     for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
@@ -205,8 +202,18 @@ def side_by_side(
             f"{_mark(shape_of(name, every))}{escape(name)}{first}</label>"
         )
     said = escape(word("search.switch"))
+    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
+
+
+def side_by_side(
+    names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
+) -> list[DeltaGenerator]:
+    """Return a column for each of a few retrievers, each as narrow as one of `wide` where that is more.
+
+    A narrow screen shows the names above them, and only the column picked there: nothing is drawn anew.
+    """
     with st.container(key=f"beside_{key}"):
-        st.html(f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>')
+        st.html(switch_html(names, every, ranks, key))
         return st.columns(max(wide, len(names)))[: len(names)]
 
 

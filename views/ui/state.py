@@ -18,6 +18,7 @@ _ON_ITS_WAY = 1.5  # seconds until a browser has surely heard of a choice
 _DONE, _COUNT = "scrolled_to", "scrolled"
 _SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
 _OFFERED, _SPOKEN = "train_offered", "train_spoken"
+_ASSUMED, _LAST_WRITTEN = "assumed_choices", "written_{}"  # of the session
 
 
 def choose(
@@ -41,7 +42,8 @@ def choose(
     look |= _beginning_with(draw, options, value)
     draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual, {}), **look)
     _begin_waiting(name)
-    if not follows or value != usual or name in st.query_params:
+    chosen = name in st.query_params and not is_assumed(name)
+    if not follows or value != usual or chosen:
         _write(name, value)
     return value
 
@@ -83,16 +85,35 @@ def choose_several(
 ) -> list[str]:
     """Draw a choice of several that lies in the address, names between bars; returns them in the order of `options`.
 
-    The address counts when the widget of this `key` is first drawn.
+    The address counts when the widget of this `key` is first drawn, and when the user goes back in the browser.
     """
     given = st.query_params.get(name, "").split("|")
     value = [one for one in options if one in given] or [one for one in options if one in usual]
+    if _is_news(name) and key in st.session_state:
+        st.session_state[key] = value
     begun = [one for one in options if one in st.session_state.get(key, value)]  # see `_beginning_with`
     picked = draw(label, options, selection_mode="multi", key=key, default=begun, **look)
     chosen = [one for one in options if one in picked]
     if chosen != [one for one in options if one in usual] or name in st.query_params:
         st.query_params[name] = "|".join(chosen)
+        st.session_state[_LAST_WRITTEN.format(name)] = (st.query_params[name], monotonic())
     return chosen
+
+
+def _is_news(name: str) -> bool:
+    """Whether the address names something else than the app wrote last: the user went back to an earlier page."""
+    written, since = st.session_state.get(_LAST_WRITTEN.format(name), ("", inf))
+    return bool(written) and st.query_params.get(name, written) != written and monotonic() - since > _ON_ITS_WAY
+
+
+def assume(name: str, value: str) -> None:
+    """Note that the app puts a choice into the address that the user left at its default: it still follows others."""
+    st.session_state.setdefault(_ASSUMED, {})[name] = value
+
+
+def is_assumed(name: str) -> bool:
+    """Whether the app put what the address says of this choice there, see `assume`."""
+    return name in st.query_params and st.session_state.get(_ASSUMED, {}).get(name) == st.query_params[name]
 
 
 def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
@@ -116,7 +137,8 @@ def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
     after a choice, the address tells nothing of it. Later it is what a person sees, and may have gone back to: then
     what it does not name is the default. On a page just opened, what it does not name is as on the pages before.
     """
-    kept, given = st.session_state.get(f"kept_{name}"), st.query_params.get(name)
+    kept = st.session_state.get(f"kept_{name}")
+    given = None if is_assumed(name) else st.query_params.get(name)
     chosen_at = _chosen_here().get(name)
     just_chosen = chosen_at is not None and monotonic() - chosen_at < _ON_ITS_WAY
     value = kept if just_chosen else given or (kept if chosen_at is None else None)
@@ -139,6 +161,7 @@ def keep(name: str, value: str) -> None:
     """Keep a choice for the other pages, and for an address that is written with others at once."""
     _chosen_here()[name] = monotonic()
     st.session_state[f"kept_{name}"] = value
+    st.session_state.get(_ASSUMED, {}).pop(name, None)
 
 
 def _write(name: str, value: str) -> None:

@@ -309,7 +309,9 @@ def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
 
     def files() -> list[str]:
         return [
-            kind for kind in ("tokens", "vectors", "rankings") for _ in cache.shipped(kind, "").parent.glob("*.npz")
+            kind
+            for kind in ("tokens", "vectors", "token-vectors", "rankings")
+            for _ in cache.shipped(kind, "").parent.glob("*.npz")
         ]
 
     kinds, encoder = files(), BiEncoder(find_model(DEFAULT.reference), TEXTS)

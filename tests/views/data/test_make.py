@@ -73,7 +73,7 @@ def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
     assert (made.name, made.questions, made.made, made.source) == ("도시 · generated (Sentence)", 6, 6, "도시")
     assert made.key in app.query_params["data"]
     assert "6 of 6 questions were generated from passages" in texts(app)
-    assert "6 made of passages" in texts(app)  # in the sidebar
+    assert "6 generated questions" in texts(app)  # in the sidebar
     assert app.button(key="made_train").label == "Train with these"
 
 
@@ -154,7 +154,7 @@ def test_pages_without_questions_say_so(name: str, told: str) -> None:
 
 def test_passages_without_questions_are_searched() -> None:
     app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
-    assert "This set has no questions, so no answer passage is known." in texts(app)
+    assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))
 
 

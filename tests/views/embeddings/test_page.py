@@ -135,7 +135,7 @@ def test_a_model_that_failed_is_told_by_name_and_has_no_figure() -> None:
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
     (told,) = [one.value for one in app.error]
     assert "KR\\-SBERT" in told
-    assert "hub cannot be reached" in told
+    assert "hub is unreachable" in told
     table = app.dataframe[0].value
     assert table["spearman"].isna().tolist() == [False, True]
 

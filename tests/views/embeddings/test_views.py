@@ -117,7 +117,7 @@ def test_a_model_that_cannot_encode_a_sentence_has_no_matrix(data: StoredPairs) 
     told = {HUB: {"error": "x", "code": "hub_unreachable", "model": HUB}, "starter": {}}
     done(request, data, {"matrix_1": np.eye(2, dtype=np.float32)}, {"models": told})
     app = look(data, "sentences", sentences="하나\n둘", matrix_of=HUB)
-    assert "hub cannot be reached" in app.error[0].value
+    assert "hub is unreachable" in app.error[0].value
 
 
 def test_the_nearest_sentences_of_one(data: StoredPairs) -> None:

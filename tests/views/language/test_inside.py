@@ -81,7 +81,7 @@ def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_
     assert "downloaded once" in texts(app)
     assert not app.error
     press(app, "fetch_network")
-    assert "hub cannot be reached" in texts(app)
+    assert "hub is unreachable" in texts(app)
 
 
 def test_a_word_in_its_sentences_is_one_point_in_the_table_and_apart_in_the_layers(model: str) -> None:
@@ -188,7 +188,7 @@ def test_a_base_on_the_hub_is_fetched_by_a_click_alone() -> None:
     (button,) = [one for one in app.button if "some/model" in one.label]
     button.click()
     run(app)
-    assert "hub cannot be reached" in texts(app)
+    assert "hub is unreachable" in texts(app)
 
 
 def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
@@ -343,4 +343,4 @@ def test_work_is_stopped_by_a_click() -> None:
 
 def test_a_model_that_is_nowhere_is_told() -> None:
     app = opened(page, network="no/such/model/at/all")
-    assert "There is no folder, finished training or hub model called “no/such/model/at/all”" in texts(app)
+    assert "No folder, finished training or hub model is called “no/such/model/at/all”" in texts(app)

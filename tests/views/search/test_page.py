@@ -25,7 +25,7 @@ from text.marking import MarkedText
 from training.options.rankers import BI_ENCODER
 from views.choices import choices_for
 from views.resources.retrieval import listening, materials
-from views.search.answer import SearchAnswer
+from views.search.answer import Search, SearchAnswer
 from views.ui.passages import Hit, hits_html
 from views.ui.words import catalog, word
 
@@ -62,14 +62,14 @@ def examples(app: AppTest) -> list[str]:
 
 
 def columns(app: AppTest) -> list[str]:
-    """What was found, a text a retriever."""
-    found: list[list[str]] = []
+    """What was found, a text a retriever: each begins with its first passage."""
+    found: list[str] = []
     for text in html(app):
-        if text.startswith('<div class="found-head"'):
-            found.append([])
-        elif 'class="found"' in text:
-            found[-1].append(text)
-    return ["".join(texts) for texts in found if texts]
+        if 'class="found" role' in text:
+            if '<span class="rank">1</span>' in text:
+                found.append("")
+            found[-1] += text
+    return found
 
 
 def heads(app: AppTest) -> list[str]:
@@ -187,8 +187,8 @@ def test_all_four_side_by_side() -> None:
     assert [caption.value for caption in app.caption if caption.value.startswith("Score")] == [
         "Score: BM25",
         "Score: cosine",
-        "Score: mix",
-        "Score: reranked",
+        EN["search.score_hybrid"],
+        EN["search.score_rerank"],
     ]
     table = app.dataframe[0].value
     assert list(table) == ["rank", *(f"{n} {c}" for n in ("BM25", "Dense", "Hybrid", "Reranked") for c in _CELLS)]
@@ -228,7 +228,7 @@ def test_a_question_that_shares_no_word_says_that_the_hybrid_is_blind_on_one_sid
     data: StoredSet, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:
     outcomes = {"BM25": Findings((), ()), "Dense": Findings((1,), (0.5,)), "Hybrid": Findings((1,), (0.5,))}
-    monkeypatch.setattr("views.search.page.search", lambda *_: outcomes)
+    monkeypatch.setattr(Search, "outcomes", lambda *_: iter(outcomes.items()))
     app = opened(page, data=data.key, columns="BM25|Hybrid", q="qwxzv", lang=language)
     said = catalog(language)["search.blind_words"].format(part="BM25", names="Hybrid")
     assert said in [info.value for info in app.info]
@@ -239,11 +239,9 @@ def test_a_question_that_shares_no_word_says_that_the_hybrid_is_blind_on_one_sid
 @pytest.mark.usefixtures("data")
 def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
     app = ask(opened(page, columns="BM25"), "qwxzv")
-    assert [info.value for info in app.info] == [
-        "Nothing found: no passage holds a word of this question. Try other words, or more of them."
-    ]
+    assert [info.value for info in app.info] == [EN["search.nothing_at_all"]]
     app = ask(app, "서울")
-    assert "This question is not in the set, so no answer passage is known." in [c.value for c in app.caption]
+    assert EN["search.truth_unknown"] in [c.value for c in app.caption]
     assert "gold" not in columns(app)[0]
     app = ask(app, "   ")
     assert "q" not in app.query_params
@@ -254,7 +252,7 @@ def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) 
     add(data.fingerprint, DenseSpec(name="Dense · mine", model="no/such/model"))
     app = opened(page, columns="BM25|Dense · mine", q=QUESTION)
     (error,) = app.error
-    assert error.value.replace("\\", "") == "There is no folder, finished training or hub model called “no/such/model”."
+    assert error.value.replace("\\", "") == "No folder, finished training or hub model is called “no/such/model”."
     assert len(columns(app)) == 1
     assert len(heads(app)) == 2
 
@@ -262,7 +260,7 @@ def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) 
 def test_more_than_four_are_not_squeezed_in(data: StoredSet) -> None:
     add(data.fingerprint, DenseSpec(name="A", model="no/such/model"))
     app = opened(page, columns="BM25|Dense|Hybrid|Reranked|A")
-    assert any(c.value.startswith("Only 4 fit side by side") for c in app.caption)
+    assert any(c.value.startswith("Up to 4 retrievers fit side by side") for c in app.caption)
 
 
 class Placed:
@@ -306,7 +304,7 @@ def test_what_is_stopped_is_asked_no_more_and_stays_in_its_box(data: StoredSet) 
     app.session_state["kept_q"] = ""
     run(app)
     assert not columns(app)
-    assert "goes on from there" in app.info[0].value
+    assert "continues from there" in app.info[0].value
     assert app.text_input(key="question_box").value == QUESTION
 
 

@@ -253,7 +253,7 @@ def answered(app: AppTest) -> AppTest:
 
 def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(app: AppTest) -> None:
     app.query_params["base"] = DEFAULT_BI_ENCODER
-    assert "cannot be reached" in answered(app).warning[0].value
+    assert "is unreachable" in answered(app).warning[0].value
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
     press(app, "use_starter")

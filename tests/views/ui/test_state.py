@@ -161,3 +161,40 @@ def test_a_change_takes_what_hangs_on_it_out_of_the_address() -> None:
     app.text_input[0].set_value("")
     run(app)
     assert "words" not in app.query_params
+
+
+def test_a_step_back_shows_the_several_choices_of_the_address_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    monkeypatch.setattr(state, "monotonic", lambda: clock)
+    app = opened(page, several="a|b")
+    app.pills[0].set_value(["c"])
+    assert values(run(app))[2] == "c"
+    app.query_params["several"] = "a|b"  # a browser that has not heard of the click yet
+    assert values(run(app))[2] == "c"
+    clock, app.query_params["several"] = 10.0, "a|b"  # by now it went back
+    assert values(run(app))[2] == "a|b"
+    assert [*app.pills[0].value] == ["a", "b"]
+
+
+def test_a_default_that_the_app_puts_into_the_address_still_follows_others() -> None:
+    def assuming() -> None:
+        import streamlit as st
+
+        from tests.views.ui.test_state import page
+        from views.ui.state import assume, is_assumed
+
+        page()
+        if st.session_state.get("assumes") and ("other" not in st.query_params or is_assumed("other")):
+            assume("other", st.session_state.get("usual", "b"))
+            st.query_params["other"] = st.session_state.get("usual", "b")
+
+    app = opened(assuming)
+    app.session_state["assumes"] = True
+    assert run(app).query_params["other"] in ("b", ["b"])
+    app.session_state["usual"] = "c"
+    assert values(run(app))[1] == "c"
+    assert app.query_params["other"] in ("c", ["c"])
+    app.selectbox[0].set_value("a")
+    run(app)
+    app.session_state["usual"] = "b"
+    assert values(run(app))[1] == "a"

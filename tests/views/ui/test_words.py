@@ -169,8 +169,7 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
     app.query_params["lang"] = "en"
     run(app)
     assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [
-        "The disk cannot be written to (No space left on device). "
-        "Nothing of yours is lost: make some space and reload the page."
+        "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
     ]
     other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
     assert len(other.exception) == 1

@@ -1,0 +1,126 @@
+"""Links hold: an address shows the same later, says what is missing, and a click is one step back in the browser."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import new_page
+from tests.browser.driving import MINUTES, compared, settled
+from views.ui.words import catalog
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+EN, KO = catalog("en"), catalog("ko")
+FIRST, SECOND = "retrievers=BM25%7CBM25+words", "retrievers=BM25%7CLSA"
+
+
+@pytest.fixture(scope="module")
+def link(app: str, browser: Browser) -> Iterator[str]:
+    """The address of a question of a comparison, after which another comparison was made."""
+    for page in new_page(browser, "en-US"):
+        page.goto(f"{app}/?{FIRST}")
+        compared(page, EN["compare.run_again"])
+        page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
+        page.locator(".st-key-why_first button").click()
+        expect(page.locator(".st-key-why_back")).to_be_visible()
+        settled(page)
+        expect(page).to_have_url(re.compile(r"(?=.*comparison=[0-9a-f]{16})(?=.*part=all)(?=.*question=)"))
+        address = page.url
+        page.goto(f"{app}/?{SECOND}&run=now")
+        compared(page, EN["compare.run_again"])
+        expect(page).not_to_have_url(re.compile(re.search("comparison=[0-9a-f]+", address)[0]))  # type: ignore[index]
+        yield address
+
+
+def test_a_link_opens_the_same_question_of_the_same_comparison_later(link: str, page: Page) -> None:
+    page.goto(link)
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    settled(page)
+    assert page.url == link
+    main = page.get_by_test_id("stMain")
+    expect(main.get_by_text("BM25 words").first).to_be_visible()
+    expect(main.get_by_text(re.compile("There is no question|no question with the ID"))).to_have_count(0)
+    page.reload()
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    settled(page)
+    assert page.url == link
+
+
+def test_copy_link_puts_the_address_into_the_clipboard(link: str, browser: Browser) -> None:
+    for page in new_page(browser, "en-US"):
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto(link)
+        page.get_by_role("button", name=EN["app.copy_link"]).click()
+        expect(page.get_by_text(EN["app.link_copied"])).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -> None:
+    page.goto(link)
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    settled(page)
+    steps = page.evaluate("history.length")
+    page.get_by_test_id("stTopNavLink").filter(has_text=EN["page.data"]).click()
+    expect(page.get_by_role("heading", level=1, name=EN["page.data"])).to_be_visible()
+    settled(page)
+    assert page.evaluate("history.length") == steps + 1
+    page.go_back()
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    expect(page).to_have_url(link)
+
+
+def test_each_click_is_one_step_of_history(app: str, page: Page) -> None:
+    page.goto(f"{app}/?{FIRST}")
+    compared(page, EN["compare.run_again"])
+    settled(page)
+    page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
+    page.locator(".st-key-why_first button").wait_for()
+    settled(page)
+    listed, steps = page.url, page.evaluate("history.length")
+    page.locator(".st-key-why_first button").click()
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    settled(page)
+    asked = page.url
+    for name in ("search", "train"):
+        page.get_by_test_id("stTopNavLink").filter(has_text=EN[f"page.{name}"]).click()
+        expect(page.get_by_role("heading", level=1, name=EN[f"{name}.title"])).to_be_visible()
+        settled(page)
+    assert page.evaluate("history.length") == steps + 3
+    page.go_back()
+    expect(page.get_by_role("heading", level=1, name=EN["search.title"])).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(asked)
+    page.go_back()
+    expect(page).to_have_url(listed)
+
+
+def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page: Page) -> None:
+    page = korean_page
+    page.goto(f"{app}/nopage")
+    expect(page.get_by_text("/nopage 페이지는 없습니다.")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_count(0)
+    expect(page).to_have_title("없는 페이지 – MRC 워크벤치")
+    page.get_by_test_id("stMain").get_by_role("link", name="비교 페이지로 가기").click()
+    expect(page.get_by_role("heading", level=1, name=KO["compare.purpose"])).to_be_visible()
+    expect(page.get_by_text("/nopage")).to_have_count(0)
+
+
+def test_an_address_of_no_comparison_says_so_and_shows_no_other(link: str, page: Page) -> None:
+    page.goto(re.sub("comparison=[0-9a-f]+", "comparison=0123456789abcdef", link))
+    expect(page.get_by_text(EN["kept.not_here"])).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
+
+
+def test_title_and_language_of_the_document_follow_the_page(app: str, link: str, page: Page) -> None:
+    assert link
+    for path, language, title in (
+        ("", "ko", "비교 · 한국어 샘플 – MRC 워크벤치"),
+        ("/data", "ko", "데이터 · 한국어 샘플 – MRC 워크벤치"),
+        ("/search", "en", "Search · Korean sample – MRC Workbench"),
+    ):
+        page.goto(f"{app}{path}?lang={language}")
+        expect(page).to_have_title(title, timeout=3 * MINUTES)
+        expect(page.locator("html")).to_have_attribute("lang", language)
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)

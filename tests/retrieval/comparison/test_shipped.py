@@ -1,0 +1,78 @@
+"""The token vectors that come with the sample: they give the figures that come with it, and serve nothing else."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import cache
+from data.records import QuestionSet
+from data.store import CATALOG, read_entry
+from models.encoders.token_encoder import TokenEncoder
+from models.packaged import DEFAULT
+from models.precision import Precision
+from retrieval.comparison.compare import retrievers_of
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import LateSpec
+from retrieval.comparison.spec import CachedRetriever, Materials
+from retrieval.evaluation.measures import DEFAULT_KS, evaluate
+from retrieval.late import max_sim
+from retrieval.rankings import Rankings, top_k
+
+pytestmark = pytest.mark.skipif(not DEFAULT.path, reason="the package of the base is not for this machine")
+SAMPLE = read_entry(CATALOG["sample"]).question_set
+QUESTIONS = [question.text for question in SAMPLE.questions]
+SHIPPED_LATE = LateSpec(name="Late", model=DEFAULT.reference, windows=True)
+
+
+def late_encoder(questions: QuestionSet, **values: object) -> TokenEncoder:
+    return SHIPPED_LATE.model_copy(update=values).encoder(Materials(questions))
+
+
+@pytest.mark.slow
+@pytest.mark.packaged
+def test_shipped_token_vectors_give_the_shipped_figures_of_late_interaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    (late,) = retrievers_of(Experiment(data="sample", retriever=(SHIPPED_LATE,)), SAMPLE).values()
+    assert isinstance(late, CachedRetriever)
+    assert late.remembers(QUESTIONS, late.depth)
+    shipped = late.search(QUESTIONS, late.depth)
+
+    encoded_sides: list[str] = []
+    encode = TokenEncoder.encode
+
+    def encode_and_note(self: TokenEncoder, side: str, *rest: Any) -> list[np.ndarray]:
+        encoded_sides.append(side)
+        return encode(self, side, *rest)
+
+    monkeypatch.setattr(TokenEncoder, "encode", encode_and_note)
+    passages = late_encoder(SAMPLE).encode_passages(
+        SAMPLE.passages.indexed_texts(title=True), SAMPLE.passages.heads(title=True)
+    )
+    assert encoded_sides == []
+    rows = np.arange(0, len(QUESTIONS), 10)  # encoding all of them takes half a minute
+    texts = [QUESTIONS[row] for row in rows]
+    asked = late_encoder(SAMPLE, precision=Precision.FLOAT32).encode_questions(texts)
+    found = top_k(max_sim(asked, passages), late.depth)
+    np.testing.assert_allclose(found.scores, shipped.scores[rows], atol=1e-3)
+    of_rows = Rankings(shipped.indices[rows], shipped.scores[rows])
+    some = SAMPLE.with_questions(rows)
+    for measure, value in evaluate(of_rows, some, DEFAULT_KS).means().items():
+        assert evaluate(found, some, DEFAULT_KS).means()[measure] == pytest.approx(value, abs=0.005), measure
+
+
+@pytest.mark.packaged
+def test_shipped_token_vectors_are_used_for_the_same_passages_and_model_alone() -> None:
+    def is_shipped(questions: QuestionSet, **values: object) -> bool:
+        passages = questions.passages
+        key = late_encoder(questions, **values).key_of_passages(
+            passages.indexed_texts(title=True), passages.heads(title=True)
+        )
+        return cache.shipped("token-vectors", key).is_file()
+
+    assert is_shipped(SAMPLE)
+    changed = [replace(SAMPLE.passages[0], text=SAMPLE.passages[0].text + "."), *[*SAMPLE.passages][1:]]
+    assert not is_shipped(QuestionSet("changed", changed, SAMPLE.questions))
+    assert not is_shipped(QuestionSet("fewer", [*SAMPLE.passages][1:], ()))
+    for values in ({"dimensions": 128}, {"layers": "last"}, {"window_tokens": 64}):
+        assert not is_shipped(SAMPLE, **values), values
