@@ -107,5 +107,5 @@ def test_exports_are_not_cut(page: Page, app: str, width: int) -> None:
 def test_a_chart_tells_screen_readers_what_it_shows(page: Page, app: str) -> None:
     show(page, app, "where")
     chart = page.get_by_test_id("stVegaLiteChart").first
-    expect(chart).to_have_attribute("aria-label", re.compile(r"Recall@10, %: .*BM25 [\d.]+ \(95% interval"))
+    expect(chart).to_have_attribute("aria-label", re.compile(r"nDCG@10, %: .*BM25 [\d.]+ \(95% interval"))
     expect(page.get_by_role("heading", name=re.compile("^Difference from"))).to_be_visible()

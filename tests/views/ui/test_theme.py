@@ -10,7 +10,7 @@ import pytest
 from data.workspace import PROJECT
 from retrieval.report.drawing import FATE_COLOURS, PALETTE
 
-LIGHT, DARK = "#ffffff", "#0e1117"  # Streamlit's backgrounds
+LIGHT, DARK = "#ffffff", "#171614"  # the backgrounds of the app as a browser draws them
 # how a colour looks to most people, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)
 SIGHTS = {
     "usual": np.eye(3),
