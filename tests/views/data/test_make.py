@@ -93,7 +93,7 @@ def test_what_cannot_be_made_is_told() -> None:
     assert "No passage has a title" in texts(app)
     choose(app, "model")
     press(app, "made_make")
-    assert "Name the language model" in texts(app)
+    assert "Enter the name of the language model" in texts(app)
     app.text_input(key="made_model").set_value("m")
     app.text_input(key="made_address").set_value("nowhere")
     press(app, "made_preview")
@@ -134,7 +134,7 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
         with_model(app, server)
         press(app, "made_make")
         assert "accepts no more requests" in texts(app)
-        assert "What was written until then is kept" in texts(app)
+        assert "The questions so far are saved" in texts(app)
         press(app, "made_make_kept")
     assert stored()[0].questions == 2
     assert "4 passages have no questions yet" in texts(app)
@@ -143,7 +143,7 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("compare", "Comparing needs questions whose answer passages are known, and this dataset has none."),
+        ("compare", "Comparing needs questions with known answer passages, and this dataset has none."),
         ("train", "Training needs questions, and this dataset has none."),
         ("search", "Enter a question above and press Search."),
     ],
