@@ -184,7 +184,8 @@ def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) 
         require_trained(source.reference, model, new_head=not head)
     except ModelError as error:
         raise _no_head(source) if error.code == "no_head" else error from error
-    require_readable(source.reference, tokenizer, model)
+    with loading(source.reference):
+        require_readable(source.reference, tokenizer, model)
     if not tokenizer.is_fast:
         message = f"the tokenizer of {source.reference!r} does not tell which letters a piece stands for"
         raise LanguageError("no_offsets", message, model=source.reference)

@@ -7,6 +7,7 @@ trained.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from data.cache import is_sound, sealing
+from data.problems import Failure
 from data.workspace import is_of_the_disk, read_json
 from jobs.machine import without_collections
+from models.files import require_possible_modules, require_safetensors, require_sealed_content
 from models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
 from models.sources import (
     ModelSource,
@@ -49,6 +52,8 @@ _NAMES = {
 _COUNTS = {*(name for names in _NAMES.values() for name in names), "num_attention_heads", "max_position_embeddings"}
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # of a transformer, in the name of a weight
 _LAYERS = _NAMES["layers"][1:]
+_OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 @without_collections()
@@ -214,18 +219,24 @@ def where_of(source: ModelSource) -> dict[str, Any]:
     if source.packaged:
         source.packaged.write()
     if source.folder:
+        require_sealed_content(source.reference, source.folder)
+        find = partial(own_file, source.folder)
+        require_safetensors(source.reference, find, is_folder=True)
+        require_possible_modules(source.reference, find)
         require_fitting_folder(source.reference, source.folder)
         require_possible(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))
     require_fitting_download(str(source.hub_id), revision)
-    return {
+    where = {
         "model_name_or_path": source.hub_id,
         "revision": revision.commit,
         # a hub that does not answer is asked again and again for minutes, even for files that are here
         "local_files_only": not revision.online,
         "token": hub_token(),
     }
+    require_safetensors(source.reference, partial(hub_file, where), is_folder=False)
+    return where
 
 
 def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path | None]:
@@ -239,10 +250,10 @@ def _loaded(
     """Load a model of sentence-transformers, and look at every transformer in it."""
     with loading(source.reference):
         model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
-    for module in model.modules():
-        if network := getattr(module, "auto_model", None):
-            require_trained(source.reference, network, new_head=new_head)
-            require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
+        for module in model.modules():
+            if network := getattr(module, "auto_model", None):
+                require_trained(source.reference, network, new_head=new_head)
+                require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
     return model
 
 
@@ -258,7 +269,12 @@ def _starter(
                 build(corpus).save_pretrained(str(new), create_model_card=False)
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
     name, subfolder = (starter_module(folder) if folder else None) or ("", "")
-    return module_class.load(str(folder), subfolder=subfolder) if name == module_class.__qualname__ else None
+    if folder is None or name != module_class.__qualname__:
+        return None
+    require_sealed_content(source.reference, folder)
+    require_safetensors(source.reference, partial(own_file, folder), is_folder=True)
+    with loading(source.reference):
+        return module_class.load(str(folder), subfolder=subfolder)
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
@@ -310,7 +326,8 @@ def _places_of(folder: Path) -> set[Path]:
         path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {folder}
-    return {folder, folder / path} if isinstance(path, str) and "\0" not in path else {folder}
+    is_folder = isinstance(path, str) and os.path.isdir(folder / path)  # noqa: PTH112 - a name may be too long
+    return {folder, folder / path} if is_folder else {folder}
 
 
 def _first_read(places: set[Path], name: str) -> dict[str, Any]:
@@ -389,24 +406,35 @@ def require_readable(reference: str, tokenizer: Any, network: Any, longest: int 
 
 @contextmanager
 def loading(reference: str) -> Iterator[None]:
-    """Tell what a library cannot load as `ModelError`: `weights_missing` of other shapes than told, or `unloadable`.
+    """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
 
-    A full disk and a full memory are no fault of the model's: they are raised as they are.
+    A full disk and a full memory are not the model's fault: those errors are raised as they are.
     """
-    from safetensors import SafetensorError
-
     try:
         yield
-    except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
+    except Failure:
+        raise
+    except Exception as error:
+        if is_of_the_disk(error) or _is_of_the_memory(error):
             raise
-        raise _other_weights(reference, "its files hold weights of other shapes") from error
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, SafetensorError) as error:
-        if is_of_the_disk(error):
-            raise
-        reason = next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in _OTHER_SHAPES):
+            raise _other_weights(reference, "its files hold weights of other names or shapes") from error
+        reason = _reason_of(error)
         message = f"the model {reference!r} cannot be loaded: {reason}"
         raise ModelError("unloadable", message, model=reference, reason=reason) from error
+
+
+def _is_of_the_memory(error: Exception) -> bool:
+    """Whether memory ran out: torch raises a `RuntimeError` of its own, for a device and for the machine."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+    )
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "a configuration file is nested too deeply"
+    return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
 
 
 def _is_a_length(value: object) -> bool:

@@ -334,8 +334,8 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
             torch.manual_seed(0)
             network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
         tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    require_trained(source.reference, network, new_head=new_head)
-    require_readable(source.reference, tokenizer, network)
+        require_trained(source.reference, network, new_head=new_head)
+        require_readable(source.reference, tokenizer, network)
     name_one_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
