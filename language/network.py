@@ -15,8 +15,9 @@ from data.workspace import read_json
 from language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.texts import LanguageError
 from language.train import TRAINED
+from models.errors import loading
 from models.hub import ModelError
-from models.loading import WEIGHTS, loading, most_tokens, require_readable, require_trained, where_of
+from models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
 from models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")

@@ -9,8 +9,8 @@ trained.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from math import prod
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from data.cache import is_sound, sealing
-from data.problems import Failure
-from data.workspace import is_of_the_disk, read_json
+from data.workspace import read_json
 from jobs.machine import without_collections
+from models.errors import loading, other_weights
 from models.files import require_possible_modules, require_safetensors, require_sealed_content
 from models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
 from models.sources import (
@@ -52,8 +52,6 @@ _NAMES = {
 _COUNTS = {*(name for names in _NAMES.values() for name in names), "num_attention_heads", "max_position_embeddings"}
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # of a transformer, in the name of a weight
 _LAYERS = _NAMES["layers"][1:]
-_OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 @without_collections()
@@ -365,7 +363,7 @@ def require_possible(reference: str, folder: Path) -> None:
     held = [int(found[1]) + 1 for name, _ in _weights(places) if (found := _LAYER.search(name))]
     described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
     if described is not None and max(held, default=0) > described:
-        raise _other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
+        raise other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
@@ -379,7 +377,7 @@ def require_trained(reference: str, network: Any, *, new_head: bool = False) -> 
     weights = (name for name, one in network.named_parameters() if not getattr(one, "_is_hf_initialized", False))
     drawn = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
     if layers := [name for name in drawn if name.startswith(prefix) and "pooler" not in name]:
-        raise _other_weights(reference, f"its files do not hold {layers[0]}")
+        raise other_weights(reference, f"its files do not hold {layers[0]}")
     if drawn and not new_head:
         message = (
             f"{reference!r} was not trained for this: its files hold no {drawn[0]}, and drawn at random it would say "
@@ -404,39 +402,6 @@ def require_readable(reference: str, tokenizer: Any, network: Any, longest: int 
         raise _impossible(reference, "token id", strange[0])
 
 
-@contextmanager
-def loading(reference: str) -> Iterator[None]:
-    """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
-
-    A full disk and a full memory are not the model's fault: those errors are raised as they are.
-    """
-    try:
-        yield
-    except Failure:
-        raise
-    except Exception as error:
-        if is_of_the_disk(error) or _is_of_the_memory(error):
-            raise
-        if isinstance(error, RuntimeError) and any(words in str(error) for words in _OTHER_SHAPES):
-            raise _other_weights(reference, "its files hold weights of other names or shapes") from error
-        reason = _reason_of(error)
-        message = f"the model {reference!r} cannot be loaded: {reason}"
-        raise ModelError("unloadable", message, model=reference, reason=reason) from error
-
-
-def _is_of_the_memory(error: Exception) -> bool:
-    """Whether memory ran out: torch raises a `RuntimeError` of its own, for a device and for the machine."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
-    )
-
-
-def _reason_of(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "a configuration file is nested too deeply"
-    return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
-
-
 def _is_a_length(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
 
@@ -445,8 +410,3 @@ def _impossible(reference: str, name: str, value: object) -> ModelError:
     told = str(value)[:80]
     message = f"{reference!r} cannot be a model: its files say that {name} is {told}"
     return ModelError("impossible", message, model=reference, name=name, value=told)
-
-
-def _other_weights(reference: str, why: str) -> ModelError:
-    message = f"{reference!r}: its configuration and its weights do not belong together: {why}"
-    return ModelError("weights_missing", message, model=reference)

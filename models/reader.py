@@ -16,8 +16,9 @@ import numpy as np
 from data.cache import key_of
 from data.workspace import read_json, write_json
 from jobs.machine import without_collections
+from models.errors import loading
 from models.hub import ModelError
-from models.loading import WEIGHTS, loading, most_tokens, name_one_segment, require_readable, require_trained, where_of
+from models.loading import WEIGHTS, most_tokens, name_one_segment, require_readable, require_trained, where_of
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of

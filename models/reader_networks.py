@@ -23,11 +23,11 @@ from torch.nn.functional import cross_entropy
 
 from data.workspace import write_text
 from jobs.machine import give_back_large_blocks
+from models.errors import loading
 from models.hub import ModelError
 from models.loading import (
     WEIGHTS,
     files_of,
-    loading,
     most_tokens,
     name_one_segment,
     require_readable,

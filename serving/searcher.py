@@ -153,10 +153,10 @@ def open_all(
     ]
     information = {
         "version": _version(),
-        "data": experiment.data,
+        "data": _without_folders(experiment.data),
         "corpus_fingerprint": passages.fingerprint,
         "passages": len(passages),
-        "experiment": experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
+        "experiment": _without_folders(experiment.model_dump(mode="json", exclude_none=True)),
         "retrievers": retrievers,
     }
     return Opened(searchers, information)
@@ -168,10 +168,20 @@ def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[st
     for reference in (str(getattr(spec, "model", "")) for spec in specs):
         if reference:
             try:
-                models[reference] = find_model(reference, base).fingerprint(passages.fingerprint)
+                fingerprint = find_model(reference, base).fingerprint(passages.fingerprint)
             except ModelError:
-                models[reference] = ""
+                fingerprint = ""
+            models[_without_folders(reference)] = fingerprint
     return models
+
+
+def _without_folders(content: Any) -> Any:
+    """Return JSON-able content whose absolute paths are their last names: clients need not know where files lie."""
+    if isinstance(content, dict):
+        return {name: _without_folders(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_without_folders(value) for value in content]
+    return Path(content).name if isinstance(content, str) and Path(content).is_absolute() else content
 
 
 def _version() -> str:

@@ -13,6 +13,9 @@ class RecentVectors:
         self._most = most
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._vectors)
+
     def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
         """Return the vectors of texts, `(n_texts, dimensions)`; only texts without a stored vector are encoded."""
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
