@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from io import BufferedReader
 from typing import Any, TypeVar
 
-from data.cache import SEAL
 from data.problems import Failure
 from data.records import Maker
 from data.workspace import workspace, write_text
@@ -326,7 +325,6 @@ def _sent(run: Run, repository: str, token: str, *, private: bool) -> str:
         folder_path=run.model_folder,
         # what a model is made of; anything else that lies in its folder stays here
         allow_patterns=["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"],
-        ignore_patterns=[SEAL],  # it lists files that the hub adds to or leaves out
         commit_message=f"Trained with the MRC Retrieval Workbench: {run.id}",
     )
     return str(address)
