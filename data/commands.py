@@ -8,10 +8,11 @@ import inspect
 import json
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, asdict, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
@@ -175,11 +176,13 @@ def takes(
     without: Collection[str] = (),
     required: Collection[str] = (),
     suited: Any = None,
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Command], Command]:
     """Let the `**chosen` of a command be given by flags, one for each field of a dataclass of options.
 
-    A field's metadata has its `help`. Only what was given is in `chosen`: the defaults, those of `suited`, an instance,
-    or else of the fields, are told and not passed on.
+    A field's metadata has its `help`. `renamed` maps earlier names to fields: they are accepted, and not shown. Only
+    what was given is in `chosen`: the defaults, those of `suited`, an instance, or else of the fields, are told and not
+    passed on.
     """
 
     def flag(known: Field[Any]) -> inspect.Parameter:
@@ -192,10 +195,16 @@ def takes(
             annotation=Annotated[kind, chosen, Parameter(help=known.metadata["help"])],
         )
 
+    def earlier(name: str, known: Field[Any]) -> inspect.Parameter:
+        kind: Any = type(known.default) | None
+        annotation = Annotated[kind, Parameter(show=False)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
     def with_flags(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True)
         said = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         flags = [flag(known) for known in fields(options) if known.name not in without]
+        flags += [earlier(old, known) for old, new in renamed.items() for known in fields(options) if known.name == new]
         signature = own.replace(parameters=[*said, *flags])
         command.__signature__ = signature  # type: ignore[attr-defined]
         command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}

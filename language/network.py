@@ -15,8 +15,9 @@ from data.workspace import read_json
 from language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.texts import LanguageError
 from language.train import TRAINED
+from models.errors import loading
 from models.hub import ModelError
-from models.loading import WEIGHTS, loading, most_tokens, require_readable, require_trained, where_of
+from models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
 from models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
@@ -184,7 +185,8 @@ def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) 
         require_trained(source.reference, model, new_head=not head)
     except ModelError as error:
         raise _no_head(source) if error.code == "no_head" else error from error
-    require_readable(source.reference, tokenizer, model)
+    with loading(source.reference):
+        require_readable(source.reference, tokenizer, model)
     if not tokenizer.is_fast:
         message = f"the tokenizer of {source.reference!r} does not tell which letters a piece stands for"
         raise LanguageError("no_offsets", message, model=source.reference)

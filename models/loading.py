@@ -7,9 +7,10 @@ trained.
 """
 
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from math import prod
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from data.cache import is_sound, sealing
-from data.workspace import is_of_the_disk, read_json
+from data.workspace import read_json
 from jobs.machine import without_collections
+from models.errors import loading, other_weights
+from models.files import require_possible_modules, require_safetensors, require_sealed_content
 from models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
 from models.sources import (
     ModelSource,
@@ -214,18 +217,24 @@ def where_of(source: ModelSource) -> dict[str, Any]:
     if source.packaged:
         source.packaged.write()
     if source.folder:
+        require_sealed_content(source.reference, source.folder)
+        find = partial(own_file, source.folder)
+        require_safetensors(source.reference, find, is_folder=True)
+        require_possible_modules(source.reference, find)
         require_fitting_folder(source.reference, source.folder)
         require_possible(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))
     require_fitting_download(str(source.hub_id), revision)
-    return {
+    where = {
         "model_name_or_path": source.hub_id,
         "revision": revision.commit,
         # a hub that does not answer is asked again and again for minutes, even for files that are here
         "local_files_only": not revision.online,
         "token": hub_token(),
     }
+    require_safetensors(source.reference, partial(hub_file, where), is_folder=False)
+    return where
 
 
 def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path | None]:
@@ -239,10 +248,10 @@ def _loaded(
     """Load a model of sentence-transformers, and look at every transformer in it."""
     with loading(source.reference):
         model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
-    for module in model.modules():
-        if network := getattr(module, "auto_model", None):
-            require_trained(source.reference, network, new_head=new_head)
-            require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
+        for module in model.modules():
+            if network := getattr(module, "auto_model", None):
+                require_trained(source.reference, network, new_head=new_head)
+                require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
     return model
 
 
@@ -258,7 +267,12 @@ def _starter(
                 build(corpus).save_pretrained(str(new), create_model_card=False)
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
     name, subfolder = (starter_module(folder) if folder else None) or ("", "")
-    return module_class.load(str(folder), subfolder=subfolder) if name == module_class.__qualname__ else None
+    if folder is None or name != module_class.__qualname__:
+        return None
+    require_sealed_content(source.reference, folder)
+    require_safetensors(source.reference, partial(own_file, folder), is_folder=True)
+    with loading(source.reference):
+        return module_class.load(str(folder), subfolder=subfolder)
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
@@ -310,7 +324,8 @@ def _places_of(folder: Path) -> set[Path]:
         path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {folder}
-    return {folder, folder / path} if isinstance(path, str) and "\0" not in path else {folder}
+    is_folder = isinstance(path, str) and os.path.isdir(folder / path)  # noqa: PTH112 - a name may be too long
+    return {folder, folder / path} if is_folder else {folder}
 
 
 def _first_read(places: set[Path], name: str) -> dict[str, Any]:
@@ -348,7 +363,7 @@ def require_possible(reference: str, folder: Path) -> None:
     held = [int(found[1]) + 1 for name, _ in _weights(places) if (found := _LAYER.search(name))]
     described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
     if described is not None and max(held, default=0) > described:
-        raise _other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
+        raise other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
@@ -362,7 +377,7 @@ def require_trained(reference: str, network: Any, *, new_head: bool = False) -> 
     weights = (name for name, one in network.named_parameters() if not getattr(one, "_is_hf_initialized", False))
     drawn = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
     if layers := [name for name in drawn if name.startswith(prefix) and "pooler" not in name]:
-        raise _other_weights(reference, f"its files do not hold {layers[0]}")
+        raise other_weights(reference, f"its files do not hold {layers[0]}")
     if drawn and not new_head:
         message = (
             f"{reference!r} was not trained for this: its files hold no {drawn[0]}, and drawn at random it would say "
@@ -387,28 +402,6 @@ def require_readable(reference: str, tokenizer: Any, network: Any, longest: int 
         raise _impossible(reference, "token id", strange[0])
 
 
-@contextmanager
-def loading(reference: str) -> Iterator[None]:
-    """Tell what a library cannot load as `ModelError`: `weights_missing` of other shapes than told, or `unloadable`.
-
-    A full disk and a full memory are no fault of the model's: they are raised as they are.
-    """
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
-            raise
-        raise _other_weights(reference, "its files hold weights of other shapes") from error
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, SafetensorError) as error:
-        if is_of_the_disk(error):
-            raise
-        reason = next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
-        message = f"the model {reference!r} cannot be loaded: {reason}"
-        raise ModelError("unloadable", message, model=reference, reason=reason) from error
-
-
 def _is_a_length(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
 
@@ -417,8 +410,3 @@ def _impossible(reference: str, name: str, value: object) -> ModelError:
     told = str(value)[:80]
     message = f"{reference!r} cannot be a model: its files say that {name} is {told}"
     return ModelError("impossible", message, model=reference, name=name, value=told)
-
-
-def _other_weights(reference: str, why: str) -> ModelError:
-    message = f"{reference!r}: its configuration and its weights do not belong together: {why}"
-    return ModelError("weights_missing", message, model=reference)

@@ -16,8 +16,9 @@ import numpy as np
 from data.cache import key_of
 from data.workspace import read_json, write_json
 from jobs.machine import without_collections
+from models.errors import loading
 from models.hub import ModelError
-from models.loading import WEIGHTS, loading, most_tokens, name_one_segment, require_readable, require_trained, where_of
+from models.loading import WEIGHTS, most_tokens, name_one_segment, require_readable, require_trained, where_of
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of
@@ -334,8 +335,8 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
             torch.manual_seed(0)
             network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
         tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    require_trained(source.reference, network, new_head=new_head)
-    require_readable(source.reference, tokenizer, network)
+        require_trained(source.reference, network, new_head=new_head)
+        require_readable(source.reference, tokenizer, network)
     name_one_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")

@@ -23,11 +23,11 @@ from torch.nn.functional import cross_entropy
 
 from data.workspace import write_text
 from jobs.machine import give_back_large_blocks
+from models.errors import loading
 from models.hub import ModelError
 from models.loading import (
     WEIGHTS,
     files_of,
-    loading,
     most_tokens,
     name_one_segment,
     require_readable,
@@ -252,7 +252,9 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
 
     tokenizer, where = masked_tokenizer(source), where_of(source)
     name = where.pop("model_name_or_path")
-    if pairs and AutoConfig.from_pretrained(name, **where).model_type != "bert":
+    with loading(source.reference):
+        is_bert = not pairs or AutoConfig.from_pretrained(name, **where).model_type == "bert"
+    if not is_bert:
         message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
         raise ModelError("no_pairs", message, model=source.reference)
     with torch.random.fork_rng(devices=[]), loading(source.reference):

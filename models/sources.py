@@ -20,6 +20,7 @@ import numpy as np
 from data.cache import is_sound, key_of
 from data.texts import fingerprint_of
 from data.workspace import limits, read_json, shelf, user, workspace
+from models.files import require_regular_files
 from models.hub import ModelError, hub_revision
 from models.packaged import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
@@ -62,7 +63,7 @@ class ModelSource:
 def find_model(reference: str, base: Path | None = None) -> ModelSource:
     """Resolve a model reference. Paths are relative to `base` or absolute; users name none unless `paths` lets them.
 
-    Raises `ModelError`: `model_not_found`, `server_path`, or what keeps a packaged model from being had.
+    Raises `ModelError`: `model_not_found`, `server_path`, `irregular_file`, or what keeps a packaged model away.
     """
     if reference == STARTER:
         return ModelSource(reference)
@@ -75,6 +76,7 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
             place = finished if finished.is_dir() else folder
             if not any((place / name).is_file() for name in ("modules.json", "config.json")):
                 raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
+            require_regular_files(reference, place)
             return ModelSource(reference, folder=place.resolve())
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
@@ -138,7 +140,7 @@ def trained_on(source: ModelSource) -> str:
 def own_file(folder: Path, name: str) -> Path | None:
     """Return a file of a model's folder, None where it has none of this name."""
     path = folder / name
-    return path if path.is_file() else None
+    return path if os.path.isfile(path) else None  # noqa: PTH113 - a name may be too long for the file system
 
 
 def is_late(find: Callable[[str], Path | None]) -> bool:

@@ -5,7 +5,7 @@ they stand beside those of people and never for them. Models judge much like peo
 single case (Faggioli et al. 2023): see what `agreement` says before you build on it.
 """
 
-import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ from questions.make import PromptLanguage, QuestionsError, prompts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
 _LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: kept, and told where nothing could be made of it
-_SAID = re.compile(r"\b(right|wrong|unsure)\b", re.IGNORECASE)
+_BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
+_AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
+_COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
 Verdicts = Mapping[tuple[str, str], Verdict]  # by the question as `composed` has it, and the passage's id
 
 
@@ -114,9 +116,21 @@ def asked_text(one: ToJudge, language: PromptLanguage) -> str:
 
 
 def verdict_in(answer: str) -> Verdict | None:
-    """Return the verdict of an answer; None where it holds none, or several different ones."""
-    found = {word.lower() for word in _SAID.findall(without_thoughts(answer))}
-    return Verdict(found.pop()) if len(found) == 1 else None
+    """Return the verdict of an answer that is exactly one verdict, else None.
+
+    Case, full-width letters and the punctuation around the word do not matter, and one Korean copula may follow it. Any
+    other word or sign makes the answer no verdict: "NOT RIGHT" and "≠ RIGHT" are not "RIGHT".
+    """
+    word = _without_punctuation(unicodedata.normalize("NFKC", without_thoughts(answer)).lower())
+    for copula in _COPULAS:
+        if word.endswith(copula):
+            word = _without_punctuation(word.removesuffix(copula))
+            break
+    return Verdict(word) if word in set(Verdict) else None
+
+
+def _without_punctuation(text: str) -> str:
+    return text.lstrip(_BEFORE_VERDICT).rstrip(_AFTER_VERDICT)
 
 
 def verdicts_of_models(corpus: str) -> dict[str, Verdicts]:
@@ -183,7 +197,12 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
 
 
 def _verdict(entry: dict[str, Any]) -> Verdict:
-    return Verdict(entry["verdict"])
+    """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
+    verdict, answer = Verdict(entry["verdict"]), str(entry.get("said", ""))
+    is_whole = 0 < len(answer) < _LONGEST_SAID
+    if is_whole and verdict_in(answer) is not verdict:
+        raise ValueError(f"{answer[:_SHOWN]!r} is not the verdict {verdict}")
+    return verdict
 
 
 def _key(one: ToJudge, options: JudgeOptions) -> str:

@@ -140,7 +140,10 @@ def learn(
     n_passages: int,
     trained: Sequence[bool] = (),
 ) -> Learned:
-    """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out."""
+    """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out.
+
+    If all signals are copies of one, there is nothing to weigh: the mix ranks as that signal does.
+    """
     distinct = _distinct(rankings)
     own = [half if new else None for half, new in zip(halves, distinct, strict=True)]
     sizes = Counter(half for half in own if half)  # parts count the same, and so do the signals of a part
@@ -154,7 +157,7 @@ def learn(
         np.array([_usual_deviation(one) for one in rankings]),
         np.array(trained or [False] * len(rankings)),
     )
-    if lessons.texts:
+    if lessons.texts and distinct.sum() > 1:
         lists = _Lists.of(rankings, found, lessons, n_passages)
         free = np.repeat(distinct, _VALUES)
         found.weights[:] = [lists.taught(lessons.folds != fold, start, free) for fold in range(FOLDS + 1)]
@@ -275,10 +278,10 @@ class _Lists:
     def reached(self, start: np.ndarray, free: np.ndarray) -> float:
         """Return nDCG@10, 0 to 1, where the questions of each fold are ranked by what the others taught.
 
-        Of questions that no model was trained on; 0 where there is none.
+        Of questions that no model was trained on; 0 where there is none, and where no signal is left.
         """
         new = np.flatnonzero(~self.lessons.known)
-        if not len(new):
+        if not len(new) or not free.any():
             return 0.0
         folds = self.lessons.folds
         weights = np.stack([self.taught(folds != fold, start, free) for fold in range(FOLDS)])[folds[new]]

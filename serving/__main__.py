@@ -1,31 +1,36 @@
 """`python -m serving REFERENCE`, or `mrc serve`: retrievers over HTTP, until somebody ends it."""
 
-import asyncio
+import logging
 import os
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from data.commands import commands_of, run, takes
 from data.terminal import report_progress, tell
-from serving.app import Limits, app_of
-from serving.searcher import open_searchers
+from serving.app import app_of
+from serving.connections import serve_until_ended
+from serving.gate import access
+from serving.limits import RENAMED, Limits, Logging
+from serving.searcher import open_all
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-commands = commands_of("serving", "Serve retrievers over HTTP: POST /search, GET /healthz and /openapi.json.")
+commands = commands_of(
+    "serving", "Serve retrievers over HTTP: POST /search, GET /readyz, /info, /metrics and /openapi.json."
+)
 KEY = "MRC_SERVE_KEY"
 _SHORTEST_KEY = 16
 _HERE = "127.0.0.1"
+_MOST_PORT = 65535
 
 
 @commands.default
-@takes(Limits)
+@takes(Logging)
+@takes(Limits, renamed=RENAMED)
 def serve(
     reference: Annotated[str, Parameter(help="key of a stored comparison, experiment file, or --out folder")],
     /,
@@ -38,13 +43,28 @@ def serve(
     **chosen: Any,
 ) -> int:
     """Serve retrievers until SIGTERM or SIGINT: then nobody is let in any more, and whoever was is answered."""
-    limits, key = Limits(**chosen), read_key(key_file)
+    of_logging = {field.name for field in fields(Logging)}
+    logs = Logging(**{name: value for name, value in chosen.items() if name in of_logging})
+    limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items() if name not in of_logging})
+    key = read_key(key_file)
     listening = _listening(host, port, fd, has_key=bool(key))
     with listening:
-        searchers = open_searchers(reference, retriever, report_progress)
-        tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
-        _until_told(app_of(searchers, limits, key), listening)
+        opened = open_all(reference, retriever, report_progress)
+        _log_to_standard_error()
+        tell(f"serving {', '.join(opened.searchers)} at {_shown(listening)}")
+        app = app_of(opened.searchers, limits, key, logs=logs, information=opened.information)
+        try:
+            serve_until_ended(app, listening)
+        except KeyboardInterrupt:
+            tell("ended")
     return 0
+
+
+def _log_to_standard_error() -> None:
+    """Write the lines about requests as they are: each is JSON of its own."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    access.handlers, access.propagate = [handler], False
 
 
 def read_key(file: Path | None) -> str:
@@ -57,36 +77,6 @@ def read_key(file: Path | None) -> str:
     return key
 
 
-def _until_told(app: "FastAPI", listening: socket.socket) -> None:
-    """Answer at a socket until SIGTERM or SIGINT, and then whoever was let in before."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.service.is_ending = True
-            loop = asyncio.get_running_loop()
-            for one in (one for server in self.servers for one in server.sockets):
-                loop.remove_reader(one.fileno())  # who comes now waits for whoever has the socket, too
-            await asyncio.sleep(0.5)  # who was let in a moment ago has not said yet what is asked
-            await super().shutdown(sockets)
-
-    config = uvicorn.Config(
-        app,
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=None,  # each request has its own limit
-    )
-    try:
-        Server(config).run([listening])
-    except KeyboardInterrupt:
-        tell("ended")
-
-
 def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
     """Return the socket, bound and not listening yet: a port that is taken is told before anything is built."""
     if fd is not None:
@@ -97,14 +87,19 @@ def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket
         raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_HERE}")
     if fd is not None:
         return given
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if not 0 <= port <= _MOST_PORT:
+        raise ValueError(f"port {port} does not exist: a port is a number from 0 to {_MOST_PORT}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"this machine has no address {host!r} to listen at: use {_HERE}, or 0.0.0.0") from error
     bound = socket.socket(family, kind, protocol)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise ValueError(f"nobody can listen at {host}, port {port}: {error.strerror}") from error
+        raise ValueError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
     return bound
 
 

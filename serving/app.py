@@ -1,140 +1,66 @@
-"""Searchers over HTTP: what may be asked, by whom and how much at once; a refusal is JSON in plain words, too."""
+"""Searchers over HTTP: what may be asked, by whom and how much at once; every refusal is JSON in plain words.
+
+POST /search                        the best passages of questions
+GET  /livez, /readyz, /healthz      probes; /healthz is /readyz by its older name
+GET  /info, /metrics, /openapi.json what is served, counts for Prometheus, the description
+"""
 
 import asyncio
 import hmac
 import logging
-import re
+import os
+import resource
+import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from data.problems import Failure
-from serving.searcher import Batches, Searcher
+from serving.gate import GONE, Gate
+from serving.limits import Limits, Logging
+from serving.messages import Answer, Asked, HitField, Refusal, Refused, asked_within, examples_of, problem_in, schema_of
+from serving.metrics import CONTENT_TYPE, Metrics
+from serving.searcher import Batches, Hit, Searcher
 
 logger = logging.getLogger(__name__)
-
-
-def _limit(default: float, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much may be asked. Raises `ValueError` for one that is no positive number."""
-
-    most_letters: int = _limit(2000, "of a question")
-    most_questions: int = _limit(64, "of a request")
-    most_k: int = _limit(100, "passages of a question")
-    most_bytes: int = _limit(1_000_000, "of a request")
-    most_requests: int = _limit(256, "that wait or are answered at one time: others are asked to come again")
-    seconds: float = _limit(30.0, "that a request may take to arrive, and then to be answered")
-    batch: int = _limit(32, "questions that are searched together")
-    wait: float = _limit(2.0, "milliseconds that a batch stays open for others to join it")
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not value > 0:
-                raise ValueError(f"{name} is {value}: a limit is a positive number")
-
-
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _AGAIN = {"Retry-After": "1"}  # seconds
-
-
-class Found(BaseModel):
-    """A passage; higher scores are better."""
-
-    rank: int
-    id: str
-    title: str
-    text: str
-    score: float
-
-
-class Answered(BaseModel):
-    """What was found for a question, best first."""
-
-    question: str
-    hits: list[Found]
-
-
-class Answer(BaseModel):
-    """What was found, for each question in the order asked."""
-
-    retriever: str
-    results: list[Answered]
-
-
-class Refusal(BaseModel):
-    """Why a request was not answered: a word for programs, a sentence for people."""
-
-    code: str
-    error: str
-
-
-class Refused(Exception):  # noqa: N818 - it is told as a `Refusal`
-    """Why a request is not answered: its status, the `Refusal`, and headers that say more."""
-
-    def __init__(self, status: int, code: str, words: str, **headers: str) -> None:
-        super().__init__(words)
-        self.status, self.code, self.headers = status, code, headers
-
-
-class Asked(BaseModel):
-    """A question or several, and how many passages of each are wanted; of which retriever, where several are served."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    question: str | None = None
-    questions: list[str] | None = None
-    k: int = 10
-    retriever: str | None = Field(default=None, max_length=1000)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "Asked":
-        if (self.question is None) == (self.questions is None):
-            raise ValueError("give either question or questions")
-        return self
-
-    @property
-    def all(self) -> list[str]:
-        return self.questions if self.questions is not None else [self.question or ""]
-
-
-def _asked_within(limits: Limits) -> type[Asked]:
-    """Return what may be asked, its schema telling the limits."""
-    text: Any = Annotated[str, Field(min_length=1, max_length=limits.most_letters)]
-    several: Any = Annotated[list[text], Field(min_length=1, max_length=limits.most_questions)]
-    return create_model(
-        "Asked",
-        __base__=Asked,
-        question=(text | None, Field(None, description="a question")),
-        questions=(several | None, Field(None, description="or several")),
-        k=(int, Field(10, description="passages of each", ge=1, le=limits.most_k)),
-    )
+_PROBES = ("/livez", "/readyz", "/healthz")
+_READ = ("GET", "HEAD")
+METHODS: dict[str, tuple[str, ...]] = {
+    "/search": ("POST",),
+    **dict.fromkeys((*_PROBES, "/info", "/metrics", "/openapi.json"), _READ),
+}
+_SECONDS_BETWEEN_CHECKS = 2.0  # of the engines behind the searchers, however often a probe asks
 
 
 class Service:
-    """The searchers at work: what is under way, and whether it is to end. Its methods answer requests."""
+    """The searchers at work: what is in progress, and whether the server is ending. Its methods answer requests."""
 
-    def __init__(self, searchers: Mapping[str, Searcher], limits: Limits, key: str) -> None:
+    def __init__(
+        self, searchers: Mapping[str, Searcher], limits: Limits, key: str, information: Mapping[str, Any]
+    ) -> None:
         self.searchers, self.limits, self._key = searchers, limits, key.encode()
-        self.asked, self.under_way, self.is_ending = _asked_within(limits), 0, False
+        self.asked, self.in_progress, self.is_ending = asked_within(limits), 0, False
+        self.metrics, self.connections, self.started = Metrics(), 0, time.time()
+        self.information = dict(information)
         self._batches: dict[str, Batches] = {}
+        self._checked, self._unreachable = -_SECONDS_BETWEEN_CHECKS, ""
+        self._checking = asyncio.Lock()
 
     @asynccontextmanager
     async def at_work(self, app: FastAPI) -> AsyncIterator[None]:
@@ -143,7 +69,7 @@ class Service:
         limits = self.limits
         with ThreadPoolExecutor(1, "search") as thread:
             self._batches = {
-                name: Batches(searcher, thread, most=limits.batch, seconds=limits.wait / 1000)
+                name: Batches(searcher, thread, most=limits.max_batch_size, seconds=limits.batch_wait_ms / 1000)
                 for name, searcher in self.searchers.items()
             }
             works = [asyncio.create_task(batches.work()) for batches in self._batches.values()]
@@ -153,72 +79,128 @@ class Service:
                 for work in works:
                     work.cancel()
 
-    async def health(self) -> Response:
-        """Tell whether questions are answered here."""
-        if self.is_ending:
-            raise Refused(503, "ending", "this server is about to end", **_AGAIN)
+    async def live(self) -> Response:
+        """Tell that the process answers."""
+        return self.json({"status": "live"})
+
+    async def ready(self) -> Response:
+        """Tell whether questions can be answered here now."""
+        if code := await self._not_ready():
+            words = {
+                "ending": "this server is about to end",
+                "hanging": f"a search has taken more than {self.limits.timeout:g} seconds",
+            }.get(code, f"the engine that {self._unreachable!r} searches in does not answer")
+            raise Refused(503, code, words, **_AGAIN)
         return self.json({"status": "ready"})
+
+    async def info(self, request: Request) -> Response:
+        """Tell what is served: the corpus, the retrievers, their models and the version."""
+        self._require_key(request)
+        told = {"retrievers": [{"name": name} for name in self.searchers], **self.information, "started": self.started}
+        return self.json({**told, "limits": vars(self.limits)})
+
+    async def measured(self, request: Request) -> Response:
+        """Return counts and times in Prometheus's text format."""
+        self._require_key(request)
+        is_ready = not await self._not_ready()
+        of_info = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
+        gauges: dict[str, tuple[float, Mapping[str, str]]] = {
+            "mrc_connections": (self.connections, {}),
+            "mrc_requests_in_progress": (self.in_progress, {}),
+            "mrc_ready": (int(is_ready), {}),
+            "mrc_info": (1, of_info),
+            "process_start_time_seconds": (self.started, {}),
+            "process_resident_memory_bytes": (_resident_bytes(), {}),
+        }
+        return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": CONTENT_TYPE})
 
     async def search(self, request: Request) -> Response:
         """Return the best passages of each question."""
-        self._let_in(request)
-        if self.under_way >= self.limits.most_requests:
+        self._require_key(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "no_json", "send JSON, with Content-Type: application/json")
+        if self.in_progress >= self.limits.max_concurrency:
             raise Refused(429, "busy", "too many requests wait already: ask again in a moment", **_AGAIN)
-        self.under_way += 1
+        self.in_progress += 1
         try:
             asked = await self._read(request)
             name = self._name(asked)
-            async with asyncio.timeout(self.limits.seconds):
-                hits = await self._batches[name].search(asked.all, asked.k)
+            request.state.noted |= {"retriever": name, "questions": len(asked.all), "k": asked.k}
+            hits = await self._found(request, name, asked)
         except TimeoutError:
-            words = f"no answer was found within {self.limits.seconds:g} seconds: ask again in a moment"
+            words = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
             raise Refused(503, "too_slow", words, **_AGAIN) from None
         except Failure as error:  # of an engine that others serve, mostly: what it says may name places
             logger.warning("%s cannot search: %s", name, error)
             words = "what searches here cannot be asked now: ask again in a moment"
             raise Refused(503, error.code, words, **_AGAIN) from error
         finally:
-            self.under_way -= 1
-        results = []
-        for question, found in zip(asked.all, hits, strict=True):
-            ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(found, start=1)]
-            results.append({"question": question, "hits": ranked})
+            self.in_progress -= 1
+        results = [
+            {"question": question, "hits": _shown(found, asked)}
+            for question, found in zip(asked.all, hits, strict=True)
+        ]
         return self.json({"retriever": name, "results": results})
 
-    def json(self, content: object, status: int = 200, **headers: str) -> JSONResponse:
-        """Answer; the last one of a connection says so once this is about to end."""
+    def json(self, content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
+        """Answer; while the server is ending, the connection is closed after it."""
         closing = {"Connection": "close"} if self.is_ending else {}
-        return JSONResponse(content, status, {**HEADERS, **headers, **closing})
+        return JSONResponse(content, status, {**HEADERS, **(headers or {}), **closing})
 
-    def _let_in(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode("latin-1").removeprefix(b"Bearer ")
-        if self._key and not hmac.compare_digest(given, self._key):
+    async def _found(self, request: Request, name: str, asked: Asked) -> list[list[Hit]]:
+        """Search, and give up when the client closes the connection: what waits in line is then not searched."""
+        search = asyncio.create_task(self._batches[name].search(asked.all, asked.k + asked.offset))
+        gone = asyncio.create_task(_closed(request))
+        try:
+            async with asyncio.timeout(self.limits.timeout):
+                await asyncio.wait((search, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not search.done():
+                raise Refused(GONE, "gone", "the client closed the connection")
+            return search.result()
+        finally:
+            search.cancel()
+            gone.cancel()
+
+    async def _not_ready(self) -> str:
+        """Return why no question can be answered now: a code, empty if they can."""
+        if self.is_ending:
+            return "ending"
+        if any(batches.searching_for() > self.limits.timeout for batches in self._batches.values()):
+            return "hanging"
+        async with self._checking:  # probes that come meanwhile wait for the same check
+            if time.monotonic() - self._checked >= _SECONDS_BETWEEN_CHECKS:
+                self._unreachable = await asyncio.to_thread(self._first_unreachable)
+                self._checked = time.monotonic()
+        return "engine_unreachable" if self._unreachable else ""
+
+    def _first_unreachable(self) -> str:
+        return next((name for name, one in self.searchers.items() if one.reaches and not one.reaches()), "")
+
+    def _require_key(self, request: Request) -> None:
+        """Raise `Refused` without the key, sent as RFC 6750 says; the scheme's name in any case (RFC 7235)."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip(" ").encode("latin-1"), self._key)
+        if self._key and not (is_right and scheme.lower() == "bearer"):
             words = "the key of this server is missing or wrong: send it as Authorization: Bearer KEY"
             raise Refused(401, "no_key", words, **{"WWW-Authenticate": "Bearer"})
-        # without a key a page of elsewhere, whose name leads here, could ask in the name of who looks at it
-        host = re.sub(r":\d+$", "", request.headers.get("host", ""))
-        if not self._key and host not in _OWN_NAMES:
-            raise Refused(421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone")
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "no_json", "send JSON, with Content-Type: application/json")
 
     async def _read(self, request: Request) -> Asked:
         body = bytearray()
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with asyncio.timeout(self.limits.timeout):
                 async for part in request.stream():
                     body += part
-                    if len(body) > self.limits.most_bytes:
-                        words = f"a request may hold {self.limits.most_bytes:,} bytes"
+                    if len(body) > self.limits.max_request_bytes:
+                        words = f"a request may hold {self.limits.max_request_bytes:,} bytes"
                         raise Refused(413, "too_large", words, Connection="close")
         except TimeoutError:
             raise Refused(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
-            raise Refused(400, "gone", "the connection ended before the request did") from None
+            raise Refused(GONE, "gone", "the connection ended before the request did") from None
         try:
             return self.asked.model_validate_json(bytes(body))
         except ValidationError as error:
-            raise Refused(422, "not_understood", "; ".join(_told(one) for one in error.errors()[:3])) from None
+            raise Refused(422, "not_understood", "; ".join(problem_in(one) for one in error.errors()[:3])) from None
 
     def _name(self, asked: Asked) -> str:
         name = asked.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
@@ -229,12 +211,19 @@ class Service:
         return name
 
 
-def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key: str = "") -> FastAPI:
-    """Return the application over searchers by name; where there is a `key`, nobody searches without it.
+def app_of(
+    searchers: Mapping[str, Searcher],
+    limits: Limits | None = None,
+    key: str = "",
+    *,
+    logs: Logging | None = None,
+    information: Mapping[str, Any] | None = None,
+) -> FastAPI:
+    """Return the app that serves searchers by name; with a `key`, nobody searches without it.
 
-    Its `state.service` is the `Service`.
+    `information` is what `/info` tells besides the names. The app's `state.service` is the `Service`.
     """
-    service = Service(searchers, limits or Limits(), key)
+    service = Service(searchers, limits or Limits(), key, information or {})
     app = FastAPI(
         title="Passages for questions",
         description="Retrievers as they were compared: the same passages, in the same order.",
@@ -246,44 +235,80 @@ def app_of(searchers: Mapping[str, Searcher], limits: Limits | None = None, key:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
-    refusals = {status: {"model": Refusal} for status in (401, 404, 408, 413, 415, 421, 422, 429, 500, 503)}
-    content = {"application/json": {"schema": service.asked.model_json_schema(), "examples": _examples(searchers)}}
+    _add_routes(app, service, has_key=bool(key))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):  # the framework's own
+            codes = {404: "no_such_place", 405: "other_method"}
+            code = codes.get(error.status_code, "refused")
+            error = Refused(error.status_code, code, error.detail, **dict(error.headers or {}))
+        if not isinstance(error, Refused):
+            raise error
+        request.state.noted["code"] = error.code
+        return service.json({"code": error.code, "error": str(error)}, error.status, error.headers)
+
+    for kind in (Refused, HTTPException):
+        app.add_exception_handler(kind, refused)
+    app.add_middleware(
+        Gate,
+        methods=METHODS,
+        metrics=service.metrics,
+        logs=logs or Logging(),
+        answer=service.json,
+        any_host=bool(key),
+    )
+    return app
+
+
+def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
+    statuses = (401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
+    refusals: dict[int | str, dict[str, Any]] = {status: {"model": Refusal} for status in statuses}
+    schema = schema_of(service.asked, service.searchers)
+    content = {"application/json": {"schema": schema, "examples": examples_of(service.searchers)}}
+    secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
     app.add_api_route(
         "/search",
         service.search,
         methods=["POST"],
         response_model=Answer,
-        responses=refusals,  # type: ignore[arg-type]
-        dependencies=[Security(HTTPBearer(auto_error=False))] if key else [],
+        responses=refusals,
+        dependencies=secured,
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
-    app.add_api_route("/healthz", service.health, response_model=dict[str, str], responses={503: {"model": Refusal}})
+    read: dict[int | str, dict[str, Any]] = {status: {"model": Refusal} for status in (405, 421, 500, 503)}
+    by_key: dict[int | str, dict[str, Any]] = {**read, 401: {"model": Refusal}}
+    app.add_api_route("/livez", service.live, response_model=dict[str, str], responses=read)
+    for path in ("/readyz", "/healthz"):
+        app.add_api_route(path, service.ready, response_model=dict[str, str], responses=read)
+    app.add_api_route("/info", service.info, response_model=dict[str, Any], responses=by_key, dependencies=secured)
+    app.add_api_route("/metrics", service.measured, response_class=Response, responses=by_key, dependencies=secured)
     app.add_api_route("/openapi.json", lambda: service.json(app.openapi()), include_in_schema=False)
-
-    async def refused(_: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException):  # the framework's own
-            codes = {404: "no_such_place", 405: "other_method"}
-            error = Refused(error.status_code, codes.get(error.status_code, "refused"), error.detail)
-        elif not isinstance(error, Refused):
-            error = Refused(500, "failed", "something went wrong here, and is told in this server's log")
-        return service.json({"code": error.code, "error": str(error)}, error.status, **error.headers)
-
-    for kind in (Refused, HTTPException, Exception):
-        app.add_exception_handler(kind, refused)
-    return app
+    for route in {path: methods for path, methods in METHODS.items() if "HEAD" in methods}:
+        answer = next(one.endpoint for one in app.router.routes if getattr(one, "path", "") == route)  # type: ignore[attr-defined]
+        app.add_api_route(route, answer, methods=["HEAD"], include_in_schema=False)
 
 
-def _told(error: Any) -> str:
-    """Say in words what is wrong, without repeating what was given."""
-    if error["type"] == "extra_forbidden":
-        return "a field that is not known; there are question, questions, k and retriever"
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+def _shown(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:
+    """Return the JSON of the hits after those that `offset` skips, with the fields and the scores asked for."""
+    names = asked.fields or list(HitField)
+    shown = []
+    for rank, hit in enumerate(hits[asked.offset :], start=asked.offset + 1):
+        if asked.min_score is None or hit.score >= asked.min_score:
+            values = {"rank": rank, **hit._asdict()}
+            shown.append({name.value: values[name.value] for name in names})
+    return shown
 
 
-def _examples(searchers: Mapping[str, Searcher]) -> dict[str, Any]:
-    named = {"retriever": next(iter(searchers))} if len(searchers) > 1 else {}
-    return {
-        "a question": {"value": {"question": "자격루는 누가 만들었는가?", "k": 3, **named}},
-        "several": {"value": {"questions": ["자격루는 누가 만들었는가?", "측우기는 무엇을 재는가?"], **named}},
-    }
+async def _closed(request: Request) -> None:
+    """Return when the client closes the connection. The body of the request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux: the most it has had
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024

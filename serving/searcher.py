@@ -10,21 +10,28 @@ disk.
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from data.cache import keeping_nothing
 from data.passages import Passages
 from data.store import find
+from models.hub import ModelError
+from models.sources import find_model
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.references import find_experiment
+from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import origin_of
+from retrieval.milvus.connection import is_reachable, place
 from retrieval.rankings import Findings, Retriever
 
 
@@ -39,10 +46,11 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class Searcher:
-    """A retriever, built, and the passages it finds."""
+    """A retriever, built, and the passages it finds; `reaches` tells whether the engine it searches in answers."""
 
     retriever: Retriever
     passages: Passages
+    reaches: Callable[[], bool] | None = None
 
     @property
     def name(self) -> str:
@@ -108,7 +116,10 @@ def open_searchers(
         if isinstance(retriever := made[at_work], Exception):
             raise retriever
         retriever.prepare()
-        opened[at_work] = Searcher(retriever, question_set.passages)
+        in_milvus = any(spec.kind == "milvus" for spec in experiment.needed([at_work]))
+        engine = place() if in_milvus else None
+        reaches = partial(is_reachable, engine) if engine and engine.address else None
+        opened[at_work] = Searcher(retriever, question_set.passages, reaches)
         some = [passage.text[:100] for passage in question_set.passages[:2]]
         opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
     return opened
@@ -121,6 +132,66 @@ def searchable(experiment: Experiment) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """Searchers by name, and what `GET /info` tells of them."""
+
+    searchers: dict[str, Searcher]
+    information: dict[str, Any]
+
+
+def open_all(
+    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
+) -> Opened:
+    """Open retrievers as `open_searchers` does, with what identifies them: two servers on one index tell the same."""
+    searchers = open_searchers(reference, names, on_progress)
+    experiment, base = find_experiment(reference)
+    passages = next(iter(searchers.values())).passages
+    specs = {spec.name: spec for spec in experiment.retriever}
+    retrievers = [
+        {"name": name, "kind": specs[name].kind, "models": _models_of(experiment.needed([name]), base, passages)}
+        for name in searchers
+    ]
+    information = {
+        "version": _version(),
+        "data": _without_folders(experiment.data),
+        "corpus_fingerprint": passages.fingerprint,
+        "passages": len(passages),
+        "experiment": _without_folders(experiment.model_dump(mode="json", exclude_none=True)),
+        "retrievers": retrievers,
+    }
+    return Opened(searchers, information)
+
+
+def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[str, str]:
+    """Return the fingerprint of each model that retrievers use, by its reference; empty if it cannot be had."""
+    models = {}
+    for reference in (str(getattr(spec, "model", "")) for spec in specs):
+        if reference:
+            try:
+                fingerprint = find_model(reference, base).fingerprint(passages.fingerprint)
+            except ModelError:
+                fingerprint = ""
+            models[_without_folders(reference)] = fingerprint
+    return models
+
+
+def _without_folders(content: Any) -> Any:
+    """Return JSON-able content whose absolute paths are their last names: clients need not know where files lie."""
+    if isinstance(content, dict):
+        return {name: _without_folders(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_without_folders(value) for value in content]
+    return Path(content).name if isinstance(content, str) and Path(content).is_absolute() else content
+
+
+def _version() -> str:
+    try:
+        return version("mrc-workbench")
+    except PackageNotFoundError:  # a checkout that nobody installed
+        return "not installed"
+
+
+@dataclass(frozen=True, eq=False)
 class _Asked:
     questions: Sequence[str]
     k: int
@@ -139,6 +210,7 @@ class Batches:
         self._searcher, self._thread, self._most, self._seconds = searcher, thread, most, seconds
         self._waiting: deque[_Asked] = deque()
         self._somebody, self._enough = asyncio.Event(), asyncio.Event()
+        self._began: float | None = None  # when the search of now began, of any batch
 
     async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
@@ -146,6 +218,10 @@ class Batches:
         self._waiting.append(asked)
         self._note()
         return await asked.answer
+
+    def searching_for(self) -> float:
+        """Return for how many seconds the search of now has been running; 0 while none is."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
     async def work(self) -> None:
         """Answer until cancelled."""
@@ -183,9 +259,20 @@ class Batches:
             (event.set if is_set else event.clear)()
 
     def _found(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
+        """Search a batch in the thread. What was given up while it waited for the thread is left out."""
+        self._began = time.monotonic()
+        try:
+            waited_for = [asked for asked in batch if not asked.answer.done()]
+            found = iter(self._searched(waited_for) if waited_for else [])
+            nobody: list[list[Hit]] = []
+            return [nobody if asked not in waited_for else next(found) for asked in batch]
+        finally:
+            self._began = None
+
+    def _searched(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
         try:
             questions = [text for asked in batch for text in asked.questions]
             hits = iter(self._searcher.search(questions, max(asked.k for asked in batch)))
         except Exception as error:
-            return [error] if len(batch) == 1 else [self._found([asked])[0] for asked in batch]
+            return [error] if len(batch) == 1 else [self._searched([asked])[0] for asked in batch]
         return [[next(hits)[: asked.k] for _ in asked.questions] for asked in batch]

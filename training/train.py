@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from data.cache import seal
 from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, State, Status
@@ -153,6 +154,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     with replacing(run.model_folder) as new:
         task.model.save_pretrained(str(new), create_model_card=False)
     concluded, more = recipe.concluded(run.model_folder)
+    seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
     measured |= concluded
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 

@@ -208,6 +208,10 @@ class Gate:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and not _comes_from_the_app(scope):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})  # the server answers 403
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -240,6 +244,18 @@ class Gate:
         except LimitError as error:
             UPLOADS.refuse(session, error)
             await PlainTextResponse(str(error), status_code=413)(scope, receive, send)
+
+
+def _comes_from_the_app(scope: Scope) -> bool:
+    """Whether a page of the app itself opens a websocket. Streamlit takes those of any page of this machine, too.
+
+    Every browser sends its page's origin; a program that sends none has no cookies but its own.
+    """
+    if not is_on():
+        return True
+    own = urlsplit(address_of_sign_in())
+    origin = HTTPConnection(scope).headers.get("origin")
+    return origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower()
 
 
 def _may_pass(scope: Scope, session: str) -> bool:

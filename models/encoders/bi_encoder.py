@@ -13,6 +13,7 @@ import numpy as np
 from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
 from data.texts import fingerprint_of
 from data.workspace import workspace
+from models.encoders.recent import RecentVectors
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
@@ -56,9 +57,12 @@ class BiEncoder(SourcedModel):
         self._passages_share = passages_share  # of the progress of encoding passages and questions
         self._batch_size = batch_size  # of models that choose no batches themselves: starters
         self.meter, self._on_progress = Meter(), on_progress
+        self._recent = RecentVectors()
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, with the model's own question prompt where it has one."""
+        if texts and not is_keeping():
+            return self._recent.of(texts, lambda new: self.encode("question", new).copy())
         return self._vectors("question", texts, (self._passages_share, 1.0))
 
     def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:

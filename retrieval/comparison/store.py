@@ -144,7 +144,7 @@ def provenance(
             "resamples": RESAMPLES,
             "permutations": PERMUTATIONS,
             "seed": 0,
-            "correction": "holm",
+            "correction": "max-t",
         },
         "versions": versions(LIBRARIES),
         "hardware": hardware(),

@@ -6,6 +6,7 @@ a collection is filled as `<name>_loading`, in batches, going on where it was in
 
 import dataclasses
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -69,6 +70,16 @@ def place() -> Place:
     address = f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 19530)}"
     given = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
     return Place(address, parts.path.strip("/").partition("/")[0], token or given)
+
+
+def is_reachable(place: Place, seconds: float = 2.0) -> bool:
+    """Whether something accepts connections at a server's address: it is asked nothing."""
+    parts = urlsplit(place.address)
+    try:
+        with socket.create_connection((str(parts.hostname), int(parts.port or 0)), seconds):
+            return True
+    except OSError:
+        return False
 
 
 PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all

@@ -2,9 +2,10 @@
 
 import json
 import random
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chat.asking import EndpointError
@@ -83,19 +84,146 @@ def test_an_answer_without_a_verdict_is_told_and_asked_for_again() -> None:
         JudgeOptions(" ")
 
 
+ONE_VERDICT = {
+    RIGHT: [
+        "RIGHT",
+        "right.",
+        "**Right**",
+        "  RIGHT\n",
+        "ＲＩＧＨＴ",
+        "RIGHT입니다",
+        "`RIGHT`입니다.",
+        "“RIGHT”",
+        "RIGHT이다",
+    ],
+    WRONG: ["WRONG", "**wrong**", "'wrong'", "[WRONG]", "ＷＲＯＮＧ。", "WRONG임", "<think>RIGHT?</think>WRONG"],
+    UNSURE: ["UNSURE", "_unsure_", "Unsure!", "「UNSURE」", "UNSURE예요", "unsure이에요"],
+}
+NO_VERDICT = [
+    *(
+        "NOT RIGHT",
+        "It is not right",
+        "isn't right",
+        "The right answer is not here",
+        "all right, this is something else",
+    ),
+    *(
+        "right, or WRONG",
+        "RIGHT WRONG",
+        "RIGHT RIGHT",
+        "copyright",
+        "upright",
+        "RIGHTS",
+        "un-right",
+        "not_right",
+        "NotRight",
+    ),
+    *(
+        "≠RIGHT",
+        "¬RIGHT",
+        "!RIGHT",
+        "~~RIGHT~~",
+        "❌ RIGHT",
+        "-RIGHT",
+        "RIGHT?",
+        "RIGHT (not)",
+        "0% RIGHT",
+        "RIGHT 아님",
+    ),
+    *(
+        "RIGHT이 아닙니다",
+        "RIGHT입니다입니다",
+        "RIGHT입니까",
+        "판정: Unsure.",
+        "RIGHT\nbecause it names him",
+        "R I G H T",
+    ),
+    *("RIG\u200bHT", "<think>RIGHT", "RIGHT</think>", '{"verdict": "RIGHT"}', "입니다", "임", "", " ", "**", "글쎄요"),
+]
+
+
 @pytest.mark.parametrize(
     ("answer", "verdict"),
-    [
-        ("RIGHT", RIGHT),
-        ("**wrong**", WRONG),
-        ("판정: Unsure.", UNSURE),
-        ("right, or WRONG", None),
-        ("copyright", None),
-        ("", None),
-    ],
+    [(answer, verdict) for verdict, answers in ONE_VERDICT.items() for answer in answers],
 )
-def test_a_verdict_is_one_word_and_no_other(answer: str, verdict: Verdict | None) -> None:
+def test_accepts_an_answer_that_is_one_verdict(answer: str, verdict: Verdict) -> None:
     assert verdict_in(answer) is verdict
+
+
+@pytest.mark.parametrize("answer", NO_VERDICT)
+def test_rejects_an_answer_that_is_not_exactly_one_verdict(answer: str) -> None:
+    assert verdict_in(answer) is None
+
+
+VERDICT_WORDS = st.sampled_from([*Verdict]).flatmap(
+    lambda verdict: st.tuples(st.just(verdict), st.lists(st.booleans(), min_size=len(verdict), max_size=len(verdict)))
+)
+
+
+@settings(max_examples=1000)
+@given(
+    drawn=VERDICT_WORDS,
+    before=st.text(alphabet=" \n*_\"'(“「", max_size=4),
+    after=st.text(alphabet=" \n*_\"')”」.,!。", max_size=4),
+    copula=st.sampled_from(["", "입니다", "이다", "임", "예요", "이에요"]),
+    full_width=st.booleans(),
+)
+def test_case_width_and_punctuation_do_not_change_a_verdict(
+    drawn: tuple[Verdict, list[bool]], before: str, after: str, copula: str, full_width: bool
+) -> None:
+    verdict, capitals = drawn
+    word = "".join(letter.upper() if is_upper else letter for letter, is_upper in zip(verdict, capitals, strict=True))
+    if full_width:
+        word = "".join(chr(ord(letter) + 0xFEE0) for letter in word)
+    assert verdict_in(f"{before}{word}{copula}{after}") is verdict
+
+
+@settings(max_examples=1000)
+@given(
+    verdict=st.sampled_from([*Verdict]),
+    other=st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1, max_size=12),
+    is_before=st.booleans(),
+)
+def test_any_other_word_beside_the_verdict_makes_it_none(verdict: Verdict, other: str, is_before: bool) -> None:
+    answer = f"{other} {verdict}" if is_before else f"{verdict} {other}"
+    copulas = ("입니다", "이에요", "예요", "이다", "임")
+    assume(is_before or unicodedata.normalize("NFKC", other) not in copulas)
+    assert verdict_in(answer) is None
+
+
+@settings(max_examples=1000)
+@given(st.text(max_size=40) | st.text(alphabet="RIGHTWONUSE rightwonuse입니다.,*?", max_size=20))
+def test_a_verdict_found_in_any_text_is_its_only_word(answer: str) -> None:
+    verdict = verdict_in(answer)
+    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", answer).lower()))
+    if verdict is not None:
+        assert letters in {f"{verdict}{copula}" for copula in ("", "입니다", "이에요", "예요", "이다", "임")}
+
+
+def test_a_denied_verdict_counts_as_failed_and_is_not_stored() -> None:
+    with chat_server(lambda text: "NOT RIGHT" if "세종은" in text else "WRONG") as server:
+        assert judged(server) == ModelJudged(4, 1, None, "NOT RIGHT")
+    assert set(verdicts_of_models(CORPUS)[MODEL].values()) == {WRONG}
+
+
+def test_a_stored_verdict_that_its_answer_denies_does_not_count_and_is_asked_again() -> None:
+    with chat_server(lambda _: "WRONG") as server:
+        assert judged(server) == ModelJudged(5)
+        path = path_of("judgements", CORPUS, ".jsonl")
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        lines[0] |= {"verdict": "right", "said": "It is not right"}
+        path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+        assert len(verdicts_of_models(CORPUS)[MODEL]) == 4
+        assert judged(server) == ModelJudged(5)
+        assert len(server.asked) == 6
+    assert len(verdicts_of_models(CORPUS)[MODEL]) == 5
+
+
+@pytest.mark.parametrize("language", [*PromptLanguage])
+def test_the_prompt_asks_for_exactly_one_of_the_verdicts(language: PromptLanguage) -> None:
+    request = JudgeOptions(MODEL, language).instruction.splitlines()[-1]
+    assert all(verdict.upper() in request for verdict in Verdict)
+    assert "NOT RIGHT" in request
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

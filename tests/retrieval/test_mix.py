@@ -144,6 +144,52 @@ def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, se
     np.testing.assert_array_equal(found.indices, again.indices)
 
 
+class Ranked:
+    """A retriever that gives every question the same scores of passages, times a factor."""
+
+    def __init__(self, name: str, question_set: QuestionSet, scores: np.ndarray) -> None:
+        self.name = name
+        self._rows = {question.text: row for row, question in enumerate(question_set.questions)}
+        self._scores = scores
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        return top_k(self._scores[[self._rows[text] for text in questions]], k)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    factors=st.lists(st.sampled_from([1.0, 0.125, 3.0, 1000.0]), min_size=1, max_size=4),
+    half=st.sampled_from(["words", "meaning", None]),
+    worth=st.sampled_from([-3.0, 0.0, 2.0]),
+    is_trained=st.booleans(),
+    known=st.integers(0, 30),
+    seed=st.integers(0, 1000),
+)
+def test_a_mix_of_copies_ranks_as_the_signal_does(  # noqa: PLR0917 - drawn by Hypothesis
+    factors: list[float], half: str | None, worth: float, is_trained: bool, known: int, seed: int
+) -> None:
+    question_set, (_, _, scores) = world(30, seed)
+    row_of = {passage.id: row for row, passage in enumerate(question_set.passages)}
+    relevant = [row_of[question.relevant[0]] for question in question_set.questions]
+    scores[np.arange(30), relevant] += worth
+    parts = [Ranked(f"copy {row}", question_set, scores * factor) for row, factor in enumerate([1.0, *factors])]
+    lessons = replace(Lessons.of(question_set, question_set.answerable), known=np.arange(30) < known)
+    mix = LearnedMix(
+        "mix",
+        parts,
+        lessons,
+        n_passages=N_PASSAGES,
+        halves=["words", *(half for _ in factors)],
+        trained=[is_trained] * len(parts),
+        depth=DEPTH,
+    )
+    asked = [question.text for question in question_set.questions]
+    np.testing.assert_array_equal(mix.search(asked, 10).indices, parts[0].search(asked, 10).indices)
+    assert set(mix.notes["signals"]) == {part.name for part in parts}
+    assert all(np.isfinite([*signal.values()]).all() for signal in mix.notes["signals"].values())
+
+
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 59), st.integers(0, N_PASSAGES - 1))

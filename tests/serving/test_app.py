@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 
 from data.passages import Passages
 from data.problems import Failure
-from serving.app import HEADERS, Limits, app_of
+from serving.app import HEADERS, app_of
+from serving.limits import Limits
 from serving.searcher import Searcher
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.retrieval.test_contract import bm25, dense
@@ -33,7 +34,7 @@ def client(stack: ExitStack, searchers: dict[str, Searcher] = ONE, key: str = ""
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
     with ExitStack() as stack:
-        yield client(stack, most_letters=60, most_questions=3, most_k=4, most_bytes=2000)
+        yield client(stack, max_query_length=60, max_queries=3, max_k=4, max_request_bytes=2000)
 
 
 def test_passages_come_with_their_texts_best_first_as_the_searcher_finds_them() -> None:
@@ -131,7 +132,7 @@ def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_w
     held, asked = Held(), {"question": ASKED}
     with ExitStack() as stack:
         stack.callback(held.go.set)  # whatever fails, nobody waits for it
-        service = client(stack, {"held": Searcher(held, Passages.of(PASSAGES))}, most_requests=1, seconds=1.0)
+        service = client(stack, {"held": Searcher(held, Passages.of(PASSAGES))}, max_concurrency=1, timeout=1.0)
         with ThreadPoolExecutor(1) as others:
             first = others.submit(service.post, "/search", json=asked)
             assert held.began.wait(10)
@@ -151,6 +152,92 @@ def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_w
         service.app.state.service.is_ending = True  # type: ignore[attr-defined]
         assert service.get("/healthz").status_code == 503
         assert service.post("/search", json=asked).headers["Connection"] == "close"
+
+
+# the head of a request: key, host, id
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        (f"Bearer {KEY}", 200),
+        (f"bearer {KEY}", 200),
+        (f"BEARER {KEY}", 200),
+        (f"Bearer   {KEY}", 200),
+        (KEY, 401),
+        (f"Basic {KEY}", 401),
+        (f"Bearer{KEY}", 401),
+        (f"Bearer {KEY} x", 401),
+        (f"Bearer Bearer {KEY}", 401),
+        (f"Token {KEY}", 401),
+        (f" {KEY}", 401),
+        ("Bearer", 401),
+        ("Bearer ", 401),
+        ("", 401),
+    ],
+)
+@pytest.mark.parametrize("path", ["/search", "/info", "/metrics"])
+def test_the_key_needs_the_bearer_scheme(given: str, status: int, path: str) -> None:
+    with ExitStack() as stack:
+        service = client(stack, key=KEY)
+        headers = {"Authorization": given}
+        if path == "/search":
+            answer = service.post(path, json={"question": ASKED}, headers=headers)
+        else:
+            answer = service.get(path, headers=headers)
+        assert answer.status_code == status
+
+
+GET_PATHS = ("/livez", "/readyz", "/healthz", "/info", "/metrics", "/openapi.json")
+OTHER_HOSTS = (
+    "evil.com",
+    "evil.com:8700",
+    "127.0.0.1.evil.com",
+    "localhost.evil.com",
+    "0.0.0.0",  # noqa: S104
+    "127.0.0.2",
+    "",
+    "[::2]",
+)
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+@pytest.mark.parametrize("path", [*GET_PATHS, "/search", "/nowhere"])
+def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host: str, path: str) -> None:
+    for method in ("GET", "HEAD", "OPTIONS", "POST"):
+        answer = service.request(method, path, headers={"Host": host})
+        assert answer.status_code == 421
+        assert "bm25" not in answer.text
+
+
+def test_probes_may_use_head_and_options(service: TestClient) -> None:
+    for path in GET_PATHS:
+        assert service.get(path).status_code == 200
+        head = service.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        options = service.options(path)
+        assert (options.status_code, options.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+        assert service.post(path).status_code == 405
+    assert service.options("/search").headers["Allow"] == "POST, OPTIONS"
+    refusal = service.get("/search")
+    assert (refusal.status_code, refusal.headers["Allow"], refusal.json()["code"]) == (405, "POST", "other_method")
+    assert not any(name.startswith("access-control") for name in service.options("/search").headers)
+
+
+@pytest.mark.parametrize("given", ["abc-123", "a" * 128, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"])
+def test_a_request_id_is_returned(service: TestClient, given: str) -> None:
+    for answer in (
+        service.post("/search", json={"question": ASKED}, headers={"X-Request-ID": given}),
+        service.get("/nowhere", headers={"X-Request-ID": given}),
+        service.get("/livez", headers={"X-Request-ID": given, "Host": "evil.com"}),
+    ):
+        assert answer.headers["X-Request-ID"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a" * 129, "a b", "<script>", 'a"b'])
+def test_a_request_id_that_is_none_is_replaced(service: TestClient, given: str) -> None:
+    answer = service.get("/livez", headers={"X-Request-ID": given})
+    assert len(answer.headers["X-Request-ID"]) == 32
 
 
 JSON = st.recursive(
@@ -180,7 +267,7 @@ def test_what_json_readers_stumble_over_is_refused(service: TestClient, body: by
 
 def test_the_description_tells_limits_and_its_examples_are_answered() -> None:
     with ExitStack() as stack:
-        both = client(stack, SEARCHERS, key=KEY, most_letters=77)
+        both = client(stack, SEARCHERS, key=KEY, max_query_length=77)
         told = both.get("/openapi.json").json()
         asked = told["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
         assert '"maxLength": 77' in json.dumps(asked["schema"])
@@ -190,7 +277,7 @@ def test_the_description_tells_limits_and_its_examples_are_answered() -> None:
             assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("wrong", [{"most_k": 0}, {"seconds": -1.0}, {"wait": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"max_k": 0}, {"timeout": -1.0}, {"batch_wait_ms": float("nan")}])
 def test_a_limit_is_a_positive_number(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Limits(**wrong)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 
 from data.workspace import PROJECT
 from serving.__main__ import KEY, main, read_key
+from serving.limits import RENAMED
 from tests.milvus_server import serving
 from tests.programs import forks, free_port, wait_for
 
@@ -143,6 +144,63 @@ def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, mo
         assert [ask(port) for port in ports] == [200, 200]
 
 
+@pytest.mark.slow
+def test_connections_that_send_no_head_are_closed_and_cost_no_log(file: Path, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "log"
+    words = [sys.executable, "-m", "serving", str(file), "--port", str(port), "--header-timeout", "1"]
+    limited = ["bash", "-c", 'ulimit -n 80; exec "$@"', "serve", *words]
+    with log.open("wb") as file_of_log, subprocess.Popen(limited, cwd=PROJECT, stderr=file_of_log) as process:
+        try:
+            wait_for(f"http://127.0.0.1:{port}/readyz")
+            opened = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(150)]
+            for connection in opened:
+                with suppress(OSError):  # some are closed already: too many are open
+                    connection.sendall(b"GET /hea")
+            until = time.monotonic() + 30
+            while not _is_answered(port):
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            for connection in opened:
+                _read_to_end(connection)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/metrics")
+            counted = connection.getresponse().read().decode()
+        finally:
+            process.terminate()
+            assert process.wait(60) in (0, -signal.SIGTERM)
+    assert "mrc_connections_timed_out_total" in counted
+    written = log.read_text(encoding="utf-8")
+    assert len(written) < 10_000, written[:2000]
+    assert "Traceback" not in written
+
+
+def _is_answered(port: int) -> bool:
+    try:
+        return ask(port) == 200
+    except (OSError, http.client.HTTPException, KeyError):
+        return False
+
+
+def _read_to_end(connection: socket.socket) -> None:
+    connection.settimeout(20)
+    with connection, suppress(ConnectionError):
+        while connection.recv(1000):
+            pass
+
+
+@pytest.mark.slow
+def test_a_head_that_never_ends_is_closed_on_a_connection_that_is_reused(file: Path) -> None:
+    port = free_port()
+    with served(file, "--port", port, "--header-timeout", "2"):
+        wait_for(f"http://127.0.0.1:{port}/readyz")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        for _ in range(3):  # the second and third come on the connection of the first
+            connection.request("POST", "/search", ASKED, {"Content-Type": "application/json"})
+            assert connection.getresponse().read()
+        connection.sock.sendall(b"GET /liv")
+        _read_to_end(connection.sock)
+
+
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     assert main([*map(str, words)]) == 2
     return capsys.readouterr().err
@@ -153,13 +211,29 @@ def test_what_cannot_be_served_is_said_before_anything_is_built(
 ) -> None:
     assert KEY in refusal(capsys, file, "--host", "0.0.0.0")  # noqa: S104
     assert "16" in refusal(capsys, file, "--key-file", _written(tmp_path / "key", "short"))
-    assert "positive" in refusal(capsys, file, "--most-k", "0")
+    assert "positive" in refusal(capsys, file, "--max-k", "0")
     assert "'nobody'" in refusal(capsys, file, "--port", "0", "--retriever", "nobody")
+    for port in ("99999", "-5", "65536", "-1"):
+        assert f"port {port} does not exist" in refusal(capsys, file, "--port", port)
+    monkeypatch.setenv(KEY, "from-the-environment")
+    for host in ("nowhere.invalid", "a" * 300, "256.1.1.1", "host name"):
+        assert "no address" in refusal(capsys, file, "--host", host)
+    monkeypatch.delenv(KEY)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "nobody can listen" in refusal(capsys, file, "--port", taken.getsockname()[1])
+        assert "cannot listen" in refusal(capsys, file, "--port", taken.getsockname()[1])
     monkeypatch.setenv(KEY, " from-the-environment\n")
     assert read_key(None) == "from-the-environment"
     assert read_key(_written(tmp_path / "key", "out-of-the-file-it-is\n")) == "out-of-the-file-it-is"
+
+
+def test_earlier_names_of_options_are_accepted_and_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in RENAMED.items():
+        assert f"{new} is 0" in refusal(capsys, file, f"--{old.replace('_', '-')}", "0")
+        assert f"{new} is 0" in refusal(capsys, file, f"--{new.replace('_', '-')}=0")
+    main(["--help"])
+    told = capsys.readouterr().out
+    assert "--max-k" in told
+    assert not [old for old in RENAMED if f"--{old.replace('_', '-')} " in told]
 
 
 def _written(path: Path, text: str) -> Path:

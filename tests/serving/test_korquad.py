@@ -14,7 +14,8 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
-from serving.app import Limits, app_of
+from serving.app import app_of
+from serving.limits import Limits
 from serving.searcher import open_searchers
 from tests.milvus_server import serving
 
@@ -61,7 +62,7 @@ def test_what_is_served_stands_in_the_order_and_has_the_ndcg_of_compare(
     with ExitStack() as stack:
         if where == "a Milvus server":
             monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
-        app = app_of(open_searchers(file), Limits(most_questions=AT_ONCE, seconds=600.0))
+        app = app_of(open_searchers(file), Limits(max_queries=AT_ONCE, timeout=600.0))
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
         for name, wanted in comparison.rankings.items():
             found = Rankings.of_nothing(len(asked.questions), 10)

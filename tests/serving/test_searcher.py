@@ -18,7 +18,7 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.store import ComparisonJob, keep
 from retrieval.rankings import Rankings, Retriever
-from serving.searcher import Batches, Hit, Searcher, open_searcher, open_searchers
+from serving.searcher import Batches, Hit, Searcher, open_all, open_searcher, open_searchers
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
 
@@ -91,6 +91,26 @@ def test_an_experiment_and_a_kept_comparison_are_opened_and_answer_as_they_were_
 
 def files() -> set[Path]:
     return {path for path in workspace().rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_information_identifies_the_index_and_names_no_folder(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+    opened = open_all(file, ["Hybrid"])
+    assert list(opened.searchers) == ["Hybrid"]
+    told = opened.information
+    assert told["corpus_fingerprint"] == find("sample").passages.fingerprint
+    assert told["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
+    assert [one["kind"] for one in told["experiment"]["retriever"]] == ["bm25", "bm25", "hybrid"]
+    assert open_all(file, ["Hybrid"]).information == told
+    data = tmp_path / "mine.csv"
+    data.write_text("question,context,answers\n누구인가?,세종은 왕이다.,세종\n", encoding="utf-8")
+    file.write_text(write_experiment(EXPERIMENT.model_copy(update={"data": str(data)})), encoding="utf-8")
+    other = open_all(file, ["BM25"]).information
+    assert other["data"] == "mine.csv"
+    assert str(tmp_path) not in str(other)
+    assert other["corpus_fingerprint"] != told["corpus_fingerprint"]
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:

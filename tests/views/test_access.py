@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 import streamlit as st
 from starlette.types import Message, Receive, Scope, Send
 from streamlit.testing.v1 import AppTest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from data import workspace as workspace_module
 from data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
@@ -236,6 +239,30 @@ def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(close
         assert nobody.removes() == 403
         assert nobody.gets("/_stcore/metrics") == 403
         assert nobody.gets("/_stcore/health") == 200
+
+
+def is_taken(app: str, origin: str | None) -> bool:
+    """Whether a websocket that a page of this origin opens is taken."""
+    try:
+        with connect(f"{app.replace('http', 'ws')}/_stcore/stream", origin=origin, subprotocols=["streamlit"]):
+            return True
+    except InvalidStatus as error:
+        status = error.response.status_code
+    assert status == 403
+    return False
+
+
+@pytest.mark.slow
+def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Server) -> None:
+    assert is_taken(closed.address, closed.address)
+    assert is_taken(closed.address, None)  # a program: no browser leaves it out
+    port = urlsplit(closed.address).port
+    others = (
+        *(f"https://localhost:{port}", f"http://127.0.0.1:{port}", "http://localhost", f"http://localhost:{port + 1}"),
+        *(f"http://localhost:{port}.evil.com", f"http://evil.com:{port}", f"http://0.0.0.0:{port}", "null", "file://"),
+        *(f"http://localhost:{port}/", f"http://user@localhost:{port}", "http://[::1]", ""),
+    )
+    assert [origin for origin in others if is_taken(closed.address, origin)] == []
 
 
 @pytest.mark.slow

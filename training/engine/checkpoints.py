@@ -9,9 +9,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from data.cache import SEAL, is_sound
+from data.cache import SEAL, is_sound, sealing
 from data.cache import seal as seal_folder
-from data.workspace import replacing, to_disk, write_text
+from data.workspace import to_disk, write_text
 
 _OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone
 _PREFIX = "checkpoint-"
@@ -201,7 +201,7 @@ def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
     parts = min(most, MOST_BYTES // max(1, size) - 1)
     if parts < 1:
         return
-    with replacing(run / _FOLDER / f"step-{step}") as new:
+    with sealing(run / _FOLDER / f"step-{step}") as new:
         network = model[0].auto_model
         if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
             network = deepcopy(network).merge_and_unload()

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from data.cache import sealing
 from data.pairs.store import find as find_pairs
 from data.records import QuestionSet
 from data.store import find as find_questions
-from data.workspace import replacing
 from jobs.folder import AskedToStop, State, Status
 from models.sources import STARTER, find_model
 from training.options.common import TrainingError
@@ -96,7 +96,7 @@ class _Ablating(Sweep[Ablation]):
         if not run.model_folder.is_dir():
             plan = self._learning(REFERENCE)
             task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model(plan.options.base))
-            with replacing(run.model_folder) as new:
+            with sealing(run.model_folder) as new:
                 task.model.save_pretrained(str(new), create_model_card=False)
         return run.id
 

@@ -226,7 +226,7 @@ def kept(run: Path, steps: Any = EVERY_TEN, most: int = 4, **model: Any) -> list
 def test_of_every_part_of_the_steps_the_last_one_measured_is_kept_besides_the_beginning(tmp_path: Path) -> None:
     assert kept(tmp_path) == [0, 20, 50, 70, 100]
     assert [folder.name for folder in kept_models(tmp_path).values()][:2] == ["step-0", "step-20"]
-    assert sorted(one.name for one in kept_models(tmp_path)[20].iterdir()) == ["model", "tokenizer.json"]
+    assert sorted(one.name for one in kept_models(tmp_path)[20].iterdir()) == ["model", SEAL, "tokenizer.json"]
 
 
 def test_where_fewer_are_measured_than_there_are_parts_all_are_kept(tmp_path: Path) -> None:
