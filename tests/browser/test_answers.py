@@ -24,7 +24,7 @@ def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspa
     base = build_bi_encoder(workspace.parent / "tiny")
     enter(korean_page, f"{app}/train?train=reader&base={base}", "학습 이름", "독해", ("에폭", "0.1"))
     korean_page.get_by_role("button", name="학습 시작").click()
-    expect(korean_page.get_by_role("button", name="멈추기", exact=True)).to_be_visible(timeout=2 * MINUTES)
+    expect(korean_page.get_by_role("button", name="중지", exact=True)).to_be_visible(timeout=2 * MINUTES)
     wait_for(workspace, "독해", "done", seconds=300)
     expect(korean_page.get_by_role("main").get_by_text("완료").first).to_be_visible()
     no_failure(korean_page)

@@ -32,7 +32,7 @@ def test_two_people_start_trainings_together(app: str, page: Page, colleague: Pa
     page.get_by_role("button", name="Start training").click()
     wait_for(workspace, "first", "running")
     # the colleague's page shows it by itself, and what is pressed on it now is a page that has settled
-    expect(colleague.get_by_role("button", name="멈추기", exact=True)).to_be_visible()
+    expect(colleague.get_by_role("button", name="중지", exact=True)).to_be_visible()
     settled(colleague)
     colleague.get_by_role("button", name="대기열에 추가").click()
     expect(colleague.get_by_text("1. 둘째")).to_be_visible()

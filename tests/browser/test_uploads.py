@@ -100,9 +100,9 @@ def test_several_files_are_one_set_and_a_later_one_is_another(app: str, page: Pa
     drop(page, later)
     expect(page.get_by_text("12 rows → 12 scored pairs")).to_be_visible(timeout=MINUTE)
     expect(page.get_by_text("24 rows")).to_have_count(0)
-    keep = page.get_by_role("button", name="Save this set")
+    keep = page.get_by_role("button", name="Save this dataset")
     expect(keep).to_have_count(1)  # so is the button of the file before
     keep.click()
     expect(page.get_by_text("“later” was saved.")).to_be_visible(timeout=MINUTE)
     page.reload()
-    expect(page.get_by_role("heading", name="Stored set: later")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Stored dataset: later")).to_be_visible(timeout=MINUTE)

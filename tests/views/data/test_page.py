@@ -58,7 +58,7 @@ def column(app: AppTest, role: str) -> Selectbox:
 
 
 def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
-    assert "사용 중인 세트: 한국어 샘플" in texts(app)
+    assert "사용 중인 데이터셋: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
     next_steps = [
@@ -81,7 +81,7 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     press(app, "use")
     used = next(kept for kept in stored() if kept.name == "내 질문")
     assert app.query_params["data"] in (used.key, [used.key])
-    assert "사용 중인 세트: 내 질문" in texts(app)
+    assert "사용 중인 데이터셋: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
     assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 사용합니다."]
     steps = [
@@ -265,7 +265,7 @@ def test_the_catalogs_file_is_taken_from_the_folder_of_data(
     press(app, f"look_{KORQUAD}")
     assert "문단 2개 → 지문 2개, 질문 3개, 문서 2개 · SQuAD JSON · UTF-8" in texts(app)
     press(app, "use")
-    assert "사용 중인 세트: KorQuAD 1.0 dev" in texts(app)
+    assert "사용 중인 데이터셋: KorQuAD 1.0 dev" in texts(app)
     assert stored()[0].source == KORQUAD
 
 

@@ -90,11 +90,11 @@ def test_the_scored_sample_is_looked_at_and_kept(app: AppTest) -> None:
         "Korean sample, similarity", "sample-sts", 300, PairKind.SCORED,
     )  # fmt: skip
     assert "“Korean sample: similarity” was saved." in texts(app)
-    assert "Stored set: Korean sample: similarity" in texts(app)
+    assert "Stored dataset: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
     assert ways == [
-        ("Evaluate encoders with this set", f"pairs={kept.key}"),
-        ("Train with this set", f"train=sentences&pairs={kept.key}"),
+        ("Evaluate encoders with this dataset", f"pairs={kept.key}"),
+        ("Train with this dataset", f"train=sentences&pairs={kept.key}"),
     ]
 
 
@@ -316,13 +316,13 @@ def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     press(press(app, "look_sample-nli"), "keep_pairs")
     inference, similarity = stored()
-    assert "Stored set: Korean sample: inference" in texts(app)
+    assert "Stored dataset: Korean sample: inference" in texts(app)
     press(app, f"see_{similarity.key}")
-    assert "Stored set: Korean sample: similarity" in texts(app)
+    assert "Stored dataset: Korean sample: similarity" in texts(app)
     assert app.query_params["pairs"] in (similarity.key, [similarity.key])
     press(app, f"remove_yes_{similarity.key}")
     assert stored() == [inference]
-    assert "Stored set: Korean sample: inference" in texts(app)
+    assert "Stored dataset: Korean sample: inference" in texts(app)
 
 
 @pytest.mark.slow

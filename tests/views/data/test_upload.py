@@ -130,7 +130,7 @@ def test_a_set_is_named_in_the_preview(app: AppTest) -> None:
     kept = stored()[0]
     assert kept.name == "사내 규정 ../**FAQ**"
     assert kept.key == load(kept.key).fingerprint[:16], "the name is no part of the key"
-    assert r"사용 중인 세트: 사내 규정 \.\./\*\*FAQ\*\*" in [one.value for one in app.header]
+    assert r"사용 중인 데이터셋: 사내 규정 \.\./\*\*FAQ\*\*" in [one.value for one in app.header]
 
 
 def test_an_emptied_name_is_that_of_the_file(app: AppTest) -> None:
@@ -151,7 +151,7 @@ def test_a_stored_set_is_renamed_and_its_address_stays(app: AppTest) -> None:
     app.text_input(key=f"name_{before.key}").input("새 이름")
     press(app, f"rename_yes_{before.key}")
     assert stored()[0] == type(before)(**{**vars(before), "name": "새 이름"})
-    assert "사용 중인 세트: 새 이름" in texts(app)
+    assert "사용 중인 데이터셋: 새 이름" in texts(app)
     assert app.query_params["data"] in (before.key, [before.key])
     app.session_state["kept_look"] = "figures"
     run(app)
