@@ -28,11 +28,11 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
+from data.files.temporary import remove_leftovers_of, temporary_folder
 from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode
-from data.temporary import remove_leftovers_of, temporary_folder
 from data.workspace import PROJECT, read_json, workspace, write_json, write_text
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from data.files.temporary import temporary_folder
 from data.problems import Failure
-from data.temporary import temporary_folder
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from data.files.user_files import read_user_file, set_aside
 from data.pairs.records import PairSet, numbers_of, row_groups
 from data.problems import Failure
-from data.user_files import read_user_file, set_aside
 from data.workspace import workspace, write_json
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model

@@ -17,11 +17,11 @@ import xxhash
 
 from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
+from data.files.temporary import temporary_folder
 from data.formats.tables import shown
 from data.problems import Failure
 from data.records import QuestionSet, composed
 from data.store import find as find_set
-from data.temporary import temporary_folder
 from data.workspace import limits, user, workspace
 
 

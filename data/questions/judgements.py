@@ -5,7 +5,7 @@ corpus, so that sets that share their passages share them. What models judge sta
 Earlier versions read the file as if only what is right had been judged. Remarks are kept in
 `workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
 
-A damaged file is kept beside the new one before anything is written: see `data.user_files`."""
+A damaged file is kept beside the new one before anything is written: see `data.files.user_files`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,8 +18,8 @@ import pandas as pd
 from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from data.files.user_files import damaged_copies, read_user_file, set_aside
 from data.records import RELEVANT_GRADE, Question, QuestionSet, composed
-from data.user_files import damaged_copies, read_user_file, set_aside
 from data.workspace import workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")

@@ -24,9 +24,9 @@ from pydantic import (
 )
 
 from data.cache import key_of
+from data.files.user_files import read_user_file, set_aside
 from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, SplitOptions, split
-from data.user_files import read_user_file, set_aside
 from data.workspace import read_json, replacing, require_room, workspace, write_json
 from retrieval.comparison.experiment_errors import messages_of
 from retrieval.comparison.first_stage import (

@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 
 _LOCK = ".in-use"
 _NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
-_SECONDS_WITHOUT_LOCK = (
-    7 * 24 * 3600.0
-)  # a folder without a lock is of an earlier version, or of a system without locks
+# a folder without a lock was made by an earlier version, or on a system without locks
+_SECONDS_WITHOUT_LOCK = 7 * 24 * 3600.0
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from data.files.temporary import remove_leftovers, temporary_folder
 from data.questions.read import read_paths_apart
-from data.temporary import remove_leftovers, temporary_folder
 from data.workspace import PROJECT, replacing, workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has 
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from data.temporary import temporary_folder
+from data.files.temporary import temporary_folder
 from data.workspace import replacing
 
 with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1], "a.json")) as new:
