@@ -118,8 +118,7 @@ def test_what_would_fit_instead(kind: str, base: str, tiny: dict[str, str], monk
     def take(task: Task, options: Any, batches: Sequence[Batch], pace: Pace) -> StepTimes:
         del task, options, batches
         for size in pace.sizes:
-            if not pace.add(60 + size, 60.0, memory=int(1000 + 10 * size)):
-                break
+            pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
         return pace.times
 
     monkeypatch.setattr(estimating, "take_steps", take)
