@@ -5,7 +5,8 @@
   window.mrcDocument = true;
   const push = history.pushState.bind(history);
   let acted = false;
-  for (const kind of ["pointerdown", "click", "keydown"]) addEventListener(kind, () => (acted = true), true);
+  // not pointerdown: what the app writes between that and the click would make an entry of its own
+  for (const kind of ["click", "keydown"]) addEventListener(kind, () => (acted = true), true);
   addEventListener("popstate", () => (acted = false), true);
   history.pushState = (state, title, address) => {
     if (acted) push(state, title, address);
