@@ -115,7 +115,7 @@ def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
 def test_a_sentence_is_never_html_nor_markdown(model: str) -> None:
     app = opened(page, network=model, contexts=HOSTILE, word="**배**")
     assert "“**배**” occurs only once" in texts(app)
-    (answer,) = [one.value for one in app.markdown if "occurs once" in one.value]
+    (answer,) = [one.value for one in app.markdown if "occurs only once" in one.value]
     assert "\\*\\*배" in answer
     assert not app.get("html")
 

@@ -188,9 +188,8 @@ def test_who_does_not_know_a_sentence_is_not_said_to_cut_it_into_the_fewest_piec
     pieces = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
     assert pieces["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
     assert pieces["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
-    assert (
-        "**BPE · 1,000** splits this sentence into 7 tokens. 1 tokenizers with an unknown token are not ranked."
-        in texts(app)
+    assert "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1." in texts(
+        app
     )
 
 
@@ -200,7 +199,7 @@ def test_pieces_show_what_they_begin_with() -> None:
 
     shown = cut_html("<b>", "3", [piece(name) for name in ("##가", "▁", f"{BOUNDARY}에서", "<가>")])
     assert "<b>&lt;b&gt;</b>" in shown
-    leads = re.findall(r"<li title=\"[^\"]*number 7 · occurs 1,234 times\">(.*?)</li>", shown)
+    leads = re.findall(r"<li title=\"[^\"]*id 7 · occurrences: 1,234\">(.*?)</li>", shown)
     assert leads == ["<small>##</small>가", "<small>▁</small>", "<small>+</small>에서", "&lt;가&gt;"]
     assert '<li class="new">나</li>' in names_html("", "", ["가", "나"], "나")
 
