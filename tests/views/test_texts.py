@@ -152,7 +152,7 @@ def test_what_is_more_than_a_user_may_keep_is_told(data: StoredSet, monkeypatch:
     signed_in(monkeypatch)
     app = upload(opened(page), "big.txt", "가나다라마바사 ".encode() * 60_000)
     (told,) = app.error
-    assert told.value.startswith("Your space is full")
+    assert told.value.startswith("Not enough space")
     assert texts.stored() == []
 
 

@@ -93,7 +93,7 @@ def test_files_and_entries_are_found(entry: PairEntry, tmp_path: Path, monkeypat
     assert find("one.tsv", tmp_path).name == find(str(tmp_path / "one.tsv")).name == "one"
     monkeypatch.setitem(PAIR_CATALOG, "both", replace(entry, title="Both"))
     assert find("both").name == "Both"
-    with pytest.raises(DataError, match=r"no set of sentence pairs none\.tsv\..*one of: sample-sts, sample-nli"):
+    with pytest.raises(DataError, match=r"no dataset of sentence pairs none\.tsv\..*one of: sample-sts, sample-nli"):
         find("none.tsv", tmp_path)
 
 
@@ -289,7 +289,7 @@ def test_changed_content_is_refused(workspace_folder: Path, damage: Callable[[by
     kept = keep(RATED)
     path = workspace_folder / "pairs" / kept.key / FILE
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The stored set of sentence pairs {kept.key} cannot be read"):
+    with pytest.raises(DataError, match=f"The stored dataset of sentence pairs {kept.key} cannot be read"):
         load(kept.key)
 
 

@@ -201,7 +201,7 @@ def test_a_formula_error_is_no_sentence() -> None:
         (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "in the file: a, b. Names that are"),
         (as_squad([{"번호": "1", "제목": "가", "질문": "?", "지문": "나", "정답": []}]).encode(), {},
          ProblemCode.NO_SENTENCE, "data, paragraphs, qas"),
-        (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used; a set of pairs needs 10"),
+        (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used; a dataset of pairs needs 10"),
         (tsv([("sentence1", "sentence2", "score")]), {}, ProblemCode.TOO_FEW_ROWS, "Only 0 rows"),
         (tsv([("sentence1", "sentence2", "score")] + [("가", "나", "4")] * 12), {}, ProblemCode.ONE_VALUE, r"\(4\)"),
         (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "중립")] * 12), {}, ProblemCode.ONE_VALUE,

@@ -195,7 +195,7 @@ def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
     comparison = compare(experiment_of(BM25, letters, hybrid, MIX), question_set)
     assert comparison.blind == [("Both", "BM25", 1), ("Both", "Letters", 1)]
     said = " ".join(_notices(comparison, words_of("en")))
-    assert "Both is blind on one side for 1 questions: BM25 found nothing" in said
+    assert "For 1 questions BM25 found nothing, so Both relied on its other parts." in said
 
 
 def test_of_a_single_passage_nothing_is_learned_and_every_figure_is_a_number() -> None:

@@ -96,7 +96,7 @@ def test_a_question_is_shown_with_its_score() -> None:
     app.run()
     html = " ".join(one.proto.body for one in app.get("html"))
     assert f'<span class="score">{SHARE}</span>' in html
-    assert "<b>By letters</b> puts the answer passage first." in html
+    assert "<b>By letters</b> ranks the answer passage first." in html
     app.query_params["shows"] = "scores"
     app.run()
     assert not app.exception

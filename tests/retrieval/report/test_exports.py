@@ -220,7 +220,7 @@ def test_those_drawn_keep_the_colour_and_the_mark_of_their_place_among_all() -> 
     }
     scale = shape("retriever", drawn, NAMES, legend(columns=2)).to_dict()
     assert scale["scale"]["range"] == [SHAPES[5], SHAPES[2]]
-    assert scale["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2}
+    assert scale["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2, "symbolOpacity": 1}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -63,7 +63,7 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
     assert "use" not in keys(app)
     next_steps = [
         (words, f"data={stored()[0].key}")
-        for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
+        for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
     ]
     assert ways(app) == next_steps, "once"
     assert "python -m" not in texts(app)
@@ -85,7 +85,7 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert not keys(app) & {"use", "discard"}
     assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 사용합니다."]
     steps = [
-        (words, f"data={used.key}") for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
+        (words, f"data={used.key}") for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
     ]
     assert ways(app) == steps, "once, below the message"
     upload(app, OTHER, "다른 것.csv")

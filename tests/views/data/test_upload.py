@@ -167,7 +167,7 @@ def test_a_stored_set_of_pairs_is_renamed() -> None:
     (renamed,) = pair_store.stored()
     assert (renamed.key, renamed.name) == (kept.key, "우리 쌍")
     assert pair_store.load(kept.key).name == "우리 쌍"
-    assert "저장된 세트: 우리 쌍" in texts(app)
+    assert "저장된 데이터셋: 우리 쌍" in texts(app)
 
 
 def test_pairs_are_named_in_the_preview() -> None:
