@@ -320,6 +320,16 @@ def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> N
     assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
 
 
+@pytest.mark.parametrize("by", Property)
+def test_a_sentence_names_questions_and_a_heading_their_property(by: Property) -> None:
+    questions = EN[f"where.on_{by.value}"].format(label="x")
+    assert "questions" in questions
+    assert EN["where.telling_ahead"].startswith("On {questions}, ")
+    heading = EN["compare.by_kind"].format(figure="nDCG@10", by=EN[f"where.grouped_{by.value}"])
+    assert heading.startswith("nDCG@10 by ")
+    assert heading.removeprefix("nDCG@10 by ").islower()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
