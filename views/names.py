@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import pandas as pd
 from pydantic import ValidationError
 
 from data.pairs.store import PAIR_CATALOG, StoredPairs
@@ -44,6 +45,13 @@ def retriever_name(name: str) -> str:
 def retriever_names(names: Iterable[str]) -> dict[str, str]:
     """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
     return called_retrievers(names, language())
+
+
+def with_display_names(
+    table: pd.DataFrame, names: Mapping[str, str], columns: Sequence[str] = ("retriever",)
+) -> pd.DataFrame:
+    """Return a copy of a chart's table with the retrievers in these columns by `names`, those of `retriever_names`."""
+    return table.assign(**{column: table[column].map(names) for column in columns})
 
 
 def pair_set_name(kept: StoredPairs) -> str:

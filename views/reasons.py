@@ -13,6 +13,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.explain.standing import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings
 from text.dictionary import DictionaryError
+from views.names import retriever_name
 from views.resources.retrieval import counted_bm25, explained_static
 from views.ui.passages import reason_html
 from views.ui.problems import failure_text
@@ -120,7 +121,7 @@ def _of_parts(spec: HybridSpec | LearnedSpec, asked: AskedQuestion, of: Duel) ->
     for part in spec.of:
         rank = asked.findings[part].rank_of(of.right) if part in asked.findings else None
         key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
-        parts.append(word(key, name=part, rank=rank or 0, depth=spec.depth))
+        parts.append(word(key, name=retriever_name(part), rank=rank or 0, depth=spec.depth))
     return [word("why.parts", parts=", ".join(parts))]
 
 
@@ -129,8 +130,9 @@ def _of_reranking(spec: RerankSpec, asked: AskedQuestion, of: Duel) -> list[str]
     if spec.first not in asked.findings:
         return []
     before, after = asked.findings[spec.first].rank_of(of.right), of.right_rank
+    first = retriever_name(spec.first)
     if before is None or before > spec.depth:
-        return [word("why.not_reranked", first=spec.first, depth=spec.depth)]
+        return [word("why.not_reranked", first=first, depth=spec.depth)]
     if after is None or before == after:
-        return [word("why.rerank_left", first=spec.first, before=before)]
-    return [word("why.rerank_up" if after < before else "why.rerank_down", first=spec.first, before=before)]
+        return [word("why.rerank_left", first=first, before=before)]
+    return [word("why.rerank_up" if after < before else "why.rerank_down", first=first, before=before)]

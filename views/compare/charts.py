@@ -9,6 +9,7 @@ import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
 from retrieval.report.drawing import FATE_COLOURS, PALETTE, READABLE
+from views.names import retriever_names, with_display_names
 from views.ui import findings
 from views.ui.charts import (
     HEIGHT,
@@ -17,7 +18,6 @@ from views.ui.charts import (
     draw_chart,
     marked_lines,
     no_difference,
-    present,
     share_scale,
     tips,
     with_interval,
@@ -76,18 +76,31 @@ def _below(names: int, columns: int) -> int:
 
 
 def draw_slices(
-    table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, heading: str, figure: str
+    table: pd.DataFrame,
+    drawn: Sequence[str],
+    names: Sequence[str],
+    order: Sequence[str],
+    *,
+    baseline: str,
+    heading: str,
+    figure: str,
 ) -> None:
-    """Draw the figures of slices under a heading and, of several retrievers, what sets them apart from the first."""
+    """Draw the figures of slices under a heading and, for several retrievers, their differences from the baseline.
+
+    The retrievers are given by their stored names and displayed in the user's language.
+    """
+    called = retriever_names(dict.fromkeys((*names, *drawn)))
+    displayed = with_display_names(table, called)
+    shown, every = [called[name] for name in drawn], [called[name] for name in names]
     left, right = st.columns(2)
     with left:
         draw_heading(plain(heading))
-        draw_chart(on_slices, table, drawn, names, order, x=word("where.with_interval", figure=figure))
+        draw_chart(on_slices, displayed, shown, every, order, x=word("where.with_interval", figure=figure))
     if len(drawn) > 1:
         with right:
-            draw_heading(word("where.from_first", first=plain(drawn[0])))
-            others = table[table["retriever"] != drawn[0]]
-            draw_chart(on_slices, others, drawn, names, order, x=word("where.points"), kind="difference")
+            draw_heading(word("where.from_first", first=plain(called[baseline])))
+            others = displayed[table["retriever"] != baseline]
+            draw_chart(on_slices, others, shown, every, order, x=word("where.points"), kind="difference")
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
@@ -122,9 +135,10 @@ def _lost_row(name: str, of: pd.DataFrame) -> str:
 def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
     """One line a retriever of its "ceiling" over the "depth" of its candidates, and dashed what it makes of them.
 
+    The legend names the retrievers in the order of `curves`.
     `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
     """
-    drawn = present(names, curves["retriever"])
+    drawn = [*dict.fromkeys(curves["retriever"])]
     depths = sorted(curves["depth"].unique().tolist())
     # a little wider than the depths: the upright line at the deepest must not lie on the border of the plot
     scale = alt.Scale(type="log", domain=[depths[0] / _ROOM, depths[-1] * _ROOM], nice=False)

@@ -17,7 +17,7 @@ from retrieval.comparison.store import (
 from views.compare import address
 from views.compare.scores import ComparisonView, in_points
 from views.leading import best_by, leading_measure
-from views.names import retriever_name, set_name
+from views.names import retriever_name, retriever_names, set_name
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
 from views.ui import tables
@@ -108,7 +108,7 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
             "data": [set_name(one.data) for one in kept],
             "part": [word(f"part.{one.part.value}") for one in kept],
             "questions": [f"{one.questions:,}" for one in kept],
-            "retrievers": [", ".join(one.retrievers) for one in kept],
+            "retrievers": [", ".join(retriever_names(one.retrievers).values()) for one in kept],
             "best": [_best(one) for one in kept],
         }
     )
@@ -116,7 +116,7 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
 
 def _usual_name(kept: StoredComparison) -> str:
     """What tells a comparison apart that nobody named: how many retrievers, the first of them, and the questions."""
-    first, *others = kept.retrievers
+    first, *others = retriever_names(kept.retrievers).values()
     count = word("kept.others", first=first, count=len(others)) if others else first
     return f"{count} · {word(f'part.{kept.part.value}')}"
 

@@ -31,7 +31,7 @@ from views.compare.scores import (
 )
 from views.compare.where import charted, telling_words, usual_property
 from views.compare.why.questions import QuestionCase, listed
-from views.names import answers_line, retriever_name, retriever_names, slice_names
+from views.names import answers_line, retriever_name, slice_names, with_display_names
 from views.ui import charts, tables
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
@@ -103,12 +103,7 @@ def _finding(view: ComparisonView) -> str:
     for side, table in sides.items():
         most = most_telling(table)
         if most is not None:
-            values = telling_words(most, labels, by, view.baseline)
-            values |= {
-                "name": plain(retriever_name(str(most["retriever"]))),
-                "first": plain(retriever_name(view.baseline)),
-            }
-            said.append(word(f"compare.finding_{side}", **values))
+            said.append(word(f"compare.finding_{side}", **telling_words(view, most, labels, by)))
     return " ".join(said)
 
 
@@ -117,15 +112,16 @@ def _draw_kinds(view: ComparisonView, finding: str) -> None:
     parts = view.opened.slices(by)
     if not parts:
         return
-    title = word("compare.by_kind", by=word(f"where.by_{by.value}"), figure=view.figure.long)
+    title = word("compare.by_kind", by=word(f"where.grouped_{by.value}"), figure=view.figure.long)
     st.markdown(f"##### {title}")
     drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
-    names = retriever_names(view.names)
-    drawn = drawn.assign(retriever=drawn["retriever"].map(names))
+    names = view.display_names
+    drawn = with_display_names(drawn, names)
     order = [names[name] for name in view.charted]
     x = word("where.with_interval", figure=view.figure.long)
     described = _unformatted(finding) or title
-    draw_chart(on_slices, drawn, order, [*names.values()], rows, x=x, alt=described)
+    every = [names[name] for name in view.names]
+    draw_chart(on_slices, drawn, order, every, rows, x=x, alt=described)
 
 
 def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
@@ -144,7 +140,7 @@ def _draw_forest(view: ComparisonView) -> None:
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
         return
-    names = retriever_names(view.names)
+    names = view.display_names
     title = word("compare.forest", figure=view.figure.long, baseline=names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
@@ -152,7 +148,8 @@ def _draw_forest(view: ComparisonView) -> None:
     table[detail] = table[detail].map(names)
     lines = [_in_words(test, names) for test in against]
     described = f"{title}. {'; '.join(lines)}"
-    draw_chart(_forest, table, [*names.values()], x=word("compare.points"), detail=detail, alt=described)
+    every = [names[name] for name in view.names]
+    draw_chart(_forest, table, every, x=word("compare.points"), detail=detail, alt=described)
 
 
 def _forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> Any:
@@ -168,7 +165,7 @@ def _in_words(test: PairTest, names: dict[str, str]) -> str:
 def _draw_curves(view: ComparisonView) -> None:
     """Draw the leading metric at every K as a chart and a table, and what each retriever costs."""
     detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
-    names, ends = retriever_names(view.names), view.opened.intervals
+    names, ends = view.display_names, view.opened.intervals
     results = {result.name: result for result in view.results}
     rows = [
         (names[name], *Measure.parse(measure), mean, *ends[name][measure])
@@ -182,7 +179,8 @@ def _draw_curves(view: ComparisonView) -> None:
         shown = curve[curve[detail].isin([names[name] for name in view.charted])]
         best = retriever_name(view.ranked[0])
         described = word("compare.curve_in_words", name=best, figure=view.figure.long)
-        draw_chart(_curves, shown, [*names.values()], x="K", y=height, detail=detail, alt=described)
+        every = [names[name] for name in view.names]
+        draw_chart(_curves, shown, every, x="K", y=height, detail=detail, alt=described)
         st.caption(word("compare.interval_help"))
         figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         texts = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
@@ -264,7 +262,11 @@ def _draw_published(view: ComparisonView) -> None:
     for known in published(view.data.name):
         source = known.source
         here = {name: scores.means().get(source.measure) for name, scores in view.comparison.scores.items()}
-        rows = [(name, word("published.here"), figure) for name, figure in here.items() if figure is not None]
+        rows = [
+            (view.display_names[name], word("published.here"), figure)
+            for name, figure in here.items()
+            if figure is not None
+        ]
         rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
         table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
         with st.expander(word("published.title", name=known.title)):
@@ -283,9 +285,10 @@ def _draw_tests(found: list[PairTest]) -> None:
     if not found:
         return
     table = in_points(found).assign(verdict=[verdict_of(test) for test in found])
+    first, second = (tables.width_of(map(retriever_name, table[side])) for side in ("a", "b"))
     columns = {
-        "a": tables.text("compare.first_of_pair", width=tables.width_of(table["a"]), pinned=True),
-        "b": tables.text("compare.second_of_pair", width=tables.width_of(table["b"])),
+        "a": tables.text("compare.first_of_pair", width=first, pinned=True),
+        "b": tables.text("compare.second_of_pair", width=second),
         "verdict": tables.text("compare.verdict"),
         "difference": tables.number("compare.difference", "%+.2f"),
         **tables.interval("%+.2f", "compare.family_help"),
@@ -295,7 +298,7 @@ def _draw_tests(found: list[PairTest]) -> None:
         ),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
-    tables.draw(table, columns)
+    tables.draw(table, columns, retrievers=("a", "b"))
 
 
 def _draw_judged(view: ComparisonView) -> None:
@@ -310,7 +313,7 @@ def _draw_judged(view: ComparisonView) -> None:
     shown = [JUDGED, "unjudged", *(one for one in judged if one != JUDGED)]
     table[shown] *= 100
     columns = {
-        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
+        "retriever": tables.retriever(width=tables.width_of(map(retriever_name, table["retriever"]))),
         JUDGED: tables.measure(JUDGED),
         "unjudged": tables.number("compare.unjudged", "%.2f"),
         **{one: tables.measure(one) for one in judged if one != JUDGED},
@@ -361,9 +364,9 @@ def _draw_cut_off(view: ComparisonView) -> None:
     shown = {result.name for result in view.results}
     passages = f"{len(view.comparison.question_set.passages):,}"
     for name, count, around in view.comparison.cut_off:
-        wraps = [plain(other) for other in around if other in shown]
+        wraps = [plain(retriever_name(other)) for other in around if other in shown]
         if name in shown or wraps:
-            said = [word("compare.cut_off", name=plain(name), count=f"{count:,}", passages=passages)]
+            said = [word("compare.cut_off", name=plain(retriever_name(name)), count=f"{count:,}", passages=passages)]
             said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
             if isinstance(view.spec(name), ReadingSpec):
                 said.append(word("compare.cut_off_help", windows=word("compare.windows")))

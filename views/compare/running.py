@@ -126,7 +126,8 @@ def follow(job: ComparisonJob, selected: Selected) -> None:
     data, experiment = selected.data, selected.experiment
     counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
     name, count = plain(set_name(data.name)), len(experiment.retriever)
-    st.markdown(word("compare.comparing", name=name, count=count, **counts))
+    key = "compare.comparing_one" if count == 1 else "compare.comparing"
+    st.markdown(word(key, name=name, count=count, **counts))
     done = job.finished()
     below = partial(_draw_methods, job, selected.methods, set(done))
     every = _POLL_SECONDS if done else _FIRST_POLL_SECONDS

@@ -42,6 +42,11 @@ class ComparisonView:
     k: int
     baseline: str
 
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """What the page calls each retriever, those that others wrap included, by its stored name."""
+        return retriever_names([*self.names, *self.comparison.experiment.specs])
+
     @property
     def comparison(self) -> Comparison:
         return self.opened.comparison
@@ -192,8 +197,6 @@ def draw_table(
     for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
         if name in marked:
             styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}*")
-    called = retriever_names(table["retriever"])
-    styled = styled.format(lambda name: called[str(name)], subset=["retriever"])
     tables.draw(styled, columns, placeholder="–", width="content")  # a wider column would leave its header behind
     if marked:
         st.caption(word("compare.elsewhere"))
@@ -213,11 +216,10 @@ def draw_costs(results: Sequence[Result]) -> None:
         return
     table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes", "mark"])
     styled = table.style.format("{:.1f}", subset=["build_seconds", "per_question", "megabytes"], na_rep="–")
-    styled = styled.format(lambda name: retriever_name(str(name)), subset=["retriever"])
     for row, (mark, milliseconds) in enumerate(zip(table["mark"], table["per_question"], strict=True)):
         styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}{mark}")
     columns = {
-        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
+        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
         "build_seconds": tables.number("compare.build", explained_by="help.build"),
         "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
         "megabytes": tables.number("compare.megabytes"),

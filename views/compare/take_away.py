@@ -13,6 +13,7 @@ from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
 from retrieval.takeaway.models import ModelFigure
 from retrieval.takeaway.signals import foreseen
 from views.compare.scores import ComparisonView
+from views.names import retriever_name
 from views.ui import tables
 from views.ui.job import begin, draw_job
 from views.ui.state import choose_named
@@ -28,7 +29,9 @@ def draw(view: ComparisonView) -> None:
         return
     left, right = st.columns(2)
     with left:
-        name = choose_named("take", word("takeaway.retriever"), {one: one for one in names}, names[0])
+        name = choose_named(
+            "take", word("takeaway.retriever"), {one: view.display_names[one] for one in names}, names[0]
+        )
     with right:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
         engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
@@ -38,7 +41,7 @@ def draw(view: ComparisonView) -> None:
 
         def reason(status: Status) -> str:
             key = f"takeaway.{status.code}"
-            return word(key, name=name) if known(key) else status.message
+            return word(key, name=view.display_names[name]) if known(key) else status.message
 
         about = _foreseen(foreseen(view.comparison.experiment.specs, name, tokens=engine is Engine.VESPA), engine)
         draw_job(
@@ -71,7 +74,7 @@ def _foreseen(codes: Sequence[str], engine: Engine) -> str:
 
 
 def _differs(code: str, left_out: Sequence[str] = ()) -> str:
-    return word(f"takeaway.differs_{code}").format(left_out=", ".join(map(plain, left_out)))
+    return word(f"takeaway.differs_{code}").format(left_out=", ".join(plain(retriever_name(name)) for name in left_out))
 
 
 def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:
@@ -113,7 +116,7 @@ def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
             "difference": [(one.there - one.here) * 100 for one in figures],
             "low": [one.low * 100 for one in figures],
             "high": [one.high * 100 for one in figures],
-            "left_out": [", ".join(one.left_out) for one in figures],
+            "left_out": [", ".join(map(retriever_name, one.left_out)) for one in figures],
         }
     )
     chosen = [one.engine is engine for one in figures]

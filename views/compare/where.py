@@ -13,7 +13,7 @@ from retrieval.analysis.slices import Property, most_contested, most_telling
 from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
-from views.names import slice_names
+from views.names import slice_names, with_display_names
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
@@ -47,8 +47,10 @@ def _draw_slices(view: ComparisonView) -> None:
         return
     labels = slice_names(parts, by)
     _draw_most_telling(view, figures, labels, by)
+    figures = _best_first(figures, view.ranked)
     drawn, order = charted(figures, labels, 12)
-    charts.draw_slices(drawn, view.scored_names, view.names, order, heading=figure, figure=figure)
+    baseline = view.scored_names[0]
+    charts.draw_slices(drawn, view.ranked, view.names, order, baseline=baseline, heading=figure, figure=figure)
     if len(labels) > len(order):
         chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
         st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
@@ -56,6 +58,13 @@ def _draw_slices(view: ComparisonView) -> None:
     _draw_table(view, figures, labels, by)
     if len(parts) > MEASURED_SLICES:
         st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
+
+
+def _best_first(figures: pd.DataFrame, ranked: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of `slice_figures` with the retrievers of each slice in the order of `ranked`."""
+    places = {name: place for place, name in enumerate(ranked)}
+    order = figures.assign(place=figures["retriever"].map(places)).sort_values(["slice", "place"], kind="stable").index
+    return figures.loc[order].reset_index(drop=True)
 
 
 def usual_property(view: ComparisonView) -> Property:
@@ -70,26 +79,27 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
     first, *others = view.scored_names
     if not others:
         return
-    values = {"first": plain(first), "count": f"{(figures['retriever'] != first).sum():,}"}
+    called = view.display_names
+    values = {"first": plain(called[first]), "count": f"{(figures['retriever'] != first).sum():,}"}
     most, test = most_telling(figures), view.best_test
     if most is not None:
         side = "ahead" if most["difference"] > 0 else "behind"
-        st.markdown(word(f"where.telling_{side}", **values | telling_words(most, labels, by, first)))
+        st.markdown(word(f"where.telling_{side}", **values | telling_words(view, most, labels, by)))
     elif test is not None and test.sure:
         side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
-        st.markdown(word(f"where.telling_all_{side}", name=plain(test.a), points=points, **values))
+        st.markdown(word(f"where.telling_all_{side}", name=plain(called[test.a]), points=points, **values))
     else:
         several = len(others) > 1  # the answer above may tell of a difference between two of the others
-        told = " " + word("where.telling_others", first=plain(first)) if several else ""
+        told = " " + word("where.telling_others", first=plain(called[first])) if several else ""
         st.markdown(word("where.telling_none", **values) + told)
 
 
-def telling_words(most: "pd.Series[Any]", labels: Sequence[str], by: Property, first: str) -> dict[str, str]:
-    """Return what a sentence tells of a row of `slice_figures`: slice, retriever, and how far it is from `first`."""
+def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence[str], by: Property) -> dict[str, str]:
+    """Return the values of a sentence about a row of `slice_figures`: its slice, retriever and difference."""
     return {
         "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
-        "name": plain(most["retriever"]),
-        "first": plain(first),
+        "name": plain(view.display_names[most["retriever"]]),
+        "first": plain(view.display_names[view.scored_names[0]]),
         "points": f"{abs(most['difference']) * 100:.1f}",
         "low": signed(most["difference_low"]),
         "high": signed(most["difference_high"]),
@@ -136,7 +146,7 @@ def _draw_lost(view: ComparisonView) -> None:
     st.subheader(word("where.lost", k=view.k))
     st.caption(word("where.lost_help", k=view.k))
     counts = fate_counts(view.opened.fates(view.k))
-    counts = counts.loc[[one.name for one in view.results if one.name in counts.index]]
+    counts = counts.loc[[name for name in _in_order(view) if name in counts.index]]
     if not len(counts):
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
@@ -145,13 +155,20 @@ def _draw_lost(view: ComparisonView) -> None:
         lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
         long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
         x = word("where.lost_questions")
-        draw_chart(charts.lost_questions, long, order=list(counts.index), fates=fates, x=x)
+        order = [view.display_names[name] for name in counts.index]
+        shown = with_display_names(long, view.display_names)
+        draw_chart(charts.lost_questions, shown, order=order, fates=fates, x=x)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
-    _draw_numbers(counts, len(view.comparison.question_set.questions))
+    _draw_numbers(counts, len(view.comparison.question_set.questions), view.display_names)
 
 
-def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
+def _in_order(view: ComparisonView) -> list[str]:
+    """Return the selected retrievers, best first, and after them those without the leading metric."""
+    return [*view.ranked, *(one.name for one in view.results if one.name not in view.ranked)]
+
+
+def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str]) -> None:
     """Draw how many of the questions have each fate, a row a retriever; a number is the way to its questions."""
     occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
     widths = [2, *(1 for _ in occur)]
@@ -163,7 +180,7 @@ def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
             place.markdown(f"**{word(f'fate.{fate}')}**", help=word(f"fate_help.{fate}"))
         for name, row in counts.iterrows():
             first, *places = st.columns(widths, vertical_alignment="center")
-            first.markdown(plain(str(name)))
+            first.markdown(plain(called[str(name)]))
             for place, fate in zip(places, occur, strict=True):
                 if not row[fate]:
                     place.markdown("–")
@@ -182,7 +199,8 @@ def _draw_ceilings(view: ComparisonView) -> None:
     """Draw how high Hit@K could be by depth, and how high it is, of every retriever picked that wraps others."""
     st.subheader(word("where.ceilings", k=view.k))
     st.caption(word("where.ceilings_help", k=view.k))
-    measured = {one.name: one.scores.means() for one in view.results if view.spec(one.name).parts and one.scores}
+    scores = view.comparison.scores
+    measured = {name: scores[name].means() for name in _in_order(view) if view.spec(name).parts and name in scores}
     hits = {name: means[f"hit@{view.k}"] for name, means in measured.items() if f"hit@{view.k}" in means}
     if not hits:
         st.info(word("where.no_wrapping"), icon=":material/info:")
@@ -207,23 +225,28 @@ def _draw_ceilings(view: ComparisonView) -> None:
         if depth >= min(view.k, reads[name]) and not np.isnan(share)
     ]
     curves = pd.DataFrame(rows, columns=["retriever", "depth", "ceiling"])
-    _draw_ceiling_sentences(reached, view.k)
+    _draw_ceiling_sentences(reached, view)
     if curves["depth"].nunique() > 1:
         draw_chart(
             charts.ceilings,
-            curves,
-            reached.drop(columns="sources").dropna(),
-            view.names,
+            with_display_names(curves, view.display_names),
+            with_display_names(reached.drop(columns="sources").dropna(), view.display_names),
+            [view.display_names[name] for name in view.names],
             x=word("where.candidates"),
             y=word("where.questions_share"),
         )
         st.caption(word("where.how_to_read", k=view.k))
-    _draw_ceiling_table(reached, curves, view.k)
+    _draw_ceiling_table(reached, curves, view)
 
 
-def _draw_ceiling_sentences(reached: pd.DataFrame, k: int) -> None:
-    rows = reached.head(4).dropna().to_dict("records")  # the table has all
-    st.markdown("\n".join(f"- {ceiling_words(row, k)}" for row in rows))
+def _draw_ceiling_sentences(reached: pd.DataFrame, view: ComparisonView) -> None:
+    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
+    rows = displayed.head(4).dropna().to_dict("records")  # the table has all
+    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
+
+
+def _with_named_sources(reached: pd.DataFrame, called: Mapping[str, str]) -> pd.DataFrame:
+    return reached.assign(sources=reached["sources"].map(lambda sources: [called[name] for name in sources]))
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
@@ -251,17 +274,18 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
     return " ".join(sentences)
 
 
-def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, k: int) -> None:
+def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: ComparisonView) -> None:
     at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
-    table = reached.assign(
-        sources=reached["sources"].str.join(", "), hit=reached["hit"] * 100, ceiling=reached["ceiling"] * 100
+    named = _with_named_sources(reached, view.display_names)
+    table = named.assign(
+        sources=named["sources"].str.join(", "), hit=named["hit"] * 100, ceiling=named["ceiling"] * 100
     ).join(at_depth, on="retriever")
     share = st.column_config.NumberColumn
     columns = {
         "retriever": tables.retriever(),
         "sources": tables.text("where.sources"),
         "depth": tables.number("where.reads"),
-        "hit": share(f"Hit@{k}", format="%.2f"),
+        "hit": share(f"Hit@{view.k}", format="%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
         **{depth: share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in map(str, at_depth)},
     }

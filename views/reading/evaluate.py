@@ -21,6 +21,7 @@ from reading.results import file_name
 from reading.rules import Rules
 from reading.scores import EXACT
 from views.choices import Choices
+from views.names import retriever_name
 from views.reading.evaluation import ReadingView, difference_table, long_table, open_reading
 from views.reading.page import Readers, pick_k, pick_reader, pick_retrievers
 from views.resources.sets import split_of
@@ -89,7 +90,9 @@ def _draw_job(job: ReadingJob, experiment: ReadingExperiment, data: StoredSet) -
         if not status.phase:
             return word("answers.starting")
         reads = status.phase in {one.name for one in experiment.reader}
-        return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
+        if reads:
+            return word("answers.reading", name=plain(status.phase))
+        return word("answers.searching", name=plain(retriever_name(status.phase)))
 
     shares = experiment.split_options
     rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
@@ -107,7 +110,7 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
             return
         for result in view.kept.result.comparison.results:
             if result.error and result.name in view.picked:
-                told = {"name": plain(result.name), "reason": plain(failure_text(result.error))}
+                told = {"name": plain(retriever_name(result.name)), "reason": plain(failure_text(result.error))}
                 st.error(word("answers.retriever_failed", **told), icon=":material/error:")
         if view.answered:
             _draw_answer(view)
@@ -124,7 +127,7 @@ def _draw_answer(view: ReadingView) -> None:
     low, high = told["interval"][view.measure]
     shares = {"value": told[view.measure], "oracle": view.oracle[view.measure], "low": low, "high": high}
     values = {name: f"{100 * share:{'.0f' if kind == 'exact' else '.1f'}}" for name, share in shares.items()}
-    values |= {"name": plain(best), "measure": word(f"answers.measure_{view.measure}")}
+    values |= {"name": plain(view.display_names[best]), "measure": word(f"answers.measure_{view.measure}")}
     said = word(f"answers.answer_{kind}_{'one' if view.k == 1 else 'many'}", k=view.k, **values)
     st.markdown(" ".join([said, *_apart(view, best)]))
 
@@ -139,7 +142,8 @@ def _apart(view: ReadingView, best: str) -> list[str]:
     said = []
     for row in [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]:
         values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
-        values |= {"name": plain(best), "other": plain(row["b"]), "points": f"{row['difference']:.1f}"}
+        names = {"name": plain(view.display_names[best]), "other": plain(view.display_names[row["b"]])}
+        values |= names | {"points": f"{row['difference']:.1f}"}
         alike = not (row["low"] or row["high"])  # question by question
         key = "not" if alike else "sure" if row["sure"] else "unsure"
         said.append(word(f"answers.apart_{key}", **values, k=view.tested))

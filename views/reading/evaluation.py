@@ -20,6 +20,7 @@ from reading.results import KeptReading, load, tested_depth
 from reading.rules import Rules
 from reading.scores import EXACT, AnswerScores, slice_figures, slices
 from retrieval.comparison.spec import Spec
+from views.names import retriever_names
 from views.resources.sets import cached, question_set
 from views.ui.words import word
 
@@ -87,6 +88,11 @@ class ReadingView:
     names: Sequence[str]
     measure: str
     k: int
+
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """What the page calls each retriever, by its stored name."""
+        return retriever_names(dict.fromkeys((*self.names, *self.picked)))
 
     @property
     def reader(self) -> ReaderResult:

@@ -25,6 +25,7 @@ from training.recipe import recipe_of, usual_base
 from training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
 from training.runs.runs import Run, new_plan
 from views.choices import WORDS_NAME, Choices, choices_for, finished_runs, model_place
+from views.names import retriever_names
 from views.navigation import open_page
 from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import chosen_set, question_set
@@ -215,13 +216,17 @@ def _use_hub_model() -> None:
 
 
 def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
-    names = choices.searchable
+    names, called = choices.searchable, retriever_names(choices.specs)
     usual = [name for name in choices.first_picked if name in names and name != WORDS_NAME][:_MOST_RETRIEVERS]
-    look: dict[str, Any] = {"key": f"answering_{data.key}_{len(names)}", "wrap": True, "format_func": plain}
+    look: dict[str, Any] = {
+        "key": f"answering_{data.key}_{len(names)}",
+        "wrap": True,
+        "format_func": lambda name: plain(called[name]),
+    }
     look["help"] = word("answers.retrievers_help", most=_MOST_RETRIEVERS)
     picked = choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, **look)
     if len(picked) > _MOST_RETRIEVERS:
-        told = plain(", ".join(picked[:_MOST_RETRIEVERS]))
+        told = plain(", ".join(called[name] for name in picked[:_MOST_RETRIEVERS]))
         st.caption(word("search.only_first", most=_MOST_RETRIEVERS, names=told))
     return picked[:_MOST_RETRIEVERS]
 

@@ -14,7 +14,6 @@ from models.reader import SpanReader
 from models.sources import find_model
 from reading.extractive import summed
 from retrieval.comparison.spec import Spec
-from retrieval.report.drawing import colour_of, shape_of
 from text.analyzers import Span
 from text.marking import MarkedText
 from views.reading.evaluation import probability
@@ -162,7 +161,7 @@ def legend(*, others: bool) -> None:
 def draw_head(column: ReadColumn, names: Sequence[str]) -> None:
     place = column.right
     truth = word("search.gold_at", rank=place + 1) if place >= 0 else ""
-    st.html(head_html(column.name, colour_of(column.name, names), shape_of(column.name, names), truth))
+    st.html(head_html(column.name, names, truth))
 
 
 def draw_passages(

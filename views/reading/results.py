@@ -18,6 +18,7 @@ from retrieval.rankings import NOT_FOUND
 from retrieval.report.charts import colour, legend, shape
 from retrieval.report.drawing import READABLE
 from views.compare import charts
+from views.names import with_display_names
 from views.reading import passages
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.reading.page import BOX
@@ -35,18 +36,22 @@ FATE_COLOURS = {"right": "#009E73", "outranked": "#E69F00", "misread": "#D55E00"
 
 
 def draw_summary(view: ReadingView) -> None:
+    called = view.display_names
     left, right = st.columns([3, 2])
     with left:
         measure, oracle = word(f"answers.measure_{view.measure}"), view.oracle[view.measure]
         st.markdown(f"**{word('answers.curves', measure=measure)}**", help=word("answers.curves_help"))
         label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
-        draw_chart(curves, curve_table(view), list(view.names), oracle, chosen=view.k, y=measure, label=label)
+        every = [called[name] for name in view.names]
+        shown = with_display_names(curve_table(view), called)
+        draw_chart(curves, shown, every, oracle, chosen=view.k, y=measure, label=label)
         st.caption(word("answers.curves_legend"))
     with right:
         st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
         labels = {word(f"answers.fate_{fate}"): fate for fate in FATES.values()}
         shares = word("answers.share_of_questions")
-        draw_chart(lost, fate_table(view), order=list(view.answered), fates=labels, x=shares)
+        order = [called[name] for name in view.answered]
+        draw_chart(lost, with_display_names(fate_table(view), called), order=order, fates=labels, x=shares)
     _draw_figures(view)
     counted = fate_table(view)
     told = counted.assign(told=[f"{one.share:.1%} ({one.count:,})" for one in counted.itertuples(name="Row")])
@@ -88,7 +93,7 @@ def _draw_differences(view: ReadingView) -> None:
             **tables.interval("%+.2f"),
             "p_family": tables.p_family(),
         }
-        tables.draw(table, columns)
+        tables.draw(table, columns, retrievers=("a", "b"))
         st.caption(word("answers.differences_help", k=view.tested))
 
 
@@ -157,10 +162,11 @@ def draw_slices(view: ReadingView) -> None:
     drawn, order = figures.assign(row=figures["slice"].map(rows)), [*rows.values()]
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
-    charts.draw_slices(drawn, list(view.answered), list(view.names), order, heading=heading, figure=measure)
+    baseline, *_ = read = list(view.answered)
+    charts.draw_slices(drawn, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     called, mean = [*map(label_words, figures["slice"])], tables.number("answers.mean")
-    table, styled, columns = tables.of_slices(figures, called, next(iter(view.answered)), name, mean)
+    table, styled, columns = tables.of_slices(figures, called, baseline, name, mean)
     with st.expander(word("where.as_table")):
         tables.draw(styled, columns)
         tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")
@@ -230,7 +236,7 @@ def _ask(question: str) -> None:
 
 
 def _fates(view: ReadingView) -> np.ndarray:
-    names = {one: one for one in view.answered}
+    names = {one: view.display_names[one] for one in view.answered}
     of = choose_named("read_of", word("compare.retriever"), names, next(iter(names)), width=150)
     words = {_ANY: word("answers.any"), **{one: word(f"answers.fate_{one}") for one in FATES.values()}}
     look: dict[str, Any] = {"format_func": lambda one: words[one], "width": 170}
@@ -273,7 +279,7 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
     columns = {
         "question": tables.text("answers.question", "", pinned=True, width=300),
         "right": tables.text("answers.right_answer", "", width=130),
-        **{key: st.column_config.TextColumn(name, width=130) for key, name in said.items()},
+        **{key: st.column_config.TextColumn(view.display_names[name], width=130) for key, name in said.items()},
     }
     st.caption(word("answers.marks", **{key: MARKS[fate] for fate, key in FATES.items()}))
     key = f"read_list_{abs(hash(tuple(ids)))}"

@@ -21,7 +21,7 @@ from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import DEPTH, Findings, Truth
 from views.choices import Choices
 from views.forecasts import rounded_duration
-from views.names import base_name
+from views.names import base_name, retriever_name, retriever_names
 from views.reasons import AskedQuestion
 from views.resources.retrieval import explained_late, findings, listening, materials
 from views.resources.sets import question_set
@@ -93,7 +93,7 @@ class Search:
     def _build(self, name: str, place: DeltaGenerator) -> Exception | None:
         """Build a retriever, with its name and a button to stop in `place`; returns what went wrong."""
         pending = [one for one in self.order if one in self.pending]
-        details = {"name": plain(name), "number": pending.index(name) + 1, "all": len(pending)}
+        details = {"name": plain(retriever_name(name)), "number": pending.index(name) + 1, "all": len(pending)}
         model = dict(self.choices.specs[name]).get("model")
         details |= {"model": plain(base_name(model, read=self.choices.plans))} if model else {}
         text = word(f"search.loading_{'model' if model else 'one'}", **details)
@@ -196,9 +196,10 @@ class SearchAnswer:
 
 def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
     """Say which mixes stand on fewer parts than they have, as one of these found nothing for the question."""
+    called = retriever_names(choices.specs)
     for part, names in answer.blind(specs).items():
         key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
-        said = word(key, part=plain(part), names=plain(", ".join(names)))
+        said = word(key, part=plain(called[part]), names=plain(", ".join(called[name] for name in names)))
         st.info(said, icon=":material/visibility_off:")
 
 
@@ -212,15 +213,16 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
 
     table = pd.DataFrame({"rank": range(1, answer.k + 1)})
     columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
+    called = retriever_names(found)
     for spec in specs:
         if spec.name in found:
             outcome = found[spec.name]
             labels = [label(row) for row in outcome.rows[: answer.k]]
             table[f"{spec.name} passage"] = pd.Series(labels, dtype=object)
             table[f"{spec.name} score"] = pd.Series(outcome.scores[: answer.k], dtype=float)
-            columns[f"{spec.name} passage"] = st.column_config.TextColumn(spec.name)
+            columns[f"{spec.name} passage"] = st.column_config.TextColumn(called[spec.name])
             columns[f"{spec.name} score"] = st.column_config.NumberColumn(
-                word("search.score_of", name=spec.name),
+                word("search.score_of", name=called[spec.name]),
                 format=f"%.{spec.local.digits}f",
                 help=word(f"{score_word(spec)}_help"),
             )
@@ -266,7 +268,9 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     def label(row: int) -> str:
         return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
 
-    with st.expander(word("search.pieces", name=plain(spec.name)), icon=":material/join_inner:", expanded=True):
+    with st.expander(
+        word("search.pieces", name=plain(retriever_name(spec.name))), icon=":material/join_inner:", expanded=True
+    ):
         st.caption(word("why.matches_help"))
         key = f"pieces {spec.name} {answer.question}"
         picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)

@@ -6,9 +6,9 @@ import streamlit as st
 
 from retrieval.comparison.spec import Spec
 from retrieval.rankings import DEPTH, Findings
-from retrieval.report.drawing import colour_of, shape_of
 from views.choices import Choices, method_line
 from views.forecasts import rounded_duration
+from views.names import retriever_name
 from views.resources.retrieval import marked_passages
 from views.search.answer import Search, SearchAnswer, score_word
 from views.search.judging import draw_mark
@@ -71,9 +71,9 @@ class Columns:
 
     def _draw_head(self, spec: Spec, truth: str) -> None:
         every = [*self._choices.specs]
-        does = method_line(spec, self._choices).removeprefix(f"{spec.name}: ")
+        does = method_line(spec, self._choices).removeprefix(f"{retriever_name(spec.name)}: ")
         with self._heads[spec.name].container():
-            st.html(head_html(spec.name, colour_of(spec.name, every), shape_of(spec.name, every), truth, does))
+            st.html(head_html(spec.name, every, truth, does))
             score = score_word(spec)
             st.caption(word(score), help=word(f"{score}_help"))
 

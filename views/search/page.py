@@ -14,6 +14,7 @@ from retrieval.rankings import Findings
 from views import reasons
 from views.choices import Choices, choices_for
 from views.forecasts import rounded_duration
+from views.names import retriever_names
 from views.resources.retrieval import open_comparison, truth_in
 from views.resources.sets import chosen_set, question_set
 from views.search import pool
@@ -110,11 +111,12 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
     names = choices.searchable
     usual = _usual(choices, expected)
     _bring_back(choices, usual)
+    called = retriever_names(choices.specs)
     left, right = st.columns([3, 1], vertical_alignment="bottom")
 
     def label(name: str) -> str:
-        wait = expected.get(name, 0.0)
-        return plain(name) if wait <= SOON else word("search.chip_time", name=plain(name), time=rounded_duration(wait))
+        wait, chip = expected.get(name, 0.0), plain(called[name])
+        return chip if wait <= SOON else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
     picked = choose_several(
         left.pills,
@@ -129,7 +131,8 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
     )
     k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(picked) > _MOST_COLUMNS:
-        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(picked[:_MOST_COLUMNS]))))
+        shown = plain(", ".join(called[name] for name in picked[:_MOST_COLUMNS]))
+        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=shown))
     if picked and not is_assumed("columns") and (picked != usual or "columns" in st.query_params):
         remember("columns", "|".join(picked))
     return picked[:_MOST_COLUMNS], int(k)

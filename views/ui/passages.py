@@ -13,10 +13,11 @@ from retrieval.comparison.spec import Spec
 from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import Findings
 from retrieval.report.drawing import LETTERS, PALETTE, colour_of, shape_of
+from retrieval.report.words import retriever_name, retriever_names
 from text.analysis import Piece
 from text.marking import MarkedText
 from views.ui import tables
-from views.ui.words import word
+from views.ui.words import language, word
 
 _STYLE = Path(__file__).with_name("found.css")
 MOST = 4  # that fit side by side, and that `found.css` knows
@@ -41,12 +42,19 @@ def draw_style() -> None:
     st.html(_STYLE)
 
 
-def head_html(name: str, colour: str, shape: str, truth: str, does: str = "") -> str:
-    """Return a column's head: the retriever's colour and mark, its name, what it does, where the answer passage is."""
+def head_html(name: str, every: Sequence[str], truth: str, does: str = "") -> str:
+    """Return a column's head: the retriever's colour and mark, its name, what it does, where the answer passage is.
+
+    `every` holds the stored names of all retrievers in their fixed order, which decides colours and marks.
+    """
     line = f'<div class="does">{escape(does)}</div>' if does else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
-    called = f'{_mark(shape)}<span class="name">{escape(name)}</span>'
-    return f'<div class="found-head" style="--own:{colour}">{called}{line}</div>'
+    called = f'{_mark(shape_of(name, every))}<span class="name">{escape(_display_name(name, every))}</span>'
+    return f'<div class="found-head" style="--own:{colour_of(name, every)}">{called}{line}</div>'
+
+
+def _display_name(name: str, every: Sequence[str]) -> str:
+    return retriever_names([*every, name], language())[name]
 
 
 def _mark(shape: str) -> str:
@@ -61,7 +69,7 @@ def legend_html(*, truth: bool) -> str:
 
 def reason_html(name: str, every: Sequence[str], sentence: str) -> str:
     """Return a retriever's mark and name, one of `every`, and what is to be said of it."""
-    called = f"{_mark(shape_of(name, every))}<b>{escape(name)}</b>"
+    called = f"{_mark(shape_of(name, every))}<b>{escape(_display_name(name, every))}</b>"
     return f'<p class="reason" style="--own:{colour_of(name, every)}">{called} {escape(sentence)}</p>'
 
 
@@ -199,7 +207,7 @@ def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int 
         picks.append(
             f'<label style="--own:{colour_of(name, every)}">'
             f'<input type="radio" name="{escape(key)}" value="{place}"{checked}>'
-            f"{_mark(shape_of(name, every))}{escape(name)}{first}</label>"
+            f"{_mark(shape_of(name, every))}{escape(_display_name(name, every))}{first}</label>"
         )
     said = escape(word("search.switch"))
     return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
@@ -235,10 +243,10 @@ def hit(
     """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
     place = found[spec.name].rows.index(row)
     ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
-    said = [
-        word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name)
-        for name, rank in ranks.items()
-    ]
+    said = []
+    for part, rank in ranks.items():
+        name = retriever_name(part, language())
+        said.append(word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name))
     return Hit(
         rank=place + 1,
         score=f"{found[spec.name].scores[place]:.{spec.local.digits}f}",

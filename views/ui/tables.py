@@ -1,7 +1,7 @@
 """Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, overload
 from unicodedata import east_asian_width
 
 import pandas as pd
@@ -11,7 +11,8 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from data.formats.delimited import csv_bytes
 from retrieval.evaluation.measures import Measure
-from views.ui.words import known, word
+from retrieval.report.words import retriever_names
+from views.ui.words import known, language, word
 
 _LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
 _NARROWEST, _WIDEST = 110, 340
@@ -132,12 +133,46 @@ def of_slices(
         "difference_high": number("where.difference_high", explained_by="compare.interval_help"),
         "p_holm": p_holm(),
     }
-    return table, styled, columns
+    return table, with_display_names(styled), columns
 
 
-def draw(table: pd.DataFrame | Styler, columns: Mapping[str, ColumnConfig | str], **look: Any) -> None:
-    """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`."""
-    st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns, **look)
+def draw(
+    table: pd.DataFrame | Styler,
+    columns: Mapping[str, ColumnConfig | str],
+    *,
+    retrievers: Sequence[str] = ("retriever",),
+    **look: Any,
+) -> None:
+    """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`.
+
+    The columns `retrievers` hold names of retrievers and display them in the user's language.
+    """
+    shown = with_display_names(table, retrievers)
+    st.dataframe(shown, hide_index=True, column_order=[*columns], column_config=columns, **look)
+
+
+@overload
+def with_display_names(table: Styler, columns: Sequence[str] = ...) -> Styler: ...
+
+
+@overload
+def with_display_names(table: pd.DataFrame, columns: Sequence[str] = ...) -> pd.DataFrame: ...
+
+
+def with_display_names(table: pd.DataFrame | Styler, columns: Sequence[str] = ("retriever",)) -> pd.DataFrame | Styler:
+    """Return the table with the retrievers in these columns named in the user's language.
+
+    A styled table keeps the stored names in its data and only formats them. The given table does not change.
+    """
+    data: pd.DataFrame = table.data if isinstance(table, Styler) else table  # type: ignore[attr-defined]
+    present: list[Hashable] = [column for column in columns if column in data]
+    stored = dict.fromkeys(str(name) for column in present for name in data[column])
+    names = retriever_names(stored, language())
+    if not present:
+        return table
+    if isinstance(table, Styler):
+        return table.format(lambda name: names[str(name)], subset=present)
+    return table.assign(**{str(column): [names[str(name)] for name in table[column]] for column in present})
 
 
 def write(style: Styler, row: int | str, column: str, text: str) -> Styler:

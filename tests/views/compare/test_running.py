@@ -81,6 +81,12 @@ def shown(app: AppTest) -> list[str]:
     return list(app.dataframe[0].value["retriever"]) if app.dataframe else []
 
 
+def test_counts_the_retrievers_of_a_running_comparison(data: StoredSet) -> None:
+    for names, text in {("BM25",): "Evaluating one retriever on", NAMES: "Comparing 2 retrievers on"}.items():
+        with running(data, *names):
+            assert text in said(opened(page, part="all", retrievers="|".join(names)))
+
+
 # what starts it
 
 

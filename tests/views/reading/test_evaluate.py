@@ -118,6 +118,21 @@ def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: R
     assert {EN["answers.csv"], EN["answers.json"], EN["answers.predictions"]} <= labels
 
 
+@pytest.mark.usefixtures("view")
+@pytest.mark.parametrize("look", ["summary", "slices", "questions"])
+def test_displays_default_retrievers_in_the_language_of_the_page(look: str) -> None:
+    app = tab(lang="ko", answers_look=look)
+    columns = [column.get("label") for table in app.dataframe for column in json.loads(table.proto.columns).values()]
+    options = [option for choice in (*app.selectbox, *app.pills) for option in choice.options]
+    charts = [chart.proto.spec + str(chart.proto.datasets) for chart in app.get("vega_lite_chart")]
+    assert "BM25 어절" in options
+    assert "BM25 words" not in "\n".join([texts(app), *options, *map(str, columns), *charts])
+    if look == "summary":
+        assert set(table_with(app, "misread")["retriever"]) == {"BM25 어절", "BM25"}
+    if look == "questions":
+        assert "BM25 어절" in columns
+
+
 def test_every_number_agrees_with_the_answers_it_is_of(view: ReadingView) -> None:
     for k in (1, 5):
         at_k = ReadingView(view.data, view.folder, view.kept, view.picked, view.names, "em", k)

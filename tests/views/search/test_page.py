@@ -1,5 +1,6 @@
 """The Search page as a person uses it: a question asked, examples tried, columns picked, what fails told."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from data.store import StoredSet, keep, load, stored
 from data.workspace import workspace
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.rankings import Findings, Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.compare.worlds import kept, press, searched
@@ -230,10 +232,39 @@ def test_a_question_that_shares_no_word_says_that_the_hybrid_is_blind_on_one_sid
     outcomes = {"BM25": Findings((), ()), "Dense": Findings((1,), (0.5,)), "Hybrid": Findings((1,), (0.5,))}
     monkeypatch.setattr(Search, "outcomes", lambda *_: iter(outcomes.items()))
     app = opened(page, data=data.key, columns="BM25|Hybrid", q="qwxzv", lang=language)
-    said = catalog(language)["search.blind_words"].format(part="BM25", names="Hybrid")
+    names = "하이브리드" if language == "ko" else "Hybrid"
+    said = catalog(language)["search.blind_words"].format(part="BM25", names=names)
     assert said in [info.value for info in app.info]
     told = opened(page, data=data.key, columns="BM25|Dense", q="qwxzv", lang=language).info
     assert said not in [info.value for info in told]
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_displays_default_retrievers_in_the_language_of_the_page(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    add(data.fingerprint, DenseSpec(name="Late"))
+    add(data.fingerprint, HybridSpec(name="Best mix", of=("BM25", "Late")))
+    found = Findings((1, 0), (0.5, 0.4))
+    outcomes = {"BM25": found, "Late": found, "Best mix": found}
+    monkeypatch.setattr(Search, "outcomes", lambda *_: iter(outcomes.items()))
+    app = opened(page, data=data.key, columns="BM25|Late|Best mix", q=QUESTION, lang=language)
+    late, mix = ("후기 상호작용", "최적 혼합") if language == "ko" else ("Late", "Best mix")
+    options = [option.replace("\\", "") for option in app.pills[0].options]
+    assert {late, mix} <= set(options)
+    drawn = "\n".join(html(app))
+    assert f'<span class="name">{mix}</span>' in drawn  # the head of the column
+    assert f"<b>{mix}</b>" in drawn  # the reason
+    assert word_in(language, "search.part_rank", name=late, rank=1) in drawn
+    headers = [column.get("label") for column in json.loads(app.dataframe[0].proto.columns).values()]
+    assert {late, mix} <= set(headers)
+    if language == "ko":
+        assert "Best mix" not in "\n".join([drawn, *options, *map(str, headers)])
+    assert app.query_params["columns"] == "BM25|Late|Best mix"
+
+
+def word_in(language: str, key: str, **values: object) -> str:
+    return catalog(language)[key].format(**values)
 
 
 @pytest.mark.usefixtures("data")

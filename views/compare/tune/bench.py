@@ -24,7 +24,7 @@ from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow_lab
 from views.compare.scores import ComparisonView
-from views.names import analyzer_words
+from views.names import analyzer_words, retriever_name
 from views.resources.retrieval import open_comparison
 from views.ui import tables
 from views.ui.problems import errors_told
@@ -124,7 +124,10 @@ def draw_tried(
     name = draw_table(found, table, columns, leader, key=key)
     with answer:
         if name not in {spec.name for spec in tried(found.experiment)}:
-            st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
+            st.info(
+                word("tune.one_alone", name=plain(retriever_name(name)), figure=bench.measure.long),
+                icon=":material/info:",
+            )
         elif name == UNCHANGED:
             st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
         else:
@@ -178,8 +181,8 @@ def figure_columns(bench: Bench) -> dict[str, Any]:
 
 def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
     values = {
-        "best": plain(to_use(found.experiment, name).name),
-        "present": plain(present),
+        "best": plain(retriever_name(to_use(found.experiment, name).name)),
+        "present": plain(retriever_name(present)),
         "figure": bench.measure.long,
         "questions": f"{bench.questions:,}",
     }

@@ -45,7 +45,7 @@ from views.compare.tune.bench import (
     names_of,
     run,
 )
-from views.names import analyzer_words
+from views.names import analyzer_words, retriever_name
 from views.resources.retrieval import analyzers_of
 from views.resources.sets import question_set
 from views.ui import tables
@@ -78,7 +78,8 @@ def draw_values(bench: Bench) -> None:
 
 def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
-        present = st.selectbox(word("tune.present"), names, help=word("tune.present_help"), key="lab_bm25")
+        look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
+        present = st.selectbox(word("tune.present"), names, key="lab_bm25", **look)
         analyzers = choose_several(
             st.pills,
             "analyzers",
@@ -223,8 +224,8 @@ def draw_changes(bench: Bench) -> None:
     if names:
         place = st.container()
         with st.container(border=True):
-            label, help_text = word("tune.present"), word("tune.present_help")
-            present = choose(st.selectbox, "tuned", label, names, names[0], follows=True, help=help_text)
+            look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
+            present = choose(st.selectbox, "tuned", word("tune.present"), names, names[0], follows=True, **look)
             experiment = _pick_changes(bench, present)
         with place:
             found = run(bench, experiment) if experiment else None
@@ -281,7 +282,8 @@ def _offer_new(bench: Bench, present: str) -> None:
         st.markdown(word("dictionary_page.kept", name=plain(name)))
         if not present or reference not in _offered(bench, present).dictionaries:
             return
-        if st.button(word("dictionary_page.try", name=plain(present)), icon=":material/science:", key="try_dictionary"):
+        label = word("dictionary_page.try", name=plain(retriever_name(present)))
+        if st.button(label, icon=":material/science:", key="try_dictionary"):
             with errors_told():
                 experiment = lexical_lab(bench.view.comparison.experiment, present, [changes(dictionary=(reference,))])
                 job = ComparisonJob.of(experiment, bench.view.data.fingerprint)

@@ -39,6 +39,7 @@ from views.compare.tune.bench import (
     names_of,
     run,
 )
+from views.names import retriever_name, retriever_names
 from views.resources.sets import question_set, split_of
 from views.ui import tables
 from views.ui.charts import draw_chart
@@ -79,12 +80,13 @@ def _draw_hybrid(bench: Bench) -> None:
     place = st.container()
     with st.container(border=True):
         left, right = st.columns(2)
-        note = word("tune.mix_help")
+        called = retriever_names(names)
+        look: dict[str, Any] = {"format_func": lambda name: called.get(name, name), "help": word("tune.mix_help")}
         usual = (names_of(bench, BM25Spec) or names)[0]
-        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, usual, follows=True, help=note)
+        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, usual, follows=True, **look)
         others = [name for name in names if name != first]
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
-        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, help=note)
+        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, **look)
     with place:
         if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second), _tried_mixes()):
             _draw_mixtures(bench, found, first, second)
@@ -97,9 +99,9 @@ def _tried_mixes() -> str:
 def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> None:
     table = found.table.assign(x=found.table["weight"])
     answer = st.container()
-    figure, x = bench.measure.long, word("tune.weight_of", name=first)
+    figure, x = bench.measure.long, word("tune.weight_of", name=retriever_name(first))
     draw_heading(word("tune.curve", figure=figure))
-    st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
+    st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     fusions, detail = [str(fusion) for fusion in Fusion], ("fusion", word("tune.fusion"))
     draw_chart(bands, table, best(table), x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
     columns = {
@@ -127,8 +129,8 @@ def _draw_reranking(bench: Bench) -> None:
     place = st.container()
     with st.container(border=True):
         left, right = st.columns([2, 3])
-        label, help_text = word("tune.present"), word("tune.present_help")
-        present = choose(left.selectbox, "reranker", label, names, names[0], follows=True, help=help_text)
+        look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
+        present = choose(left.selectbox, "reranker", word("tune.present"), names, names[0], follows=True, **look)
         label, help_text, every = word("tune.depths"), word("tune.depths_help"), [str(depth) for depth in DEPTHS]
         depths = choose_several(right.pills, "depths", label, every, every, key="lab_depths", help=help_text)
         if depths:
@@ -187,8 +189,8 @@ def _draw_index(bench: Bench) -> None:
         st.info(word("tune.needs_dense"), icon=":material/info:")
         return
     place = st.container()
-    help_text = word("tune.vectors_help")
-    present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, help=help_text)
+    look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.vectors_help")}
+    present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, **look)
     kinds = ", ".join(word(f"tune.index_{kind}") for kind in IndexKind)
     with place:
         found = run(bench, index_lab(bench.view.comparison.experiment, present), word("tune.tries", values=kinds))

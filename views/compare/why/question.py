@@ -14,7 +14,6 @@ from data.questions.judgements import (
     write_note,
 )
 from data.split import Part
-from retrieval.report.drawing import colour_of, shape_of
 from text.marking import MarkedText
 from views import reasons
 from views.compare.controls import change, tie
@@ -200,7 +199,7 @@ def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
 
 def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
     known = truth_line(case.findings[name], case.relevant, case.depth(name))
-    st.html(head_html(name, colour_of(name, case.view.names), shape_of(name, case.view.names), known))
+    st.html(head_html(name, case.view.names, known))
     rows = _rows(case, name, count)
     if not rows:
         st.info(word("why.found_nothing"), icon=":material/info:")

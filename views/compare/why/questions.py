@@ -59,15 +59,15 @@ class QuestionList:
 
     def in_words(self) -> str:
         """Say which questions these are; Markdown."""
-        k, said = self.view.k, []
+        k, said, called = self.view.k, list[str](), self.view.display_names
         if self.quadrant:
-            a, b = map(plain, self.pair)
+            a, b = (plain(called[name]) for name in self.pair)
             said.append(word(f"why.said_{self.quadrant.value}", a=a, b=b, k=k))
         if self.block:
-            name = plain(self.names[self.block.column])
+            name = plain(called[self.names[self.block.column]])
             said.append(word("why.said_block", name=name, band=band_words(self.block.band)))
         if self.fate:
-            said.append(word(f"why.said_{self.fate.value}", name=plain(self.of), k=k))
+            said.append(word(f"why.said_{self.fate.value}", name=plain(called[self.of]), k=k))
         if self.by and self.within is not None:
             label = slice_names(self.view.opened.slices(self.by), self.by)[self.within]
             said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")

@@ -20,6 +20,7 @@ from text.analyzers import Compounds
 from text.dictionary import DictionaryError
 from views.compare.controls import change, choose_in_address
 from views.compare.why.questions import QuestionCase
+from views.names import with_display_names
 from views.resources.retrieval import (
     dictionary_of,
     explained_bm25,
@@ -49,7 +50,8 @@ def draw(case: QuestionCase) -> None:
     with left:
         lost = next((name for name in names if case.duel(name).lost), names[0])  # to a wrong passage above
         wanted = st.query_params.get("explained", "")
-        name, labels = wanted if wanted in names else lost, {name: name for name in names}
+        name = wanted if wanted in names else lost
+        labels = {one: case.view.display_names[one] for one in names}
         choose_in_address("explained", labels, name, word("compare.retriever"), also=("against",))
     with right:
         of = _pick_wrong(case, name)
@@ -243,7 +245,9 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
         return
     for side, one in (("right", right), ("wrong", wrong)):
         if one.first is None:
-            st.markdown(word(f"why.{side}_not_read", first=plain(spec.first), depth=spec.depth))
+            st.markdown(
+                word(f"why.{side}_not_read", first=plain(case.view.display_names[spec.first]), depth=spec.depth)
+            )
         else:
             ranks = {"before": one.rank_before, "after": one.rank_after}
             st.markdown(word(f"why.{side}_moved", score=f"{one.score:.3f}", **ranks))
@@ -265,7 +269,10 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
         return
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
-    draw_chart(part_bars, table, case.view.names, x=word("why.adds"), title=word("compare.retriever"))
+    called = case.view.display_names
+    every = [called[name] for name in case.view.names]
+    displayed = with_display_names(table, called, ["part"])
+    draw_chart(part_bars, displayed, every, x=word("why.adds"), title=word("compare.retriever"))
     columns = {
         "side": tables.text("why.passage", pinned=True),
         "part": tables.text("compare.retriever"),
@@ -275,7 +282,7 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
         "weight": tables.number("why.weight", "%.2f"),
         "value": tables.number("why.adds", "%.4f"),
     }
-    tables.draw(table, columns, placeholder="–")
+    tables.draw(table, columns, retrievers=("part",), placeholder="–")
 
 
 def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:

@@ -12,7 +12,7 @@ from views.compare.controls import NO_FILTERS, change, choose_in_address, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import question as why_question
 from views.compare.why.questions import QuestionList, band_words, block_name, listed
-from views.names import kind_words, slice_names
+from views.names import kind_words, slice_names, with_display_names
 from views.ui import findings, tables
 from views.ui.charts import draw_chart, tips
 from views.ui.headings import draw_heading
@@ -62,11 +62,13 @@ def _draw_quadrants(of: QuestionList) -> None:
     if len(of.names) < 2:
         return
     draw_heading(word("why.quadrants", k=of.view.k), help=word("why.quadrants_help"))
+    called = of.view.display_names
+    options = {name: called[name] for name in of.names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, chosen in zip("ab", of.pair, strict=True):
-            choose_in_address(letter, {name: name for name in of.names}, chosen, word(f"why.retriever_{letter}"))
+            choose_in_address(letter, options, chosen, word(f"why.retriever_{letter}"))
     counts = of.view.opened.quadrants(of.pair, of.view.k)
-    a, b = map(plain, of.pair)
+    a, b = (plain(called[name]) for name in of.pair)
     for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
         place.button(
@@ -117,7 +119,7 @@ def _draw_list(of: QuestionList) -> None:
         "question": tables.text("why.question", width=_QUESTION_WIDTH, pinned=True),
         "kind": tables.text("why.kind", width=_KIND_WIDTH),
         **{
-            rank: st.column_config.NumberColumn(name, help=rank_help, width=_RANK_WIDTH)
+            rank: st.column_config.NumberColumn(of.view.display_names[name], help=rank_help, width=_RANK_WIDTH)
             for rank, name in zip(ranks, of.names, strict=True)
         },
         "overlap": st.column_config.ProgressColumn(
@@ -176,10 +178,11 @@ def _draw_map(of: QuestionList) -> None:
         chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
         change({"block": chosen[0]["block"], "question": ""})
 
+    called = of.view.display_names
     draw_chart(
         _chart,
-        _blocks(of, first),
-        of.names,
+        with_display_names(_blocks(of, first), called),
+        tuple(called[name] for name in of.names),
         first,
         count,
         key=key,
