@@ -83,9 +83,10 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert app.query_params["data"] in (used.key, [used.key])
     assert "사용 중인 데이터셋: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
-    assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 사용합니다."]
+    assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 데이터셋을 사용합니다."]
     steps = [
-        (words, f"data={used.key}") for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
+        (words, f"data={used.key}")
+        for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
     ]
     assert ways(app) == steps, "once, below the message"
     upload(app, OTHER, "다른 것.csv")
