@@ -57,7 +57,7 @@ def test_a_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(about))
     (tmp_path / "pytorch_model.bin").write_bytes(b"weights as a pickle: never read")
     status = failed(planned(kind, misleading_set(), base=str(tmp_path)))
-    assert status.code == "unloadable"
+    assert status.code == "pickled"
     assert "safetensors" in status.message
 
 
