@@ -41,12 +41,15 @@ def right_aligned(label: str, width: int) -> str:
 
     Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
     """
-    letters = sum(
-        _WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label
-    )
-    room = max(0.0, width - _CELL_PADDING - letters)
+    room = max(0.0, width - header_width(label))
     wide, rest = divmod(room, _EM_SPACE)
     return "\u2003" * int(wide) + "\u200a" * int(rest / _HAIR_SPACE) + label
+
+
+def header_width(label: str) -> float:
+    """Return how wide a column must be, in pixels, to display the whole header."""
+    letters = (_WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label)
+    return _CELL_PADDING + sum(letters)
 
 
 def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:

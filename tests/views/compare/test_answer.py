@@ -25,7 +25,7 @@ from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from views import choices as choices_module
 from views.choices import choices_for
-from views.compare.kept import _files
+from views.compare.export import _files
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.resources.sets import question_set

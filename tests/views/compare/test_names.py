@@ -15,6 +15,7 @@ from retrieval.report.drawing import colour_of
 from tests.views.compare.test_where import COUNT, forty, shown
 from tests.views.compare.worlds import html
 from tests.views.driving import run
+from views.ui.tables import header_width
 
 BM25, LATE, MIX, RERANKED = "BM25", "Late", "Best mix", "Reranked"
 STORED = (BM25, LATE, MIX, RERANKED)
@@ -145,6 +146,13 @@ def scales_of(spec: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(spec, list):
         for value in spec:
             yield from scales_of(value)
+
+
+def test_columns_of_ranks_are_as_wide_as_their_names(data: StoredSet) -> None:
+    app = opened(data, "why.view", lang="ko")
+    (columns,) = [json.loads(table.proto.columns) for table in app.dataframe if "rank_0" in table.value]
+    for place, called in enumerate(CALLED["ko"]):
+        assert columns[f"rank_{place}"]["width"] >= header_width(called)
 
 
 def test_addresses_hold_the_stored_names(data: StoredSet) -> None:

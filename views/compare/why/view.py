@@ -1,5 +1,7 @@
 """Why: which questions a retriever loses and another finds, as a map, in groups and as a list; and the reason."""
 
+from math import ceil
+
 import altair as alt
 import pandas as pd
 import streamlit as st
@@ -20,6 +22,7 @@ from views.ui.state import leave_top
 from views.ui.words import plain, word
 
 _QUESTION_WIDTH = 420  # pixels: the widest column, in which most questions take one or two lines
+_NARROW_QUESTION = 300
 _TWO_LINES = 66  # pixels of a row: Streamlit wraps the text of rows above 64
 _RANK_WIDTH, _OVERLAP_WIDTH, _KIND_WIDTH = 60, 80, 104
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
@@ -115,12 +118,15 @@ def _draw_list(of: QuestionList) -> None:
 
     st.caption(word("why.pick"))
     kinds, rank_help = [*map(kind_words, shown["kind"])], word("why.rank_help")
+    called = [of.view.display_names[name] for name in of.names]
+    widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in called]
+    wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
     columns = {
-        "question": tables.text("why.question", width=_QUESTION_WIDTH, pinned=True),
+        "question": tables.text("why.question", width=max(_NARROW_QUESTION, _QUESTION_WIDTH - wider), pinned=True),
         "kind": tables.text("why.kind", width=_KIND_WIDTH),
         **{
-            rank: st.column_config.NumberColumn(of.view.display_names[name], help=rank_help, width=_RANK_WIDTH)
-            for rank, name in zip(ranks, of.names, strict=True)
+            rank: st.column_config.NumberColumn(name, help=rank_help, width=width)
+            for rank, name, width in zip(ranks, called, widths, strict=True)
         },
         "overlap": st.column_config.ProgressColumn(
             word("data_page.overlap"),
