@@ -5,15 +5,30 @@ read only when one of its commands is given: `mrc --help` waits for no library.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent  # the rooms lie beside this file, in a checkout and where it is installed
 sys.path.insert(0, str(ROOT))
+_STOPPED = 128 + signal.SIGINT
+
+
+def _end(*_: object) -> None:
+    """End at once, without a traceback: nothing has begun while libraries are imported."""
+    os.write(2, b"Stopped.\n")
+    os._exit(_STOPPED)
+
+
+_ends = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores Ctrl-C
+if _ends:
+    signal.signal(signal.SIGINT, _end)
 
 from data.commands import carry_out, commands_of
+
+if _ends:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOMS = {
     "data": "Inspect, store and write question sets and sentence pairs.",
@@ -55,6 +70,8 @@ def _app(*streamlit: str) -> int:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("mrc-workbench")
     except PackageNotFoundError:  # a checkout that nobody installed

@@ -8,6 +8,7 @@ an end that nobody told. What reading may take is told in advance, and held to b
 `python -m data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders.
 """
 
+import errno
 import gc
 import json
 import logging
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from math import ceil
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import psutil
@@ -153,10 +155,9 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
     """
-    limits, place = Limits.of(*(file.content for file in files)), workspace()
-    place.mkdir(parents=True, exist_ok=True)
+    limits, place = Limits.of(*(file.content for file in files)), _parent_folder()
     remove_leftovers_of(_FOLDER, place)
-    # not one of the system's temporary folders, which may be memory; what is mapped stays until it is not needed
+    # what is mapped stays until it is not needed
     with limits.held_free(), temporary_folder(_FOLDER, place) as folder:
         asked = []
         for number, (content, name) in enumerate(files):
@@ -175,6 +176,18 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
+
+
+def _parent_folder() -> Path:
+    """Return the workspace, or the system's temporary folder, which may be memory, if the workspace is read-only."""
+    place = workspace()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return Path(gettempdir())
+    return place if os.access(place, os.W_OK) else Path(gettempdir())
 
 
 def _watch(pid: int, limits: Limits) -> None:

@@ -24,6 +24,7 @@ from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from data.workspace import (
+    error_message,
     folder_to_disk,
     read_json,
     remove_folder,
@@ -35,6 +36,7 @@ from data.workspace import (
 )
 
 logger = logging.getLogger(__name__)
+_unwritable = set[Path]()  # folders that were told of
 
 SCORES = "scores.json"
 SEAL = "sealed.json"  # of a folder: sizes and digests by name
@@ -215,12 +217,14 @@ def read_arrays(kind: str, key: str) -> Arrays | None:
 
 
 def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
-    """Keep the arrays; a disk that cannot be written is told in the log."""
+    """Keep the arrays; a folder of the cache that cannot be written is told in the log, once."""
     path = _path(kind, key)
     try:
         save_arrays(path, arrays)
     except OSError as error:
-        logger.warning("cache file %s cannot be written: %s", path, error)
+        if path.parent not in _unwritable:
+            _unwritable.add(path.parent)
+            logger.warning("results are not cached in %s: %s", path.parent, error_message(error))
 
 
 def are_kept(kind: str, key: str) -> bool:

@@ -68,8 +68,11 @@ def tell(text: object, *, error: bool = False) -> None:
 
 
 def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
-    """Return the lines of a table: titles, then a name and its cells in each row, right in as many characters each."""
-    lines = [("", titles), *rows]
+    """Return the lines of a table: titles, then a name and its cells in each row, right in as many characters each.
+
+    A name takes one line, whatever line breaks it has.
+    """
+    lines = [("", titles), *((" ".join(name.split()), cells) for name, cells in rows)]
     longest = max(len(name) for name, _ in lines)
     return [" ".join([f"{name:<{longest}}", *(f"{cell:>{width}}" for cell in cells)]) for name, cells in lines]
 

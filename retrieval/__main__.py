@@ -172,7 +172,7 @@ def list_command(*, as_json: AsJson = False) -> int:
     if not kept:
         tell(_NONE_YET, error=True)
     for one in kept:
-        names = ", ".join(one.retrievers)
+        names = ", ".join(" ".join(name.split()) for name in one.retrievers)
         tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
     return 0
 

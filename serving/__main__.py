@@ -1,11 +1,13 @@
 """`python -m serving REFERENCE`, or `mrc serve`: retrievers over HTTP, until somebody ends it."""
 
+import json
 import logging
 import os
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +18,7 @@ from data.terminal import report_progress, tell
 from serving.app import app_of
 from serving.connections import serve_until_ended
 from serving.gate import access
-from serving.limits import RENAMED, Limits, Logging
+from serving.limits import RENAMED, AccessLog, Limits, Logging
 from serving.searcher import open_all
 
 commands = commands_of(
@@ -50,7 +52,7 @@ def serve(
     listening = _listening(host, port, fd, has_key=bool(key))
     with listening:
         opened = open_all(reference, retriever, report_progress)
-        _log_to_standard_error()
+        _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
         tell(f"serving {', '.join(opened.searchers)} at {_shown(listening)}")
         app = app_of(opened.searchers, limits, key, logs=logs, information=opened.information)
         try:
@@ -60,11 +62,22 @@ def serve(
     return 0
 
 
-def _log_to_standard_error() -> None:
-    """Write the lines about requests as they are: each is JSON of its own."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    access.handlers, access.propagate = [handler], False
+class JsonLines(logging.Formatter):
+    """Formats a warning as JSON on one line, as the access log is written."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"time": time, "event": record.levelname.lower(), "message": super().format(record)})
+
+
+def _log_to_standard_error(*, as_json: bool) -> None:
+    """Write the lines about requests as they are: each is JSON of its own. Warnings are JSON if `as_json`."""
+    requests, warnings = logging.StreamHandler(), logging.StreamHandler()
+    requests.setFormatter(logging.Formatter("%(message)s"))
+    warnings.setFormatter(JsonLines() if as_json else logging.Formatter("%(levelname)s: %(message)s"))
+    access.handlers, access.propagate = [requests], False
+    for name in ("serving", "uvicorn"):
+        logging.getLogger(name).handlers = [warnings]
 
 
 def read_key(file: Path | None) -> str:

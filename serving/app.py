@@ -232,6 +232,7 @@ def app_of(
         openapi_url=None,  # it is given below, with the headers of all answers
         docs_url=None,  # pages that would ask other hosts for their scripts
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the client sent
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
@@ -241,7 +242,10 @@ def app_of(
         if isinstance(error, HTTPException):  # the framework's own
             codes = {404: "no_such_place", 405: "other_method"}
             code = codes.get(error.status_code, "refused")
-            error = Refused(error.status_code, code, error.detail, **dict(error.headers or {}))
+            headers = dict(error.headers or {})
+            if methods := METHODS.get(request.url.path):
+                headers["Allow"] = ", ".join((*methods, "OPTIONS"))
+            error = Refused(error.status_code, code, error.detail, **headers)
         if not isinstance(error, Refused):
             raise error
         request.state.noted["code"] = error.code

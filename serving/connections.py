@@ -124,6 +124,7 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         loop="asyncio",
         http=Protocol,
         ws="none",
+        log_config=None,  # the handlers of `mrc serve` write what it logs
         log_level="warning",
         access_log=False,
         server_header=False,

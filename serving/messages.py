@@ -143,7 +143,8 @@ def problem_in(error: Mapping[str, Any]) -> str:
             "k (also top_k), offset, min_score, fields and retriever"
         )
     place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+    message = str(error["msg"]).removeprefix("Value error, ")  # which pydantic puts before a check of ours
+    return f"{place}: {message}" if place else message
 
 
 def examples_of(retrievers: Collection[str]) -> dict[str, Any]:

@@ -165,7 +165,9 @@ def read_as(kind: type[E], path: Path) -> E:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
         raise ExperimentError(f"{path.name}: " + "; ".join(messages_of(error, kind, KINDS))) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ExperimentError(f"the experiment file {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
     except RecursionError as error:
         raise ExperimentError(f"{path.name}: lists or tables are nested too deeply in it") from error

@@ -7,6 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+OWN_ERROR = "Value error, "  # what pydantic puts before the message of a check of ours
+
 
 def messages_of(error: ValidationError, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> list[str]:
     """Return a message for each error of a file of the type `model`; `kinds` are tagged by their field `kind`."""
@@ -25,7 +27,7 @@ def _message(error: ErrorDetails, model: type[BaseModel], kinds: Sequence[type[B
     place = error["loc"]
     where = ".".join(map(str, place)) or "file"
     if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg']}"
+        return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
     known = sorted(_fields_beside(place, model, kinds))
     nearest = get_close_matches(str(place[-1]), known, n=1)
     if nearest:

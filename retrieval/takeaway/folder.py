@@ -61,6 +61,10 @@ def take_away(
     if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
         raise TakeAwayError("folder_in_use", message, folder=str(folder))
+    names = [result.name for result in comparison.results]
+    if name not in names:
+        message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
+        raise TakeAwayError("retriever_failed", message, name=name)
     if name not in comparison.rankings:
         raise TakeAwayError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
     on_progress("figures", 0.0)

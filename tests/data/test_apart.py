@@ -183,6 +183,33 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
     assert list(workspace().iterdir()) == []
 
 
+class ReadOnly(type(Path())):  # type: ignore[misc]
+    """A folder in which nothing can be made."""
+
+    def mkdir(self, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_is_read_where_the_workspace_is_read_only(
+    *, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(apart, "gettempdir", lambda: str(temporary))
+    if is_there:
+        workspace().mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(apart.os, "access", lambda *_: False)
+    else:
+        monkeypatch.setattr(apart, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
+    result = read_apart(TABLE, "set.csv")
+    assert result.question_set.passages.texts == ("서울은 수도이다.",)
+    assert list(temporary.iterdir()) == []
+
+
 @copies
 @pytest.mark.slow
 def test_a_server_that_is_gone_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

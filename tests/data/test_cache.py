@@ -103,6 +103,16 @@ def test_a_disk_that_cannot_be_written_costs_only_the_saving() -> None:
     assert_same(cached_arrays("kind", "key", compute))
 
 
+def test_a_folder_that_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for kind in ("kind", "sort"):
+        (workspace() / "cache" / kind).parent.mkdir(parents=True, exist_ok=True)
+        (workspace() / "cache" / kind).write_text("a file, where the folder should be")
+    for kind, key in (("kind", "a"), ("kind", "b"), ("sort", "a"), ("kind", "c")):
+        assert_same(cached_arrays(kind, key, compute))
+    told = [record.getMessage().partition(": ")[0] for record in caplog.records]
+    assert told == [f"results are not cached in {workspace() / 'cache' / kind}" for kind in ("kind", "sort")]
+
+
 def test_tokens_are_read_from_disk_and_torn_ones_found_again() -> None:
     texts = ["한글은 세종대왕이 만들었다.", "The B-52"]
     tokens_of(Analyzer.BIGRAM, texts)

@@ -9,7 +9,7 @@ import pytest
 
 from data import terminal
 from data.commands import commands_of, run, stop_message
-from data.terminal import ProgressMode, ProgressReporter, end_progress_line, report_progress
+from data.terminal import ProgressMode, ProgressReporter, aligned, end_progress_line, report_progress
 
 
 class Clock:
@@ -70,6 +70,11 @@ def test_no_time_left_is_estimated_from_a_phase(monkeypatch: pytest.MonkeyPatch)
     clock.now += 60
     reporter.report("training\x1b[2J", 0.5, is_total=False)
     assert stream.getvalue() == " 50%  training\\u001b[2J  (1 min so far)\n"
+
+
+def test_a_name_with_line_breaks_takes_one_line_of_a_table() -> None:
+    lines = aligned(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
+    assert lines == ["                R@1", "BM25 of words  1.00", "LSA            2.00"]
 
 
 def working() -> int:

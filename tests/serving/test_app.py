@@ -76,6 +76,7 @@ def test_what_may_not_be_asked_is_said_in_words(service: TestClient, asked: obje
     assert (refusal.status_code, refusal.json()["code"]) == (422, "not_understood")
     assert words in refusal.json()["error"]
     assert "<b>" not in refusal.text
+    assert "Value error" not in refusal.text
 
 
 def test_other_places_methods_contents_and_sizes_are_refused(service: TestClient) -> None:
@@ -210,6 +211,14 @@ def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host
         assert "bm25" not in answer.text
 
 
+@pytest.mark.parametrize("path", ["/livez/", "/search/", "//livez"])
+def test_a_path_that_is_not_served_is_refused_and_not_redirected(path: str, service: TestClient) -> None:
+    for method in ("GET", "HEAD", "POST"):
+        answer = service.request(method, path, follow_redirects=False)
+        assert answer.status_code == 404
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+
+
 def test_probes_may_use_head_and_options(service: TestClient) -> None:
     for path in GET_PATHS:
         assert service.get(path).status_code == 200
@@ -217,10 +226,15 @@ def test_probes_may_use_head_and_options(service: TestClient) -> None:
         assert (head.status_code, head.content) == (200, b"")
         options = service.options(path)
         assert (options.status_code, options.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
-        assert service.post(path).status_code == 405
+        refusal = service.post(path)
+        assert (refusal.status_code, refusal.headers["Allow"]) == (405, options.headers["Allow"])
     assert service.options("/search").headers["Allow"] == "POST, OPTIONS"
     refusal = service.get("/search")
-    assert (refusal.status_code, refusal.headers["Allow"], refusal.json()["code"]) == (405, "POST", "other_method")
+    assert (refusal.status_code, refusal.headers["Allow"], refusal.json()["code"]) == (
+        405,
+        "POST, OPTIONS",
+        "other_method",
+    )
     assert not any(name.startswith("access-control") for name in service.options("/search").headers)
 
 

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from data.passages import Passages
 from retrieval.milvus.connection import Place, is_reachable
 from retrieval.rankings import Rankings
+from serving.__main__ import _log_to_standard_error
 from serving.app import app_of
 from serving.gate import access
 from serving.limits import AccessLog, Limits, Logging
@@ -133,6 +134,30 @@ def test_the_access_log_is_json_without_the_text_of_a_question(caplog: pytest.Lo
     assert found["bytes"] > 0
     assert (refused["status"], refused["code"]) == (422, "not_understood")
     assert ASKED not in json.dumps([found, refused], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
+    *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("serving", "uvicorn", access.name):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+    monkeypatch.setattr(access, "propagate", True)
+    _log_to_standard_error(as_json=as_json)
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    try:
+        raise RuntimeError("질문\nof two lines")
+    except RuntimeError:
+        logging.getLogger("serving.gate").exception("request %s failed", "abc")
+    access.warning(json.dumps({"event": "request"}))
+    written = capsys.readouterr().err
+    if not as_json:
+        assert written.startswith("WARNING: Invalid HTTP request received.\nERROR: request abc failed\nTraceback")
+        return
+    invalid, failed, request = map(json.loads, written.splitlines())
+    assert (invalid["event"], invalid["message"]) == ("warning", "Invalid HTTP request received.")
+    assert (failed["event"], failed["message"].splitlines()[-2:]) == ("error", ["RuntimeError: 질문", "of two lines"])
+    assert request == {"event": "request"}
 
 
 def test_slow_requests_are_logged_alone(caplog: pytest.LogCaptureFixture) -> None:

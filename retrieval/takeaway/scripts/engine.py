@@ -35,6 +35,8 @@ HERE = Path(__file__).resolve().parent
 CUT = 10
 BATCH = 200  # documents in a request
 OPTIONS = ("--recreate", "--free")
+NOT_LOADED = "\nIf the passages are not loaded, run `python engine.py load` first"
+ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?")
 
 
 def main(words: list[str]) -> int:
@@ -64,11 +66,10 @@ def engine() -> "Http | Milvus":
 
 def check(engine: "Http | Milvus", *, free: bool = False) -> float:
     """Return the mean nDCG@10 of the comparison's questions, as the engine answers them."""
-    gains = []
-    for question in lines("questions"):
-        hits = engine.ask(question["values"], free=free)
-        gains.append(ndcg([hit["row"] for hit in hits], question["relevant"]))
-    return sum(gains) / max(1, len(gains))
+    answers = [(engine.ask(one["values"], free=free), one["relevant"]) for one in lines("questions")]
+    if not any(hits for hits, _ in answers):
+        raise SystemExit(f"{told()['engine']} finds no passage for any question{NOT_LOADED}")
+    return sum(ndcg([hit["row"] for hit in hits], relevant) for hits, relevant in answers) / len(answers)
 
 
 def ndcg(rows: list[int], grades: dict[str, int]) -> float:
@@ -92,7 +93,6 @@ class Http:
     """An engine that is spoken to by HTTP and JSON."""
 
     def load(self, *, recreate: bool) -> int:
-        """Make the index and send all documents; returns how many there are."""
         if self.exists():
             if not recreate:
                 raise SystemExit(already_there(told()["index"]))
@@ -114,7 +114,6 @@ class Http:
         return answer is not None and bool(answer.get("documents", True))
 
     def remove(self) -> None:
-        """Delete the index; Vespa deletes its documents in parts."""
         request, part = told()["remove"], ""
         while True:
             answer = self.send(request["method"], request["path"] + part, None)
@@ -123,7 +122,6 @@ class Http:
             part = f"&continuation={token}"
 
     def send_documents(self, documents: list[dict[str, Any]]) -> None:
-        """Send documents in the form that the engine takes."""
         bulk = told()["bulk"]
         if bulk["form"] == "lines":
             pairs = [part for one in documents for part in ({"index": {"_id": str(one["row"])}}, one)]
@@ -144,13 +142,12 @@ class Http:
         return self.mixed(told()["free"], values)
 
     def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
-        """Send one query, and return its hits."""
         body = filled(query["body"], values, told()["nothing"])
         answer = self.send(query["method"], query["path"], body)
         root = answer.get("root") or {}
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
-            raise SystemExit(f"{told()['engine']} could not answer: {errors}")
+            raise SystemExit(f"{told()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
         found: Any = answer
         for name in told()["hits"]["list"]:
             found = (found or {}).get(name)
@@ -171,9 +168,16 @@ class Http:
     @cached_property
     def address(self) -> str:
         address: str = os.environ.get("ENGINE_URL", told()["address"]).rstrip("/")
-        if not address.startswith(("http://", "https://")):
+        if not ADDRESS.fullmatch(address):
             raise SystemExit(f"ENGINE_URL is an http:// or https:// address, not {address!r}")
         return address
+
+    @cached_property
+    def authorization(self) -> str:
+        header = os.environ.get("ENGINE_AUTHORIZATION", "").strip()
+        if not (header.isascii() and header.isprintable()):
+            raise SystemExit("ENGINE_AUTHORIZATION is one line of ASCII characters, such as 'ApiKey ...'")
+        return header
 
     @cached_property
     def context(self) -> ssl.SSLContext:
@@ -187,12 +191,11 @@ class Http:
         self, method: str, path: str, body: Any, *, form: str = "application/json", may_be_missing: bool = False
     ) -> Any:
         """Send a request, and return the JSON of the answer; None for a 404 of what may be missing."""
-        text = body if isinstance(body, str) else None if body is None else json.dumps(body)
+        text = json.dumps(body) if isinstance(body, dict) else body
         headers = {} if text is None else {"Content-Type": form}
-        if authorization := os.environ.get("ENGINE_AUTHORIZATION"):
-            headers["Authorization"] = authorization
-        data = None if text is None else text.encode()
-        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        request = urllib.request.Request(self.address + path, text and text.encode(), headers, method=method)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=120, context=self.context) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"{}")
@@ -226,6 +229,8 @@ def advice(code: int, said: str) -> str:
         return "\nThis licence does not include the mixed query: add --free"
     if code in (401, 403):
         return '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
+    if code == 404:
+        return NOT_LOADED
     return ""
 
 
@@ -305,7 +310,6 @@ class Milvus:
             self.client.load_collection(self.asked["collection"])
 
     def load(self, *, recreate: bool) -> int:
-        """Make the collection and insert all documents; returns how many there are."""
         from pymilvus import DataType
 
         name, count, documents = self.asked["collection"], 0, lines("documents")
@@ -320,8 +324,8 @@ class Milvus:
         for field in self.asked["fields"]:
             kind = DataType.FLOAT_VECTOR if field["dim"] else DataType.SPARSE_FLOAT_VECTOR
             schema.add_field(field["name"], kind, **({"dim": field["dim"]} if field["dim"] else {}))
-            build = {"params": field["build"]}
-            index.add_index(field["name"], index_type=field["index_type"], metric_type="IP", params=build)
+            form = {"index_type": field["index_type"], "params": {"params": field["build"]}}
+            index.add_index(field["name"], metric_type="IP", **form)
         self.client.create_collection(name, schema=schema, index_params=index)
         while batch := list(islice(documents, BATCH)):
             self.client.insert(name, [self.typed(one) for one in batch])
@@ -330,27 +334,28 @@ class Milvus:
         return count
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
-        """Return the hits for the values of a question, best first: row, passage, title and score."""
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
 
         del free  # Milvus has no licences
         values, depth, name = self.typed(values), self.asked["depth"], self.asked["collection"]
+        if not self.client.has_collection(name):
+            raise SystemExit(f"{name} is not in milvus{NOT_LOADED}")
         known = [(place, one) for place, one in enumerate(self.asked["fields"]) if is_known(values[one["name"]])]
-        shown: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if not known:
             return []
+        shown: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if len(known) == 1:
             _, one = known[0]
-            data, of = [values[one["name"]]], one["search"]
-            (hits,) = self.client.search(name, data=data, anns_field=one["name"], search_params=of, **shown)
+            asked = {"data": [values[one["name"]]], "anns_field": one["name"], "search_params": one["search"]}
+            (hits,) = self.client.search(name, **asked, **shown)
         else:
-            asked = [
+            requests = [
                 AnnSearchRequest([values[one["name"]]], one["name"], one["search"], limit=depth) for _, one in known
             ]
             weights = self.asked["ranker"]["weights"]
             by_rank = RRFRanker(self.asked["ranker"]["constant"])
             ranker = WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
-            (hits,) = self.client.hybrid_search(name, asked, ranker, **shown)
+            (hits,) = self.client.hybrid_search(name, requests, ranker, **shown)
         return [{**hit["entity"], "score": hit["distance"]} for hit in hits]
 
     def typed(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -373,16 +378,13 @@ def values_of(question: str) -> dict[str, Any]:
         from retrieval.takeaway.asking import values_of
     except ModuleNotFoundError as error:
         raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
-
-    values: dict[str, Any] = values_of(HERE, [question])[0]
-    return values
+    return dict(values_of(HERE, [question])[0])
 
 
 def lines(name: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of one of the folder's files."""
     with (HERE / f"{name}.jsonl").open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+        yield from map(json.loads, file)
 
 
 def say(text: str) -> None:
@@ -391,4 +393,8 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. After an unfinished load, `load --recreate` begins again.\n")
+        sys.exit(130)

@@ -40,6 +40,26 @@ def test_an_unknown_field_is_told_with_the_nearest(kind: type[BaseModel], text: 
     assert "Extra inputs" not in str(caught.value)
 
 
+def test_a_name_given_twice_is_told_without_the_words_of_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(DATA + BM25 + BM25, encoding="utf-8")
+    with pytest.raises(ExperimentError) as caught:
+        read_as(Experiment, path)
+    assert str(caught.value) == "e.toml: file: two retrievers are named 'a'"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [(".", "Is a directory"), ("missing.toml", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_file_that_cannot_be_opened_is_named(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExperimentError) as caught:
+        read_as(Experiment, Path(name))
+    assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
+
+
 def test_a_field_that_resembles_none_is_told_with_all(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text(DATA + BM25 + "zzz = 1\n", encoding="utf-8")

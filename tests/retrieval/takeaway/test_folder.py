@@ -209,7 +209,9 @@ def test_the_command_writes_the_folder_and_tells_the_figures(
     assert all(-100 <= float(cell) <= 100 for line in rows for cell in line.split()[1:])
     assert (tmp_path / "made" / "engine.json").is_file()
     assert main(["take-away", "0" * 16, "x", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    capsys.readouterr()
     assert main(["take-away", key, "no such", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    assert "called 'no such'; there are: bigrams, words, " in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
 
 

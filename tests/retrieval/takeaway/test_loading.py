@@ -1,17 +1,21 @@
 """A folder's `engine.py` against engines that refuse what the real ones refuse."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from data.workspace import PROJECT
+from jobs.detached import FORKS
 from retrieval.takeaway.engines import is_weighted
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.readme import elasticsearch_needs
@@ -162,6 +166,8 @@ def test_what_goes_wrong_is_said_in_words(folders: Callable[[Engine, str], Path]
     told = {
         "http://127.0.0.1:9": "no elasticsearch answers at http://127.0.0.1:9",
         "file:///etc/passwd": "ENGINE_URL is an http:// or https:// address",
+        "http://[::1": "ENGINE_URL is an http:// or https:// address",
+        "http://127.0.0.1:9 /x": "ENGINE_URL is an http:// or https:// address",
     }
     for url, words in told.items():
         for command in (("load",), ("check",)):
@@ -172,6 +178,68 @@ def test_what_goes_wrong_is_said_in_words(folders: Callable[[Engine, str], Path]
     with serving(Elasticsearch(authorization="ApiKey right")) as url:
         done = run_scripts((folder, url, "load"))
     assert (done.returncode, "Set ENGINE_AUTHORIZATION" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_not_loaded_has_no_figure(engine: Engine, folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(engine, "scores")
+    with serving(ENGINES[engine](folder)) as url:
+        done = run_scripts((folder, url, "check"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("If the passages are not loaded, run `python engine.py load` first\n")
+
+
+@pytest.mark.parametrize("header", ["ApiKey 열쇠", "ApiKey a\r\nX-Other: b"])
+def test_a_header_that_cannot_be_sent_is_told(
+    header: str, folders: Callable[[Engine, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_AUTHORIZATION", header)
+    with serving(Elasticsearch()) as url:
+        done = run_scripts((folders(Engine.ELASTICSEARCH, "scores"), url, "load"))
+    assert (done.returncode, "ENGINE_AUTHORIZATION is one line" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_line_break_behind_a_header_is_left_out(
+    folders: Callable[[Engine, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_AUTHORIZATION", "ApiKey right\n")
+    with serving(Elasticsearch(authorization="ApiKey right")) as url:
+        done = run_scripts((folders(Engine.ELASTICSEARCH, "scores"), url, "load"))
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Interrupting(StubEngine):
+    """Presses Ctrl-C while the script waits for its first answer."""
+
+    script: int = 0
+
+    def answer(self, request: Received) -> Any:
+        os.kill(self.script, signal.SIGINT)
+        raise RefusedError(404, request.path)
+
+
+@pytest.mark.skipif(not FORKS, reason="signals are those of Linux")
+def test_ctrl_c_ends_a_script_without_a_traceback(folders: Callable[[Engine, str], Path]) -> None:
+    stub = Interrupting()
+    start = (
+        "import os, runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.stdin.readline()"
+    )
+    run = f"{start}; sys.argv = ['engine.py', 'load']; runpy.run_path('engine.py', run_name='__main__')"
+    with serving(stub) as url:
+        place = {**os.environ, "ENGINE_URL": url}
+        with subprocess.Popen(
+            [sys.executable, "-c", run],
+            cwd=folders(Engine.ELASTICSEARCH, "scores"),
+            env=place,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            stub.script = process.pid
+            _, told = process.communicate("\n", timeout=60)
+    assert process.returncode == 130
+    assert told == "Stopped. After an unfinished load, `load --recreate` begins again.\n"
 
 
 def certificate(folder: Path) -> tuple[str, str]:
