@@ -225,8 +225,8 @@ def test_what_no_engine_knows_is_left_out_and_said() -> None:
     plan = plan_of("again", made)
     assert ([part.signal.name for part in plan.parts], plan.left_out) == (["bigrams", "words"], ("again",))
     assert plan.differs == ("left_out",)
-    assert foreseen(made.specs, "again", tokens=True) == ["left_out"]
-    assert foreseen(made.specs, "mix", tokens=False) == []
+    assert foreseen(made.specs, "again", tokens=True, sparse=True) == ["left_out"]
+    assert foreseen(made.specs, "mix", tokens=False, sparse=False) == []
     with pytest.raises(TakeAwayError) as caught:
         plan_of("run", made)
     assert caught.value.code == "nothing_to_take"
