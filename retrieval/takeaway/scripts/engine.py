@@ -99,18 +99,15 @@ class Http:
             if not recreate:
                 raise SystemExit(already_there(told()["index"]))
             self.remove()
-        self.send_all("setup")
+        for request in told()["setup"]:
+            self.send(request["method"], request["path"], request["body"])
         count, documents = 0, lines("documents")
         while batch := list(islice(documents, BATCH)):
             self.send_documents(batch)
             count += len(batch)
-        self.send_all("finish")
-        return count
-
-    def send_all(self, step: str) -> None:
-        """Send the requests of a step."""
-        for request in told()[step]:
+        for request in told()["finish"]:
             self.send(request["method"], request["path"], request["body"])
+        return count
 
     def exists(self) -> bool:
         """Whether the index is there; Vespa's is there once it holds a document."""
@@ -137,19 +134,13 @@ class Http:
         elif bulk["form"] == "objects":
             refuse(self.send("POST", bulk["path"], {"objects": [as_object(one, bulk) for one in documents]}))
         else:
-            self.send_each(documents, bulk["path"])
+            with ThreadPoolExecutor(CONNECTIONS) as pool:  # a refusal cancels what is not sent yet
+                list(pool.map(self.send_document, documents))
 
-    def send_each(self, documents: list[dict[str, Any]], path: str) -> None:
-        """Send each document by a request, several at once; ends with the first that is refused."""
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            rows = [one["fields"] for one in documents]
-            sent = [pool.submit(self.send, "POST", f"{path}{one['row']}", {"fields": one}) for one in rows]
-            try:
-                for one in sent:
-                    one.result()
-            except SystemExit:
-                pool.shutdown(cancel_futures=True)
-                raise
+    def send_document(self, document: dict[str, Any]) -> None:
+        """Send a document to Vespa."""
+        fields = document["fields"]
+        self.send("POST", f"{told()['bulk']['path']}{fields['row']}", {"fields": fields})
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         """Return the hits for the values of a question, best first: row, passage, title and score."""
@@ -280,10 +271,7 @@ def refuse(answer: Any) -> None:
 
 
 def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None = None) -> Any:
-    """Return a template with values in place of their marks: a mark alone is the value, in a text it is JSON.
-
-    `nothing` has, by kind, what replaces a query without a value, which Elasticsearch and OpenSearch refuse.
-    """
+    """Return a template with values for its marks, in a text as JSON, and `nothing` for queries without a value."""
     if isinstance(template, dict):
         kind = next(iter(template), "")
         if nothing and len(template) == 1 and kind in nothing and has_no_value(template, values):

@@ -335,6 +335,20 @@ def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Callable
     ]
 
 
+def test_opensearch_before_3_3_has_no_late_interaction(folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(Engine.OPENSEARCH, "late")
+    with serving(OpenSearch(version=(3, 2))) as url:
+        done = run_scripts((folder, url, "load"), (folder, url, "check"))
+    assert (done.returncode, "unknown call" in done.stderr) == (1, True)
+    assert "OpenSearch 3.3 or newer" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_states_the_licence_of_late_interaction(folders: Callable[[Engine, str], Path]) -> None:
+    text = (folders(Engine.ELASTICSEARCH, "late scores") / "README.md").read_text(encoding="utf-8")
+    assert "Elasticsearch 9.0 or newer, with a trial or Enterprise licence" in text
+    assert "--free" not in text
+
+
 INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "integer"}}}}
 
 
