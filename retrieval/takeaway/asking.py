@@ -17,6 +17,7 @@ import numpy as np
 from data.passages import Passages
 from data.workspace import read_json
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.precision import Precision
 from models.sources import find_model
@@ -24,7 +25,17 @@ from retrieval.dense import IndexKind
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
 from retrieval.takeaway.fusion import Engine, Mix
-from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Vectors, numbers, projected, written
+from retrieval.takeaway.signals import (
+    LateTokens,
+    Signal,
+    SparseTerms,
+    TakeAwayError,
+    Vectors,
+    numbers,
+    projected,
+    weights_by_term,
+    written,
+)
 from text.analysis import Analysis, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import find as find_dictionary
@@ -52,9 +63,9 @@ class Told:
     """What an engine is told. `bulk` says how documents are sent, `hits` where an answer holds hits and their scores.
 
     `exists` and `remove` look for the index called `index`, and delete it. `free` are queries of one signal each, and
-    how they are mixed, where the query needs a paid licence; `nothing` is a query that finds nothing, for a vector of
-    zeros. `files` are further ones of the folder, by name; `client` are the arguments of Milvus's client, for which
-    there are no requests.
+    how they are mixed, where the query needs a paid licence; `nothing` has, by the kind of a query, one that finds
+    nothing, for a question without terms or vectors. `files` are further ones of the folder, by name; `client` are the
+    arguments of Milvus's client, for which there are no requests.
     """
 
     index: str
@@ -66,7 +77,7 @@ class Told:
     query: Request | None = None
     hits: Body = field(default_factory=dict)
     free: Body = field(default_factory=dict)
-    nothing: Body | None = None
+    nothing: Body = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     client: Body = field(default_factory=dict)
 
@@ -92,6 +103,9 @@ def as_written(mix: Mix, index: str, document: Body) -> Body:
 def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:
     """Return the passages from row `start` to before `stop` as the engine takes them."""
     values = {signal.field: _of_passages(mix.engine, signal, start, stop) for signal in mix.signals}
+    if mix.engine is Engine.OPENSEARCH:
+        tokens = [signal for signal in mix.signals if isinstance(signal, LateTokens)]
+        values |= {presence_field(one): [held and True for held in values[one.field]] for one in tokens}
     found = []
     for place, one in enumerate(passages[start:stop]):
         held = {name: column[place] for name, column in values.items() if column[place] is not None}
@@ -102,22 +116,27 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]
 def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
     """Return what a field holds of each passage, None for nothing."""
     if isinstance(signal, LateTokens):
-        return [_blocks(tokens) for tokens in signal.of_passages(start, stop)]
+        texts = [_token_vectors(engine, tokens) for tokens in signal.of_passages(start, stop)]
+        return [one or None for one in texts]
     if isinstance(signal, Vectors):
         vectors = signal.of_passages(start, stop)
         if engine is Engine.VESPA:
             return [{"values": vector} for vector in vectors]
         without = engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH)  # they take no vector of length 0
         return [None if without and not any(vector) else vector for vector in vectors]
-    if engine is Engine.MILVUS:  # it takes no empty vector: then there is a term that nobody asks for
+    if engine is Engine.MILVUS:  # it refuses empty vectors: these get a term that no question has
         return [one or {signal.weights.shape[1]: 1.0} for one in by_term(signal.weights[start:stop])]
+    if isinstance(signal, SparseTerms):
+        return [_weights(engine, one) if one else None for one in signal.of_passages(start, stop)]
     return [_coded(engine, text) for text in signal.of_passages(start, stop)]
 
 
 def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
     """Return what stands in the place of the field's mark, for each question."""
     if isinstance(signal, LateTokens):
-        return [_blocks(tokens) for tokens in signal.of_questions(questions)]
+        return [_token_vectors(engine, tokens) for tokens in signal.of_questions(questions)]
+    if isinstance(signal, SparseTerms):
+        return [_weights(engine, one) for one in signal.of_questions(questions)]
     if isinstance(signal, Vectors):
         return signal.of_questions(questions)
     if engine is Engine.MILVUS:
@@ -146,7 +165,10 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
         place, reader = folder / PROJECTION.format(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
         tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
-        return [_blocks(numbers(projected(one, projection), 4)) for one in tokens_read]
+        return [_token_vectors(engine, numbers(projected(one, projection), 4)) for one in tokens_read]
+    if told["kind"] == SparseTerms.kind:
+        terms_read = SparseTextEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
+        return [_weights(engine, one) for one in weights_by_term(terms_read.encode_questions(questions))]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
     analysis = Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary, told.get("pairs", False))
     tokens = tokens_of(analysis, questions)
@@ -165,14 +187,26 @@ def _coded(engine: Engine, text: str) -> str:
     return " ".join(digest.translate(_LETTERS) for digest in digests)
 
 
-def _blocks(tokens: Sequence[Sequence[float]]) -> Body:
-    """Return vectors of tokens as Vespa's tensor by the places of the tokens."""
-    return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
+def _token_vectors(engine: Engine, tokens: Sequence[Sequence[float]]) -> Body | list[list[float]]:
+    """Return vectors of tokens: for Vespa a tensor by the positions of the tokens, else a list of vectors."""
+    if engine is Engine.VESPA:
+        return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
+    return [list(vector) for vector in tokens]
+
+
+def _weights(engine: Engine, weights: dict[str, float]) -> Body:
+    """Return weights by term: for Vespa a tensor with a mapped dimension."""
+    return {"cells": weights} if engine is Engine.VESPA else weights
 
 
 def mark(signal: Signal) -> str:
     """Return what stands for the value of a question in the field of a signal."""
     return "{{" + signal.field + "}}"
+
+
+def presence_field(signal: LateTokens) -> str:
+    """Return the field that is true where a passage has tokens: OpenSearch does not index the tokens themselves."""
+    return f"has_{signal.field}"
 
 
 def is_exact(signal: Vectors) -> bool:

@@ -5,150 +5,28 @@ an application of one schema, whose first look orders all that any signal finds,
 come to is told in `retrieval.takeaway.fusion`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from typing import NamedTuple, cast
 from xml.sax.saxutils import quoteattr
 
-from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
+from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS
 from retrieval.hybrid import RRF_CONSTANT
 from retrieval.milvus.retriever import index_of
 from retrieval.takeaway.asking import HITS, NAMESPACE, SHOWN, Body, Request, Told, hits_at, is_exact, mark
 from retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
-from retrieval.takeaway.signals import LateTokens, Signal, Terms, Vectors
+from retrieval.takeaway.lucene import elasticsearch, opensearch
+from retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 
 def told_to(mix: Mix, index: str) -> Told:
     """Return what the engine of the mix is told, the index called `index`: small letters, figures and `_`."""
     told = {
-        Engine.ELASTICSEARCH: _elasticsearch,
-        Engine.OPENSEARCH: _opensearch,
+        Engine.ELASTICSEARCH: elasticsearch,
+        Engine.OPENSEARCH: opensearch,
         Engine.VESPA: _vespa,
         Engine.WEAVIATE: _weaviate,
         Engine.MILVUS: _milvus,
     }
     return told[mix.engine](mix, index)
-
-
-_LINKS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
-
-
-def _elasticsearch(mix: Mix, index: str) -> Told:
-    kinds = {IndexKind.EXACT: "flat", IndexKind.INT8: "int8_flat"}
-
-    def vector(signal: Vectors) -> Body:
-        kind = kinds.get(signal.index, "hnsw")
-        options = {"type": kind, **(_LINKS if kind == "hnsw" else {})}
-        dims = signal.vectors.shape[1]
-        return {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": options}
-
-    def asked(signal: Signal) -> Body:
-        if isinstance(signal, Terms):
-            return {"standard": {"query": _match(signal)}}
-        of = {"field": signal.field, "query_vector": mark(signal), "k": mix.depth}
-        return {"knn": {**of, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}}
-
-    retrievers = [asked(signal) for signal in mix.signals]
-    weighed = [{"retriever": one, "weight": weight} for one, weight in zip(retrievers, mix.weights, strict=True)]
-    window = {"rank_window_size": mix.depth}
-    if len(retrievers) == 1:
-        retriever = retrievers[0]
-    elif mix.by_rank:  # without weights, earlier versions take it too
-        children = weighed if is_weighted(mix) else retrievers
-        retriever = {"rrf": {"retrievers": children, "rank_constant": RRF_CONSTANT, **window}}
-    else:
-        normalised = [one | {"normalizer": mix.technique} for one in weighed]
-        retriever = {"linear": {"retrievers": normalised, **window}}
-    told = _searched(mix, index, vector, {"retriever": retriever})
-    nothing: Body = {"standard": {"query": {"match_none": {}}}}
-    return replace(told, nothing=nothing, free=_free(mix, index, retrievers) if len(retrievers) > 1 else {})
-
-
-def is_weighted(mix: Mix) -> bool:
-    """Whether signals count differently."""
-    return len({round(weight, 5) for weight in mix.weights}) > 1
-
-
-def _free(mix: Mix, index: str, retrievers: Sequence[Body]) -> Body:
-    """Return what mixes the results of one query a signal: neither is part of a paid licence."""
-    shown = {"size": mix.depth, "_source": [*SHOWN]}
-    queries = [asdict(Request("POST", f"/{index}/_search", {"retriever": one, **shown})) for one in retrievers]
-    return {
-        "queries": queries,
-        "weights": list(mix.weights),
-        "by_rank": mix.by_rank,
-        "rank_constant": RRF_CONSTANT,
-    }
-
-
-def _opensearch(mix: Mix, index: str) -> Told:
-    def vector(signal: Vectors) -> Body:
-        space = {"type": "knn_vector", "dimension": signal.vectors.shape[1]}
-        if is_exact(signal):
-            return space
-        method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _LINKS}
-        return space | {"method": method}
-
-    def asked(signal: Signal) -> Body:
-        if isinstance(signal, Terms):
-            return _match(signal)
-        if isinstance(signal, Vectors) and not is_exact(signal):
-            return {"knn": {signal.field: {"vector": mark(signal), "k": mix.depth}}}
-        params = {"field": signal.field, "query_value": mark(signal), "space_type": "cosinesimil"}
-        script = {"lang": "knn", "source": "knn_score", "params": params}
-        return {"script_score": {"query": {"exists": {"field": signal.field}}, "script": script}}
-
-    queries = [asked(signal) for signal in mix.signals]
-    if len(queries) == 1:
-        return _searched(mix, index, vector, {"query": queries[0]})
-    weights = {"weights": list(mix.weights)}
-    if mix.by_rank:
-        by_rank = {"technique": "rrf", "rank_constant": RRF_CONSTANT, "parameters": weights}
-        processor: Body = {"score-ranker-processor": {"combination": by_rank}}
-    else:
-        by_score = {"technique": "arithmetic_mean", "parameters": weights}
-        normalization = {"technique": mix.technique}
-        processor = {"normalization-processor": {"normalization": normalization, "combination": by_score}}
-    pipeline = Request("PUT", f"/_search/pipeline/{index}", {"phase_results_processors": [processor]})
-    hybrid = {"query": {"hybrid": {"queries": queries, "pagination_depth": mix.depth}}}
-    return _searched(mix, index, vector, hybrid, [pipeline])
-
-
-def _searched(
-    mix: Mix, index: str, vector: Callable[[Vectors], Body], query: Body, pipeline: Sequence[Request] = ()
-) -> Told:
-    """What Elasticsearch and OpenSearch are both told; one shard, so that all passages are counted together."""
-    plain = {"type": "text", "index": False}
-    fields: Body = {"row": {"type": "integer"}, "passage": {"type": "keyword"}, "title": plain, "text": plain}
-    similarities, settings = {}, {"number_of_shards": 1, "number_of_replicas": 0}
-    for signal in mix.signals:
-        if isinstance(signal, Terms):
-            similarities[signal.field] = {"type": "BM25", "k1": signal.k1, "b": signal.b}
-            fields[signal.field] = {"type": "text", "analyzer": "whitespace", "similarity": signal.field}
-        elif isinstance(signal, Vectors):
-            fields[signal.field] = vector(signal)
-            if mix.engine is Engine.OPENSEARCH and not is_exact(signal):
-                settings |= {"knn": True}
-    body = {
-        "settings": {"index": settings | ({"similarity": similarities} if similarities else {})},
-        "mappings": {"dynamic": "strict", "properties": fields},
-    }
-    path = f"/{index}/_search" + (f"?search_pipeline={index}" if pipeline else "")
-    return Told(
-        index,
-        setup=[Request("PUT", f"/{index}", body), *pipeline],
-        exists=Request("HEAD", f"/{index}"),
-        remove=Request("DELETE", f"/{index}"),
-        bulk={"form": "lines", "path": f"/{index}/_bulk"},
-        finish=[Request("POST", f"/{index}/_refresh")],
-        query=Request("POST", path, query | {"size": HITS, "_source": [*SHOWN]}),
-        hits=hits_at("hits", "hits", fields="_source", score=["_score"]),
-        nothing={"match_none": {}},
-    )
-
-
-def _match(signal: Terms) -> Body:
-    return {"match": {signal.field: {"query": mark(signal), "analyzer": "whitespace"}}}
 
 
 def _weaviate(mix: Mix, index: str) -> Told:
@@ -201,7 +79,7 @@ def _weaviate(mix: Mix, index: str) -> Told:
 def _milvus(mix: Mix, index: str) -> Told:
     fields: list[Body] = []
     for signal in mix.signals:
-        if isinstance(signal, Terms):
+        if isinstance(signal, Terms | SparseTerms):
             one = {"index_type": "SPARSE_INVERTED_INDEX", "build": {}, "search": {"metric_type": "IP", "params": {}}}
             fields.append({"name": signal.field, "dim": 0, **one})
         elif isinstance(signal, Vectors):
@@ -222,7 +100,10 @@ def _vespa(mix: Mix, index: str) -> Told:
     profile += ["rank-properties {", *properties, "}"] if properties else []
     looks = [(mix.weights[place] / mix.units[place] / parts[place].factor, parts[place].score) for place in looked]
     first = " + ".join(f"{weight:.9g} * {score}" for weight, score in looks)
-    profile += ["first-phase {", "expression: " + (first if len(parts) > 1 else parts[0].score), "}"]
+    profile += ["first-phase {", "expression: " + (first if len(parts) > 1 else parts[0].score)]
+    # a tensor is compared with every passage: those that share no term are dropped
+    profile += ["rank-score-drop-limit: 0.0"] if isinstance(mix.signals[0], SparseTerms) and len(parts) == 1 else []
+    profile += ["}"]
     if len(parts) > 1:
         by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
         weighed = zip(mix.weights, parts, strict=True)
@@ -279,6 +160,10 @@ def _part_of(signal: Signal, depth: int) -> _Part:
         function = f"expression: sum({each}, asked)"
         field = _TOKENS.format(name=name, tensor=held)
         return _Part(field, f"late_{name}", "true", asked, held.replace("token{}", "asked{}"), function)
+    if isinstance(signal, SparseTerms):
+        function = f"expression: sum(query(asked_{name}) * attribute({name}))"
+        field = _TOKENS.format(name=name, tensor=_TERM_WEIGHTS)
+        return _Part(field, f"sparse_{name}", "true", asked, _TERM_WEIGHTS, function)
     tensor = f"tensor<float>(x[{signal.vectors.shape[1]}])"
     graph = "" if is_exact(signal) else _GRAPH
     field = _VECTOR.format(name=name, tensor=tensor, graph=graph, index="index | " if graph else "")
@@ -298,6 +183,7 @@ def _indented(text: str) -> str:
 
 
 _CLUSTER = "passages"
+_TERM_WEIGHTS = "tensor<float>(term{})"
 _TERMS = """field {name} type string {{
 indexing: index
 index: enable-bm25

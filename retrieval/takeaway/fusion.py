@@ -29,7 +29,7 @@ from retrieval.evaluation.measures import CUT, evaluate
 from retrieval.evaluation.significance import difference_intervals, question_groups
 from retrieval.hybrid import RRF_CONSTANT, Fusion, normalised, summed
 from retrieval.rankings import NOT_FOUND, Rankings, joined, ranked, top_k
-from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, TakeAwayError, Terms, Vectors
+from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, SparseTerms, TakeAwayError, Terms, Vectors
 
 MEASURE = f"ndcg@{CUT}"
 _LEAST = 0.001  # that OpenSearch gives to what it found
@@ -88,7 +88,10 @@ def _by_rank(rankings: Rankings) -> np.ndarray:
 
 
 class Traits(NamedTuple):
-    """How an engine mixes: `value` by its `technique`; how many signals it takes, and whether it rounds lengths."""
+    """How an engine mixes: `value` by its `technique`; how many signals of each kind it takes.
+
+    `rounds` says that it stores lengths and weights in Lucene's precision.
+    """
 
     value: Value
     technique: str
@@ -96,15 +99,16 @@ class Traits(NamedTuple):
     vectors: int = 100
     signals: int = 100
     tokens: int = 0
+    sparse: int = 0
     rounds: bool = False
 
 
 TRAITS = {
-    Engine.ELASTICSEARCH: Traits(_of_elasticsearch, "minmax", rounds=True),
-    Engine.OPENSEARCH: Traits(_of_opensearch, "min_max", signals=5, rounds=True),
-    Engine.VESPA: Traits(_min_max, "normalize_linear", tokens=100),
+    Engine.ELASTICSEARCH: Traits(_of_elasticsearch, "minmax", tokens=100, sparse=100, rounds=True),
+    Engine.OPENSEARCH: Traits(_of_opensearch, "min_max", signals=5, tokens=100, sparse=100, rounds=True),
+    Engine.VESPA: Traits(_min_max, "normalize_linear", tokens=100, sparse=100),
     Engine.WEAVIATE: Traits(_min_max, "relativeScoreFusion", terms=1, vectors=1),
-    Engine.MILVUS: Traits(_of_milvus, "weighted"),
+    Engine.MILVUS: Traits(_of_milvus, "weighted", sparse=100),
 }
 _BY_DEVIATION = TRAITS[Engine.OPENSEARCH]._replace(value=_z_of_opensearch, technique="z_score")
 
@@ -149,7 +153,7 @@ class Lists:
         self._found: dict[tuple[str, bool], Rankings] = {}
 
     def of(self, signal: Signal, *, rounded: bool = False) -> Rankings:
-        key = signal.field, rounded and isinstance(signal, Terms)
+        key = signal.field, rounded and isinstance(signal, Terms | SparseTerms)
         if key not in self._found:
             blocks = signal.score_blocks(self.questions, rounded=rounded)
             found = [top_k(scores, self.plan.depth) for scores in blocks]
@@ -167,7 +171,8 @@ def mix_of(engine: Engine, lists: Lists) -> Mix:
     if not taken:
         message = (
             f"a folder for {engine.value} carries nothing of {plan.name!r}: take-away writes signals of BM25 and of "
-            "bi-encoders, and late interaction for Vespa; langchain and llamaindex search by all of it"
+            "bi-encoders, late interaction for elasticsearch, opensearch and vespa, and sparse encoders for these and "
+            "milvus; langchain and llamaindex search by all of it"
         )
         raise TakeAwayError("nothing_to_take", message, name=plan.name)
     value = _by_rank if plan.by_rank else traits.value
@@ -178,6 +183,7 @@ def mix_of(engine: Engine, lists: Lists) -> Mix:
     signals = tuple(part.signal for part in taken)
     differs = [*plan.differs, *(["left_out"] if lost and "left_out" not in plan.differs else [])]
     differs += ["lengths"] if traits.rounds and any(isinstance(one, Terms) for one in signals) else []
+    differs += ["term_weights"] if traits.rounds and any(isinstance(one, SparseTerms) for one in signals) else []
     same = all(part.of_range for part in taken) and traits.value is not _of_milvus  # min-max is fused by min-max
     differs += ["normalised"] if len(signals) > 1 and not plan.by_rank and not same else []
     differs += ["candidates"] if len(signals) > 1 and engine is Engine.VESPA else []
@@ -199,7 +205,13 @@ def searched(mix: Mix, lists: Lists, k: int) -> Rankings:
     value = _by_rank if mix.by_rank else _traits(mix.engine, lists.plan).value
     nothing, first = np.zeros(len(lists.questions)), mix.signals[0]
     given = [(one, value(one), nothing, weight) for one, weight in zip(found, mix.weights, strict=True)]
-    return summed(given, len(first.tokens if isinstance(first, Terms) else first.vectors), k)
+    return summed(given, _passage_count(first), k)
+
+
+def _passage_count(signal: Signal) -> int:
+    if isinstance(signal, SparseTerms):
+        return int(signal.weights.shape[0])
+    return len(signal.tokens if isinstance(signal, Terms) else signal.vectors)
 
 
 def figure_of(mix: Mix, here: Rankings, lists: Lists, question_set: QuestionSet) -> Figure:
@@ -218,7 +230,12 @@ def _traits(engine: Engine, plan: Plan) -> Traits:
 
 def _taken(parts: Sequence[Part], lists: Lists, traits: Traits) -> tuple[list[Part], list[str]]:
     """Return the parts that an engine takes, in their order, and the names of those that it does not."""
-    places = {Terms.kind: traits.terms, Vectors.kind: traits.vectors, LateTokens.kind: traits.tokens}
+    places = {
+        Terms.kind: traits.terms,
+        Vectors.kind: traits.vectors,
+        LateTokens.kind: traits.tokens,
+        SparseTerms.kind: traits.sparse,
+    }
     weight = {part.signal.field: _weight(part, lists.of(part.signal), _min_max, by_rank=False) for part in parts}
     kept = set[str]()
     for part in sorted(parts, key=lambda part: -weight[part.signal.field]):
@@ -256,7 +273,11 @@ def _of_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
         for place in first_look(mix):
             first += mix.weights[place] / mix.units[place] * said[place]
             known = np.isfinite(scores[place])
-            among |= _best(scores[place], mix.depth) if isinstance(mix.signals[place], Vectors) else known
+            if isinstance(mix.signals[place], Vectors):
+                known = _best(scores[place], mix.depth)
+            elif isinstance(mix.signals[place], SparseTerms):
+                known = np.ones_like(known)  # a tensor is compared with every passage
+            among |= known
         candidates = top_k(np.where(among, first, -np.inf), candidates_of(mix))
         total = np.zeros(candidates.indices.shape)
         for weight, one in zip(mix.weights, said, strict=True):

@@ -12,13 +12,15 @@ from data.records import QuestionSet
 from data.workspace import MEGABYTE
 from retrieval.report.exports import markdown_text
 from retrieval.takeaway import WORDS
-from retrieval.takeaway.engines import is_weighted
 from retrieval.takeaway.fusion import Engine, Figure, Mix
+from retrieval.takeaway.lucene import has_free_queries, is_weighted
 from retrieval.takeaway.models import ModelFigure
+from retrieval.takeaway.signals import LateTokens
 
 _TEMPLATE = "README.md.jinja"
 _DIFFERENCES = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]
 _LIBRARIES = {Engine.LANGCHAIN: "langchain-core", Engine.LLAMAINDEX: "llama-index-core"}
+_WEIGHTED_RRF = "9.2 or newer (before that, `rrf` has no weights)"
 _LOAD = "python engine.py load"
 
 
@@ -73,10 +75,10 @@ def readme(
         name=markdown_text(name),
         engine=engine,
         library=_LIBRARIES.get(engine, ""),
-        needs=elasticsearch_needs(mix) if mix and engine is Engine.ELASTICSEARCH else server.needs if server else "",
+        needs=_needs(engine, mix),
         address=server.address if server else "",
         commands=server.commands if server else "",
-        free=bool(mix and engine is Engine.ELASTICSEARCH and len(mix.signals) > 1),
+        free=bool(mix and engine is Engine.ELASTICSEARCH and has_free_queries(mix)),
         differences=_differences(own) if own else [],
         figures=figures,
         models=models,
@@ -88,14 +90,32 @@ def readme(
     return re.sub("\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
+def _needs(engine: Engine, mix: Mix | None) -> str:
+    if mix and engine is Engine.ELASTICSEARCH:
+        return elasticsearch_needs(mix)
+    if mix and engine is Engine.OPENSEARCH and _has_tokens(mix):
+        return SERVERS[engine].needs.replace("OpenSearch 3 or newer", "OpenSearch 3.3 or newer")
+    return SERVERS[engine].needs if engine in SERVERS else ""
+
+
+def _has_tokens(mix: Mix) -> bool:
+    return any(isinstance(signal, LateTokens) for signal in mix.signals)
+
+
 def elasticsearch_needs(mix: Mix) -> str:
     """Return which version and licence of Elasticsearch the query of a mix needs."""
+    if _has_tokens(mix):
+        version = _WEIGHTED_RRF if mix.by_rank and is_weighted(mix) else "9.0 or newer"
+        return (
+            f"Elasticsearch {version}, with a trial or Enterprise licence: no other includes `rank_vectors`, the field "
+            "of late interaction, which is a technical preview."
+        )
     if len(mix.signals) == 1:
         return "Elasticsearch 8.16 or newer, with any licence."
     retriever, version = "linear", "8.18 or newer"
     if mix.by_rank:
         retriever = "rrf"
-        version = "9.2 or newer (before that, `rrf` has no weights)" if is_weighted(mix) else "8.16 or newer"
+        version = _WEIGHTED_RRF if is_weighted(mix) else "8.16 or newer"
     return (
         f"Elasticsearch {version}. The retriever `{retriever}` is part of its trial and its paid licences; with the "
         "free Basic licence, or with 8.16 and newer, add `--free` to `check` and `ask`."

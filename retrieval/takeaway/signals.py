@@ -1,8 +1,8 @@
 """What a retriever comes to for an engine: the signals that it searches by, and what each of them counts.
 
-A signal is terms weighed by BM25, vectors of texts, or vectors of tokens: it says what an engine holds of passages,
-what it is asked with, and how it scores. A retriever that is a signal, or fuses some, is taken away as these; of all
-others, what they wrap is taken away, and what is lost is told.
+A signal is terms weighed by BM25 or by a sparse encoder, vectors of texts, or vectors of tokens: it says what an engine
+holds of passages, what it is asked with, and how it scores. A retriever that is a signal, or fuses some, is taken away
+as these; of all others, what they wrap is taken away, and what is lost is told.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,10 @@ from data.problems import Failure
 from data.split import FOLDS
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.protocols import TokenVectors
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from retrieval.comparison.experiment import needed
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.dense import IndexKind
@@ -155,6 +156,62 @@ class LateTokens:
             yield max_sim(asked.between(start, start + _QUESTIONS), passages).astype(np.float64)
 
 
+class SparseTerms:
+    """The term weights of a sparse encoder: the score of a passage is the dot product; see `LearnedSparse`.
+
+    Engines get the number of a term in the model's vocabulary as its name, so no character of a term needs escaping.
+    """
+
+    kind = "sparse"
+
+    def __init__(self, field: str, spec: SparseSpec, materials: Materials) -> None:
+        self.field, self.name = field, spec.name
+        self.model, self.precision = spec.model, spec.precision
+        self.source = materials.source(spec.model)
+        self.encoder: SparseTextEncoder = materials.term_encoder(spec.model, spec.title, spec.precision)
+        self._texts = materials.texts(spec.title)
+
+    @cached_property
+    def weights(self) -> csr_array:
+        """Weights by passage and term, `(n_passages, n_terms)` float32."""
+        return self.encoder.encode_passages(self._texts)
+
+    def of_passages(self, start: int, stop: int) -> list[dict[str, float]]:
+        return weights_by_term(self.weights[start:stop])
+
+    def of_questions(self, questions: Sequence[str]) -> list[dict[str, float]]:
+        return weights_by_term(self.encoder.encode_questions(questions))
+
+    def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
+        """Yield scores `(some questions, n_passages)` float64, -inf of passages that share no term.
+
+        With `rounded`, the weights of passages have the precision that Lucene stores.
+        """
+        weights = self.weights.astype(np.float32)
+        if rounded:
+            weights.data = in_nine_bits(weights.data)
+        asked, columns = self.encoder.encode_questions(questions), weights.T.tocsr()
+        asked.resize(asked.shape[0], columns.shape[0])
+        for start in range(0, len(questions), _QUESTIONS):
+            scores = (asked[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
+            yield np.where(scores > 0, scores, -np.inf)
+
+
+def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
+    """Return each row of term weights as JSON has it: weights by the number of the term, none 0."""
+    rows = []
+    for first, last in zip(weights.indptr[:-1], weights.indptr[1:], strict=True):
+        terms, values = weights.indices[first:last].tolist(), weights.data[first:last].tolist()
+        rows.append({str(term): float(f"{value:.7g}") for term, value in zip(terms, values, strict=True) if value})
+    return rows
+
+
+def in_nine_bits(weights: np.ndarray) -> np.ndarray:
+    """Return float32 weights as Lucene's feature fields store them: nine significant bits, the others cut off."""
+    bits = weights.astype(np.float32).view(np.int32)
+    return ((bits >> 15) << 15).view(np.float32)
+
+
 def _by_text(vectors: TokenVectors) -> list[list[list[float]]]:
     return [numbers(vectors.between(row, row + 1).vectors, 4) for row in range(len(vectors))]  # of half precision
 
@@ -173,7 +230,7 @@ def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
     return narrow
 
 
-Signal = Terms | Vectors | LateTokens
+Signal = Terms | Vectors | LateTokens | SparseTerms
 
 
 def written(documents: Sequence[Sequence[str]]) -> list[str]:
@@ -225,24 +282,25 @@ def plan_of(name: str, materials: Materials) -> Plan:
     """
     plan = _Planning(materials).of(materials.specs[name])
     if not plan.parts:
-        message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or a bi-encoder"
+        message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or of a model"
         raise TakeAwayError("nothing_to_take", message, name=name)
     differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
 
 
-def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool) -> list[str]:
+def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
     """Return the codes of what is surely otherwise in an engine, as `Plan.differs`, before anything is read.
 
-    `tokens` tells whether the engine knows late interaction.
+    `tokens` and `sparse` tell whether late interaction and sparse encoders are exported to the engine.
     """
     codes = list[str]()
+    exported = (HybridSpec, MilvusSpec, *([SparseSpec] if sparse else []))
     for spec in (one.local for one in needed(specs, [name])):
         if isinstance(spec, BM25Spec | DenseSpec):
             codes += _differing(spec)
         elif isinstance(spec, LearnedSpec):
             codes.append("learned")
-        elif not isinstance(spec, HybridSpec | MilvusSpec) and not (isinstance(spec, LateSpec) and tokens):
+        elif not isinstance(spec, exported) and not (isinstance(spec, LateSpec) and not spec.first and tokens):
             codes.append("left_out")
     return [*dict.fromkeys(codes)]
 
@@ -251,7 +309,7 @@ class _Planning:
     """Goes down from a retriever to the signals, and numbers their fields."""
 
     def __init__(self, materials: Materials) -> None:
-        self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0}
+        self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0, "sparse": 0}
 
     def of(self, spec: Spec) -> Plan:
         match spec.local:
@@ -270,6 +328,9 @@ class _Planning:
             case LateSpec(first="") as local:
                 of_tokens = LateTokens(self._field("tokens"), local, self._materials)
                 plan = Plan(spec.name, (Part(of_tokens, constant=1.0),))
+            case SparseSpec() as local:
+                of_terms = SparseTerms(self._field("sparse"), local, self._materials)
+                plan = Plan(spec.name, (Part(of_terms, constant=1.0),))
             case RerankSpec() | LateSpec() as local:
                 first = self.of(self._materials.specs[local.first])
                 plan = replace(first, left_out=(*first.left_out, spec.name))

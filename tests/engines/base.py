@@ -3,6 +3,7 @@
 import json
 import math
 import ssl
+import struct
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,6 +127,27 @@ def cosines(vectors: Mapping[str, Sequence[float]], query: Sequence[float]) -> d
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     lengths = math.hypot(*a) * math.hypot(*b)
     return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
+
+
+def max_sim(passage: Sequence[Sequence[float]], query: Sequence[Sequence[float]]) -> list[float]:
+    """Return the best dot product of each vector of the query with a vector of the passage."""
+    return [max(sum(x * y for x, y in zip(one, of, strict=True)) for of in passage) for one in query]
+
+
+def nine_bits(weight: float) -> float:
+    """Return a weight as a feature field of Lucene stores it."""
+    (bits,) = struct.unpack(">I", struct.pack(">f", weight))
+    (stored,) = struct.unpack(">f", struct.pack(">I", bits & 0xFFFF8000))
+    return float(stored)
+
+
+def dot_products(documents: Mapping[str, Mapping[str, float]], query: Mapping[str, float]) -> dict[str, float]:
+    """Return the dot product of term weights, stored with nine bits, of the documents that share a term."""
+    found = {}
+    for key, weights in documents.items():
+        if shared := query.keys() & weights.keys():
+            found[key] = sum(query[term] * nine_bits(weights[term]) for term in shared)
+    return found
 
 
 def first(scores: Mapping[str, float], size: int) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Stubs of Elasticsearch and OpenSearch: the same REST interface, other queries."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,9 @@ from tests.engines.base import (
     StubEngine,
     bm25,
     cosines,
+    dot_products,
     first,
+    max_sim,
     min_max,
     ranks,
     require_known,
@@ -147,10 +150,10 @@ class Elastic(StubEngine):
                 raise refused(
                     "strict_dynamic_mapping_exception", f"mapping set to strict, dynamic introduction of [{name}]"
                 )
-            if isinstance(value, list):
+            if isinstance(value, list | dict):
                 self.check_vector(index, name, value)
 
-    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+    def check_vector(self, index: Index, name: str, value: Any) -> None:
         raise NotImplementedError
 
     def search(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> Any:
@@ -183,6 +186,15 @@ class Elastic(StubEngine):
         return bm25(index.values(name), of["query"], similarity["k1"], similarity["b"])
 
 
+def check_term_weights(name: str, value: Any) -> None:
+    """Refuse what a feature field does not store: anything but weights above 0 by term."""
+    if not isinstance(value, dict) or not all(isinstance(one, float | int) and one > 0 for one in value.values()):
+        raise refused("document_parsing_exception", f"[{name}] takes weights above 0 by term, of dimension 1")
+
+
+_MAX_SIM = re.compile(r"maxSimDotProduct\(params\.query_vector, '(\w+)'\) / params\.query_vector\.size\(\) \+ 1\.0")
+
+
 def _unknown_key(name: str) -> RefusedError:
     return refused("parsing_exception", f"Unknown key for a VALUE in [{name}].")
 
@@ -201,6 +213,12 @@ class Elasticsearch(Elastic):
     search_fields: tuple[str, ...] = ("query", "retriever", "size", "from", "_source")
 
     def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
+        if of["type"] == "rank_vectors":
+            self.check_rank_vectors(of)
+            return
+        if of["type"] == "sparse_vector":
+            require_known(of, ("type", "store"), _unsupported)
+            return
         if of["type"] != "dense_vector":
             super().check_field(of, settings)
             return
@@ -211,8 +229,24 @@ class Elasticsearch(Elastic):
         graph = ("m", "ef_construction") if "hnsw" in options["type"] else ()
         require_known(options, ("type", "confidence_interval", *graph), _unsupported)
 
-    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+    def check_rank_vectors(self, of: dict[str, Any]) -> None:
+        if self.version < (9, 0):
+            raise refused("mapper_parsing_exception", "No handler for type [rank_vectors] declared on field")
+        if self.licence not in ("trial", "enterprise"):
+            raise refused("security_exception", "current license is non-compliant for [Rank Vectors]", 403)
+        require_known(of, ("type", "dims", "element_type"), _unsupported)
+        if not 1 <= of["dims"] <= 4096:
+            raise refused("mapper_parsing_exception", f"no rank_vectors of {of['dims']} dims")
+
+    def check_vector(self, index: Index, name: str, value: Any) -> None:
         of = index.fields[name]
+        if of["type"] == "rank_vectors":
+            if not value or any(len(one) != of["dims"] for one in value):
+                raise refused("document_parsing_exception", f"[{name}] has a different number of dimensions")
+            return
+        if of["type"] == "sparse_vector":
+            check_term_weights(name, value)
+            return
         if of["type"] != "dense_vector" or len(value) != of["dims"]:
             raise refused(
                 "document_parsing_exception", f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
@@ -221,6 +255,36 @@ class Elasticsearch(Elastic):
             raise refused(
                 "document_parsing_exception", "The [cosine] similarity does not support vectors with zero magnitude"
             )
+
+    def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
+        if "script_score" in query:
+            return self.max_sims(index, query["script_score"])
+        if "sparse_vector" not in query:
+            return super().matching(index, query)
+        of = query["sparse_vector"]
+        require_known(of, ("field", "query_vector", "prune", "pruning_config", "boost"), _unknown_key)
+        if index.fields[of["field"]]["type"] != "sparse_vector" or not of["query_vector"]:
+            raise refused("illegal_argument_exception", "[sparse_vector] queries a sparse_vector field by its terms")
+        if of.get("prune") is not False:  # from 9.1 it prunes unless told otherwise
+            raise refused("illegal_argument_exception", "this stub does not prune")
+        check_term_weights(of["field"], of["query_vector"])
+        return dot_products(index.values(of["field"]), of["query_vector"])
+
+    def max_sims(self, index: Index, of: dict[str, Any]) -> dict[str, float]:
+        require_known(of, ("query", "script", "min_score", "boost"), _unknown_key)
+        require_known(of["script"], ("source", "params", "lang"), _unknown_key)
+        match = _MAX_SIM.fullmatch(of["script"]["source"])
+        if not match or index.fields[match[1]]["type"] != "rank_vectors":
+            raise refused("script_exception", f"compile error: {of['script']['source']}")
+        if of["query"] != {"exists": {"field": match[1]}}:
+            raise refused("script_exception", f"A document doesn't have a value for a vector field [{match[1]}]")
+        asked = of["script"]["params"]["query_vector"]
+        self.check_vector(index, match[1], asked)
+        held = index.values(match[1])
+        scores = {key: sum(max_sim(one, asked)) / len(asked) + 1.0 for key, one in held.items()}
+        if min(scores.values(), default=0.0) < 0:
+            raise refused("illegal_argument_exception", "script_score script returned an invalid score: negative")
+        return scores
 
     def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
         if "retriever" in body and "query" in body:

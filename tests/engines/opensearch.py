@@ -1,17 +1,32 @@
 """A stub of OpenSearch with its plugins for vectors and for hybrid search."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.engines.base import Received, cosines, first, min_max, ranks, require_known, weighted
-from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, refused
+from tests.engines.base import (
+    Received,
+    cosines,
+    dot_products,
+    first,
+    max_sim,
+    min_max,
+    ranks,
+    require_known,
+    weighted,
+)
+from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, check_term_weights, refused
 
+_LATE_INTERACTION = re.compile(
+    r"lateInteractionScore\(params\.query_vectors, '(\w+)', params\._source, params\.space_type\)"
+)
 TECHNIQUES = {"normalization-processor": ("min_max", "l2", "z_score"), "score-ranker-processor": ("rrf",)}
 
 
 @dataclass
 class OpenSearch(Elastic):
+    version: tuple[int, int] = (3, 3)
     settings: tuple[str, ...] = ("number_of_shards", "number_of_replicas", "similarity", "knn")
     search_params: frozenset[str] = frozenset({"search_pipeline"})
     pipelines: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -39,6 +54,9 @@ class OpenSearch(Elastic):
         return {"acknowledged": True}
 
     def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
+        if of["type"] in ("boolean", "rank_features") or of == {"type": "object", "enabled": False}:
+            require_known(of, ("type", "enabled"), _unsupported)
+            return
         if of["type"] != "knn_vector":
             super().check_field(of, settings)
             return
@@ -47,7 +65,12 @@ class OpenSearch(Elastic):
             require_known(of["method"], ("name", "space_type", "engine", "parameters"), _unsupported)
             require_known(of["method"]["parameters"], ("m", "ef_construction"), _unsupported)
 
-    def check_vector(self, index: Index, name: str, value: list[float]) -> None:
+    def check_vector(self, index: Index, name: str, value: Any) -> None:
+        if index.fields[name]["type"] == "object":  # it is stored as it is
+            return
+        if index.fields[name]["type"] == "rank_features":
+            check_term_weights(name, value)
+            return
         if len(value) != index.fields[name]["dimension"]:
             raise refused(
                 "mapper_parsing_exception", f"Vector dimension mismatch. Expected: {index.fields[name]['dimension']}"
@@ -75,8 +98,14 @@ class OpenSearch(Elastic):
         return total
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
+        if "neural_sparse" in query:
+            return self.neural_sparse(index, query["neural_sparse"])
         if "script_score" in query:
+            require_known(query["script_score"], ("query", "script", "min_score", "boost"), _unknown_key)
             script = query["script_score"]["script"]
+            require_known(script, ("source", "params", "lang"), _unknown_key)
+            if script.get("lang", "painless") == "painless":
+                return self.late_interaction(index, query["script_score"]["query"], script)
             params = script["params"]
             require_known(params, ("field", "query_value", "space_type"), _unknown_key)
             return self.exact(index, params["field"], params["query_value"])
@@ -87,6 +116,37 @@ class OpenSearch(Elastic):
             raise refused("query_shard_exception", f"Field '{name}' is not knn_vector type with an index")
         require_known(of, ("vector", "k", "filter"), _unknown_key)
         return first(self.exact(index, name, of["vector"]), of["k"])
+
+    def neural_sparse(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
+        ((name, of),) = query.items()
+        require_known(of, ("query_tokens", "model_id", "query_text", "boost"), _unknown_key)
+        if index.fields[name]["type"] != "rank_features":
+            raise refused("illegal_argument_exception", "[neural_sparse] query only works on [rank_features] fields")
+        check_term_weights(name, of["query_tokens"])
+        if not of["query_tokens"] or max(of["query_tokens"].values()) > 64:
+            raise refused("illegal_argument_exception", "weight must be in (0, 64]")
+        return dot_products(index.values(name), of["query_tokens"])
+
+    def late_interaction(self, index: Index, query: dict[str, Any], script: dict[str, Any]) -> dict[str, float]:
+        """Score by `cosinesimil`: 0 to 1 for each token of the question."""
+        match = _LATE_INTERACTION.fullmatch(script["source"])
+        if not match or self.version < (3, 3):
+            raise refused("script_exception", f"compile error: {script['source']}: unknown call")
+        require_known(script["params"], ("query_vectors", "space_type"), _unknown_key)
+        if script["params"]["space_type"] != "cosinesimil":
+            raise refused("illegal_argument_exception", "this stub has cosinesimil alone")
+        ((name, value),) = query["term"].items()
+        if index.fields[name]["type"] != "boolean":
+            raise refused("query_shard_exception", f"[{name}] is no boolean field")
+        asked = script["params"]["query_vectors"]
+        scores = {}
+        for key, one in index.searchable.items():
+            if one.get(name) is not value:
+                continue
+            if not asked or not one.get(match[1]):
+                raise refused("script_exception", "Document vectors cannot be null or empty")
+            scores[key] = sum((1 + similar) / 2 for similar in max_sim(one[match[1]], asked))
+        return scores
 
     def exact(self, index: Index, name: str, vector: list[float]) -> dict[str, float]:
         self.check_vector(index, name, vector)

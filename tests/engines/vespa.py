@@ -1,6 +1,7 @@
 """A stub of Vespa with one deployed schema: `/document/v1` and `/search/`.
 
-Its ranking is its own: documents that share a term, by how many. What is asked is held against the schema.
+A sparse encoder alone is ranked by its dot product. All else is ranked by how many terms a document shares. What is
+asked is held against the schema.
 """
 
 import re
@@ -14,6 +15,7 @@ _OPERATIONS = {
     "DELETE": {"selection", "cluster", "continuation"},
     "POST": {"timeout", "create"},
 }
+_SPARSE_ALONE = re.compile(r"first-phase \{\s*expression: sparse_(\w+)\s*rank-score-drop-limit: 0\.0\s*\}")
 _AT_ONCE = 3  # documents deleted by one request
 
 
@@ -77,6 +79,10 @@ class Vespa(StubEngine):
         if size := re.fullmatch(r"tensor<float>\(x\[(\d+)\]\)", kind):
             if len(value["values"]) != int(size[1]):
                 raise refused(f"Tensor of size {len(value['values'])} does not fit {kind}")
+        elif kind == "tensor<float>(term{})":
+            require_known(value, ("cells",), lambda key: refused(f"unknown key {key}"))
+            if not all(isinstance(weight, float) for weight in value["cells"].values()):
+                raise refused(f"{value} does not fit {kind}")
         elif kind.startswith("tensor"):
             require_known(value, ("blocks",), lambda key: refused(f"unknown key {key}"))
         elif not isinstance(value, int if kind == "int" else str):
@@ -93,6 +99,11 @@ class Vespa(StubEngine):
         scores: dict[str, float] = {}
         for key, document in self.documents.items():
             scores[key] = float(sum(term in document[name].split() for name, terms in asked for term in terms))
+        if sparse := _SPARSE_ALONE.search(self.schema):
+            asked_weights = body[f"input.query(asked_{sparse[1]})"]["cells"]
+            held = {key: document.get(sparse[1], {"cells": {}})["cells"] for key, document in self.documents.items()}
+            scores = {key: sum(asked_weights.get(term, 0.0) * one[term] for term in one) for key, one in held.items()}
+            scores = {key: score for key, score in scores.items() if score > 0}
         shown = re.match(r"select ([\w, ]+) from", body["yql"])[1].split(", ")  # type: ignore[index]
         found = [
             {"relevance": score, "fields": {name: self.documents[key][name] for name in shown}}

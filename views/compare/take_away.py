@@ -1,12 +1,13 @@
 """A retriever taken away: for which engine, what is the same there and what differs, by how much, and the folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
 from data.workspace import MEGABYTE
 from jobs.folder import Status
+from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
@@ -43,7 +44,7 @@ def draw(view: ComparisonView) -> None:
             key = f"takeaway.{status.code}"
             return word(key, name=view.display_names[name]) if known(key) else status.message
 
-        about = _foreseen(foreseen(view.comparison.experiment.specs, name, tokens=engine is Engine.VESPA), engine)
+        about = _foreseen(_foreseen_codes(view.comparison.experiment.specs, name, engine), engine)
         draw_job(
             job,
             lambda: job.start(wanted),
@@ -62,6 +63,11 @@ def draw(view: ComparisonView) -> None:
             begin(lambda: job.start(wanted))
         return
     _draw_taken(job, taken, engine, size)
+
+
+def _foreseen_codes(specs: Mapping[str, Spec], name: str, engine: Engine) -> list[str]:
+    traits = TRAITS.get(engine)
+    return foreseen(specs, name, tokens=bool(traits and traits.tokens), sparse=bool(traits and traits.sparse))
 
 
 def _foreseen(codes: Sequence[str], engine: Engine) -> str:

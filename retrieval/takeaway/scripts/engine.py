@@ -25,6 +25,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from http.client import HTTPException
 from itertools import islice
@@ -34,6 +35,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CUT = 10
 BATCH = 200  # documents in a request
+CONNECTIONS = 8  # open at once where each document is a request
 OPTIONS = ("--recreate", "--free")
 NOT_LOADED = "\nIf the passages are not loaded, run `python engine.py load` first"
 ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?")
@@ -130,15 +132,20 @@ class Http:
         elif bulk["form"] == "objects":
             refuse(self.send("POST", bulk["path"], {"objects": [as_object(one, bulk) for one in documents]}))
         else:
-            for one in documents:
-                self.send("POST", f"{bulk['path']}{one['fields']['row']}", {"fields": one["fields"]})
+            with ThreadPoolExecutor(CONNECTIONS) as pool:  # a refusal cancels what is not sent yet
+                list(pool.map(self.send_document, documents))
+
+    def send_document(self, document: dict[str, Any]) -> None:
+        """Send a document to Vespa."""
+        fields = document["fields"]
+        self.send("POST", f"{told()['bulk']['path']}{fields['row']}", {"fields": fields})
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         """Return the hits for the values of a question, best first: row, passage, title and score."""
         if not free:
             return self.search(told()["query"], values)
         if not told()["free"]:
-            raise SystemExit("--free is for Elasticsearch, and for several signals: leave it out")
+            raise SystemExit("--free is for several signals in Elasticsearch, without late interaction: leave it out")
         return self.mixed(told()["free"], values)
 
     def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -225,8 +232,9 @@ def unreachable(address: str, error: Exception) -> str:
 
 def advice(code: int, said: str) -> str:
     """Return what to do about a refusal, where that is known."""
-    if "license" in said and told()["free"]:
-        return "\nThis licence does not include the mixed query: add --free"
+    if "license" in said:
+        by_free = "This licence does not include the mixed query: add --free"
+        return f"\n{by_free if told()['free'] else 'README.md says which licence is needed'}"
     if code in (401, 403):
         return '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
     if code == 404:
@@ -267,14 +275,12 @@ def refuse(answer: Any) -> None:
             raise SystemExit(f"a document was not taken: {error}\n`load --recreate` begins again")
 
 
-def filled(template: Any, values: dict[str, Any], nothing: Any = None) -> Any:
-    """Return a template with values in place of their marks: a mark alone is the value, in a text it is JSON.
-
-    Elasticsearch and OpenSearch refuse a vector of zeros: `nothing` takes the place of a query by one.
-    """
+def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None = None) -> Any:
+    """Return a template with values for its marks, in a text as JSON, and `nothing` for queries without a value."""
     if isinstance(template, dict):
-        if nothing is not None and template.keys() <= {"knn", "script_score"} and has_zero_vector(template, values):
-            return nothing
+        kind = next(iter(template), "")
+        if nothing and len(template) == 1 and kind in nothing and has_no_value(template, values):
+            return nothing[kind]
         return {name: filled(value, values, nothing) for name, value in template.items()}
     if isinstance(template, list):
         return [filled(value, values, nothing) for value in template]
@@ -285,10 +291,10 @@ def filled(template: Any, values: dict[str, Any], nothing: Any = None) -> Any:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: json.dumps(values[mark[1]], ensure_ascii=False), template)
 
 
-def has_zero_vector(template: dict[str, Any], values: dict[str, Any]) -> bool:
-    """Whether a query is by a vector of zeros."""
+def has_no_value(template: dict[str, Any], values: dict[str, Any]) -> bool:
+    """Whether a query is by a vector of zeros, or by no tokens or terms at all."""
     names = re.findall(r"\{\{(\w+)\}\}", json.dumps(template))
-    return any(isinstance(values[name], list) and not any(values[name]) for name in names)
+    return any(isinstance(values[name], list | dict) and not any(values[name]) for name in names)
 
 
 class Milvus:

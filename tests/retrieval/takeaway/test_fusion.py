@@ -16,13 +16,16 @@ from retrieval.takeaway.signals import (
     LateTokens,
     Part,
     Plan,
+    SparseTerms,
     TakeAwayError,
     Vectors,
     foreseen,
     in_a_byte,
+    in_nine_bits,
     plan_of,
 )
 from tests.doubles import small_set
+from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 
 N, DEPTH, K = 30, 8, 10
@@ -170,6 +173,60 @@ def test_an_engine_that_takes_one_of_each_gets_the_weightiest() -> None:
     assert ([one.name for one in mix.signals], mix.weights, mix.left_out) == (["signal_0"], (1.0,), ("signal_1",))
 
 
+class TermsScored(Given, SparseTerms):
+    """Term weights whose scores are given; no engine takes a `vectors` from it."""
+
+    @property
+    def weights(self) -> np.ndarray:  # type: ignore[override]
+        return self.vectors
+
+
+@pytest.mark.parametrize("engine", TRAITS)
+def test_an_engine_gets_the_kinds_of_signals_that_it_supports(engine: Engine) -> None:
+    scores = np.random.default_rng(2).uniform(0.1, 1, (3, 6, N))
+    parts = [
+        Part(kind(name, one), of_range=0.3)
+        for kind, name, one in zip((Scored, LateScored, TermsScored), ("dense", "late", "sparse"), scores, strict=True)
+    ]
+    mix = mix_of(engine, Lists(Plan("mix", tuple(parts), DEPTH), [""] * 6))
+    without = {Engine.WEAVIATE: {"late", "sparse"}, Engine.MILVUS: {"late"}}.get(engine, set())
+    assert {*mix.left_out} == without
+    assert {one.name for one in mix.signals} == {"dense", "late", "sparse"} - without
+    assert ("term_weights" in mix.differs) == (engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH))
+    assert searched(mix, Lists(Plan("mix", tuple(parts), DEPTH), [""] * 6), 5).indices.shape == (6, 5)
+
+
+def test_vespa_mixes_all_passages_where_a_sparse_encoder_looks() -> None:
+    """Vespa compares a tensor with every passage, so each passage is a candidate, also one without a shared term."""
+    dense, sparse = signals(4)
+    sparse = np.where(sparse > 0.5, sparse, -np.inf)
+    parts = (Part(Scored("dense", dense), of_range=0.6), Part(TermsScored("sparse", sparse), of_range=0.4))
+    lists = Lists(Plan("mix", parts, DEPTH), [""] * 6)
+    mix = mix_of(Engine.VESPA, lists)
+    expected = []
+    for question in range(6):
+        of = [dense[question], np.where(np.isfinite(sparse[question]), sparse[question], 0.0)]
+        looks = list(zip(mix.weights, mix.units, of, strict=True))
+        looked = {row: sum(weight / unit * one[row] for weight, unit, one in looks) for row in range(N)}
+        candidates = sorted(looked, key=lambda row: -looked[row])[: 2 * DEPTH]
+        total = dict.fromkeys(candidates, 0.0)
+        for weight, one in zip(mix.weights, of, strict=True):
+            values = {row: float(one[row]) for row in candidates}
+            for row in candidates:
+                total[row] += weight * value("scaled", values, row)
+        expected.append(sorted(total, key=lambda row: (-np.float32(total[row]), row))[:K])
+    assert rows_of(searched(mix, lists, K).indices) == expected
+
+
+def test_term_weights_have_the_precision_that_lucene_stores() -> None:
+    weights = np.random.default_rng(3).uniform(0.001, 50, 2000).astype(np.float32)
+    stored = in_nine_bits(weights)
+    assert stored.tolist() == [nine_bits(one) for one in weights.tolist()]
+    assert ((stored <= weights) & (stored > weights * (1 - 2**-8))).all()
+    exact = np.array([0.5, 1.0, 1.5, 257 / 256, 3.0], dtype=np.float32)
+    assert in_nine_bits(exact).tolist() == exact.tolist()
+
+
 def test_lengths_are_rounded_as_lucene_keeps_them() -> None:
     def encoded(length: int) -> int:  # SmallFloat: four significant bits above 24
         over = length - 24
@@ -225,8 +282,8 @@ def test_what_no_engine_knows_is_left_out_and_said() -> None:
     plan = plan_of("again", made)
     assert ([part.signal.name for part in plan.parts], plan.left_out) == (["bigrams", "words"], ("again",))
     assert plan.differs == ("left_out",)
-    assert foreseen(made.specs, "again", tokens=True) == ["left_out"]
-    assert foreseen(made.specs, "mix", tokens=False) == []
+    assert foreseen(made.specs, "again", tokens=True, sparse=True) == ["left_out"]
+    assert foreseen(made.specs, "mix", tokens=False, sparse=False) == []
     with pytest.raises(TakeAwayError) as caught:
         plan_of("run", made)
     assert caught.value.code == "nothing_to_take"

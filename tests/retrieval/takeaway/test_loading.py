@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,18 @@ import pytest
 
 from data.workspace import PROJECT
 from jobs.detached import FORKS
-from retrieval.takeaway.engines import is_weighted
 from retrieval.takeaway.fusion import Engine
+from retrieval.takeaway.lucene import is_weighted
 from retrieval.takeaway.readme import elasticsearch_needs
+from retrieval.takeaway.scripts.engine import CONNECTIONS
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
 from tests.engines.opensearch import OpenSearch
 from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
+from tests.hub import build_bi_encoder, build_sparse_encoder
+from tests.models.worlds import telling
 from tests.retrieval.compared import BIGRAMS
 from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
 from tests.retrieval.takeaway.test_folder import END, run_scripts, written
@@ -32,12 +37,20 @@ from tests.retrieval.takeaway.test_folder import END, run_scripts, written
 pytestmark = pytest.mark.slow
 DENSE = {"name": "dense", "kind": "dense", "model": "starter"}
 MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "dense"]}
+LATE = {"name": "late", "kind": "late", "model": "bi", "dimensions": 16, "precision": "float32"}
+SPARSE = {"name": "sparse", "kind": "sparse", "model": "splade", "precision": "float32"}
+LATE_MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "late"]}
 MIXES = {
     "scores": MIX | {"fusion": "min-max", "weights": [0.7, 0.3]},
     "deviations": MIX | {"fusion": "z-score"},
     "ranks": MIX | {"fusion": "rrf"},
     "weighted ranks": MIX | {"fusion": "rrf", "weights": [0.7, 0.3]},
+    "late scores": LATE_MIX | {"fusion": "min-max", "weights": [0.4, 0.6]},
+    "late ranks": LATE_MIX | {"fusion": "rrf"},
+    "sparse scores": MIX | {"of": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
+    "sparse ranks": MIX | {"of": ["bigrams", "sparse"], "fusion": "rrf"},
 }
+WITHOUT_TOKENS = {Engine.WEAVIATE}  # engines that get no late interaction and no term weights
 ENGINES: dict[Engine, Callable[[Path], StubEngine]] = {
     Engine.ELASTICSEARCH: lambda _: Elasticsearch(),
     Engine.OPENSEARCH: lambda _: OpenSearch(),
@@ -50,13 +63,20 @@ ENGINES: dict[Engine, Callable[[Path], StubEngine]] = {
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Engine, str], Path]:
     """The folder of an engine for a mix, or for a signal alone; each is written once."""
     place, made = tmp_path_factory.mktemp("folders"), dict[tuple[Engine, str], Path]()
+    models = {
+        "bi": str(telling(build_bi_encoder(place / "bi"))),
+        "splade": str(build_sparse_encoder(place / "splade")),
+    }
+    signals = [DENSE, LATE | {"model": models["bi"]}, SPARSE | {"model": models["splade"]}]
 
     def folder_of(engine: Engine, mix: str) -> Path:
         if (engine, mix) not in made:
             folder = place / f"{engine.value} {mix}"
             spec = MIXES.get(mix, {})
+            needed = {str(spec.get("name", mix)), *spec.get("of", ())}  # type: ignore[call-overload]
+            parts = [one for one in signals if one["name"] in needed]
             made[engine, mix] = written(
-                engine, folder, str(spec.get("name", mix)), BIGRAMS, DENSE, *([spec] * bool(spec))
+                engine, folder, str(spec.get("name", mix)), BIGRAMS, *parts, *([spec] * bool(spec))
             )
         return made[engine, mix]
 
@@ -69,8 +89,16 @@ def figures(checked: str) -> tuple[float, float]:
     return float(words[1]), float(words[3])
 
 
-@pytest.mark.parametrize("mix", [*MIXES, "bigrams", "dense"])
-@pytest.mark.parametrize("engine", ENGINES)
+ALL_MIXES = [*MIXES, "bigrams", "dense", "late", "sparse"]
+LOADED = [
+    (engine, mix)
+    for engine in ENGINES
+    for mix in ALL_MIXES
+    if engine not in WITHOUT_TOKENS or not mix.startswith(("late", "sparse"))
+]
+
+
+@pytest.mark.parametrize(("engine", "mix"), LOADED)
 def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Callable[[Engine, str], Path]) -> None:
     folder = folders(engine, mix)
     stub = ENGINES[engine](folder)
@@ -81,21 +109,37 @@ def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Calla
     loaded, checked, again, checked_again, _ = done.stdout.split(END)
     assert loaded == again == f"{len(PASSAGES)} passages are in {engine.value}\n"
     assert checked == checked_again
-    if engine is not Engine.VESPA:  # the stub's ranking is its own
+    if engine is not Engine.VESPA or mix == "sparse":  # all else the stub ranks in its own way
         there, expected = figures(checked)
         assert there == pytest.approx(expected, abs=1e-4)
     assert done.returncode == 1  # the index is there
     assert done.stderr.endswith("`python engine.py load --recreate` deletes it and loads it again\n")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_new_question_has_hits_with_scores(engine: Engine, folders: Callable[[Engine, str], Path]) -> None:
-    folder = folders(engine, "scores")
+@pytest.mark.parametrize("mix", ["sparse", "sparse ranks"])
+def test_milvus_searches_the_terms_of_a_sparse_encoder(mix: str, folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(Engine.MILVUS, mix)
+    done = run_scripts((folder, "", "load"), (folder, "", "check"))
+    asked = run_scripts((folder, "", "ask", QUESTIONS[0].text), path=str(PROJECT))
+    assert (done.returncode, asked.returncode) == (0, 0), done.stderr + asked.stderr
+    there, expected = figures(done.stdout.split(END)[1])
+    assert there == pytest.approx(expected, abs=1e-4)
+    assert [json.loads(line)["score"] > 0 for line in asked.stdout.split(END)[0].splitlines()]
+
+
+ASKED = [(engine, "scores") for engine in ENGINES] + [
+    (engine, "sparse scores") for engine in ENGINES if engine not in WITHOUT_TOKENS
+]
+
+
+@pytest.mark.parametrize(("engine", "mix"), ASKED)
+def test_a_new_question_has_hits_with_scores(engine: Engine, mix: str, folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(engine, mix)
     with serving(ENGINES[engine](folder)) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text), path=str(PROJECT))
     assert done.returncode == 0, done.stderr
     hits = [json.loads(line) for line in done.stdout.split(END)[1].splitlines()]
-    assert hits[0]["passage"] == "p1"
+    assert hits[0]["passage"] == "p1" or mix != "scores"  # the other models are random
     assert all(set(hit) == {"row", "passage", "title", "score"} for hit in hits)
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
@@ -120,7 +164,14 @@ def test_a_refresh_has_no_body(folders: Callable[[Engine, str], Path]) -> None:
         ("scores", (8, 16), "basic", ("--free",), ""),
         ("weighted ranks", (8, 16), "basic", ("--free",), ""),
         ("dense", (8, 16), "basic", (), ""),
-        ("dense", (8, 16), "basic", ("--free",), "--free is for Elasticsearch, and for several signals"),
+        ("dense", (8, 16), "basic", ("--free",), "--free is for several signals in Elasticsearch"),
+        ("late scores", (9, 0), "enterprise", (), ""),
+        ("late scores", (8, 19), "enterprise", (), "No handler for type [rank_vectors]"),
+        ("late scores", (9, 2), "platinum", (), "README.md says which licence is needed"),
+        ("late scores", (9, 2), "enterprise", ("--free",), "without late interaction: leave it out"),
+        ("late", (9, 0), "enterprise", (), ""),
+        ("sparse", (8, 16), "basic", (), ""),
+        ("sparse ranks", (8, 16), "basic", ("--free",), ""),
     ],
 )
 def test_versions_and_licences_of_elasticsearch(
@@ -286,6 +337,62 @@ def test_a_document_that_is_not_taken_ends_loading(
     assert re.search(r"dims|dimension|length|size", done.stderr)
 
 
+@dataclass
+class SlowVespa(Vespa):
+    """Takes a moment for each document, counts how many are sent at once, and refuses one."""
+
+    refused_row: int = -1
+    running: int = 0
+    most: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def operated(self, request: Received, key: str | None) -> Any:
+        if request.method != "POST":
+            return super().operated(request, key)
+        with self.lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(0.02)
+        with self.lock:
+            self.running -= 1
+        if key == str(self.refused_row):
+            raise RefusedError(507, {"message": "External feed is blocked: disk is full"})
+        return super().operated(request, key)
+
+
+def many_documents(folder: Path, made: Path, count: int) -> Path:
+    """A folder with the first document `count` times over, in rows of their own."""
+    shutil.copytree(folder, made)
+    first = json.loads((made / "documents.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    rows = [first | {"fields": first["fields"] | {"row": row}} for row in range(count)]
+    (made / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return made
+
+
+def test_vespa_gets_documents_by_several_connections(folders: Callable[[Engine, str], Path], tmp_path: Path) -> None:
+    folder = many_documents(folders(Engine.VESPA, "bigrams"), tmp_path / "many", 250)
+    schema = next((folder / "application/schemas").glob("*.sd")).read_text()
+    stub = SlowVespa(schema=schema)
+    with serving(stub) as url:
+        done = run_scripts((folder, url, "load"))
+    assert (done.returncode, len(stub.documents)) == (0, 250), done.stderr
+    assert 1 < stub.most <= CONNECTIONS
+
+
+def test_vespa_gets_no_document_long_after_one_it_refuses(
+    folders: Callable[[Engine, str], Path], tmp_path: Path
+) -> None:
+    folder = many_documents(folders(Engine.VESPA, "bigrams"), tmp_path / "many", 250)
+    schema = next((folder / "application/schemas").glob("*.sd")).read_text()
+    stub = SlowVespa(schema=schema, refused_row=30)
+    with serving(stub) as url:
+        done = run_scripts((folder, url, "load"))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert "507" in done.stderr
+    assert "disk is full" in done.stderr
+    assert 30 <= len(stub.documents) < 30 + 6 * CONNECTIONS
+
+
 def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Callable[[Engine, str], Path]) -> None:
     lines = (folders(Engine.VESPA, "scores") / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     operations = [json.loads(line) for line in lines]
@@ -294,6 +401,20 @@ def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Callable
     assert [(scheme, namespace, kind[:9], key) for scheme, namespace, kind, _, key in ids] == [
         ("id", "mrc", "passages_", str(row)) for row in range(len(PASSAGES))
     ]
+
+
+def test_opensearch_before_3_3_has_no_late_interaction(folders: Callable[[Engine, str], Path]) -> None:
+    folder = folders(Engine.OPENSEARCH, "late")
+    with serving(OpenSearch(version=(3, 2))) as url:
+        done = run_scripts((folder, url, "load"), (folder, url, "check"))
+    assert (done.returncode, "unknown call" in done.stderr) == (1, True)
+    assert "OpenSearch 3.3 or newer" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_states_the_licence_of_late_interaction(folders: Callable[[Engine, str], Path]) -> None:
+    text = (folders(Engine.ELASTICSEARCH, "late scores") / "README.md").read_text(encoding="utf-8")
+    assert "Elasticsearch 9.0 or newer, with a trial or Enterprise licence" in text
+    assert "--free" not in text
 
 
 INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "integer"}}}}
