@@ -198,11 +198,11 @@ class Http:
         self, method: str, path: str, body: Any, *, form: str = "application/json", may_be_missing: bool = False
     ) -> Any:
         """Send a request, and return the JSON of the answer; None for a 404 of what may be missing."""
-        text = json.dumps(body) if isinstance(body, dict) else body
-        headers = {} if text is None else {"Content-Type": form}
+        data = None if body is None else (json.dumps(body) if isinstance(body, dict) else body).encode()
+        headers = {} if data is None else {"Content-Type": form}
         if self.authorization:
             headers["Authorization"] = self.authorization
-        request = urllib.request.Request(self.address + path, text and text.encode(), headers, method=method)  # noqa: S310
+        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=120, context=self.context) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"{}")
