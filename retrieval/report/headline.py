@@ -110,7 +110,8 @@ def _gain(found: Recommendation, style: Style) -> str:
 
 def _notes(found: Recommendation, style: Style) -> list[str]:
     notes: list[str] = []
-    if found.from_best is not None and (found.from_best.wins or found.from_best.losses):
+    said_before = found.best == found.baseline  # the gain over the baseline is the same test
+    if found.from_best is not None and not said_before and (found.from_best.wins or found.from_best.losses):
         names = {"best": style.escape(found.best), "name": style.escape(found.name)}
         notes.append(style.say("headline.not_the_highest", **names, **_difference(found.from_best)))
     if found.ties and found.tie_break is TieBreak.MACHINES:

@@ -10,10 +10,13 @@ from streamlit.testing.v1 import AppTest
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
+from retrieval.analysis.evidence import evidence
+from retrieval.analysis.recommendation import recommend
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.measures import DEFAULT_KS, evaluate
+from retrieval.evaluation.measures import DEFAULT_KS, Measure, evaluate
+from retrieval.evaluation.significance import question_groups
 from retrieval.report.headline import headline_words, markdown_style
 from retrieval.report.words import retriever_name
 from tests.doubles import small_set
@@ -161,6 +164,23 @@ def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet)
     headline = next(one.value for one in app.markdown if "MRR@10" in one.value)
     numbers = re.findall(r"[0-9]+\.[0-9]+", headline)
     assert numbers == re.findall(r"[0-9]+\.[0-9]+", words)
+
+
+def test_the_difference_from_the_best_is_said_once_if_the_best_is_the_baseline() -> None:
+    asked = many_questions(COPIES)[0]
+    almost = [[3, 0], *EVERY[1:]]
+    results = comparison_of({"BM25": EVERY, "Dense": EVERY, "LSA": almost}, asked, DEFAULT_KS, depth=100)
+    seconds = {"BM25": 2.0, "Dense": 3.0, "LSA": 1.0}
+    timed = tuple(replace(one, query_seconds=seconds[one.name]) for one in results.results)
+    comparison = replace(results, results=timed)
+    tests = evidence(comparison).tests
+    for baseline, notes in (("BM25", 0), ("Dense", 1)):
+        groups = question_groups(asked)
+        found = recommend(comparison, Measure("ndcg", 10), tests, baseline=baseline, groups=groups)
+        assert found is not None
+        assert (found.name, found.best) == ("LSA", "BM25")
+        words = headline_words(found, markdown_style("en", lambda name: name))
+        assert len(words.notes) == notes, words
 
 
 @pytest.mark.slow
