@@ -20,7 +20,8 @@ from language.texts import PassageCorpus, StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.comparison.multistage import FEWEST
-from retrieval.comparison.store import kept_comparisons, origin_of
+from retrieval.comparison.store import StoredComparison, kept_comparisons, origin_of
+from retrieval.evaluation.measures import Measure
 from training.options.common import OptionError, TrainingOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.options.texts import LANGUAGE_MODEL
@@ -97,24 +98,41 @@ def draw_untrained(data: StoredSet) -> None:
 
 
 def _without_training(fingerprint: str) -> dict[str, str]:
-    """Return the best untrained retriever of the last comparison with its score; empty if there is none.
+    """Return the best untrained retriever of all comparisons of the same questions; empty if there is none.
 
-    Comparisons on test questions are left out: nothing is decided by those.
+    The questions are those of the last comparison. Test questions are left out: nothing is decided by those.
     """
-    for kept in kept_comparisons():
-        if kept.data_fingerprint != fingerprint or kept.part is Part.TEST:
+    best: tuple[float, StoredComparison, str, Measure] | None = None
+    for stored in kept_comparisons():
+        if stored.data_fingerprint != fingerprint or stored.part is Part.TEST:
             continue
-        asked = origin_of(kept.folder).get("experiment", {}).get("retriever", ())
-        untrained = _untrained_names(asked)
-        figures = {name: values for name, values in kept.figures.items() if name in untrained}
-        best = best_by(leading_measure(kept.ks), figures)
-        if best:
-            name, measure, mean = best
-            score = f"{100 * mean:.1f}"
-            called = plain(retriever_name(name))
-            about = {"name": called, "measure": measure.long, "questions": f"{kept.questions:,}"}
-            return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
-    return {}
+        if best and not _is_comparable(stored, best[1]):
+            continue
+        found = _best_untrained(stored)
+        if found is None:
+            continue
+        name, measure, mean = found
+        if best is None or (measure == best[3] and mean > best[0]):
+            best = (mean, stored, name, measure)
+    if best is None:
+        return {}
+    mean, stored, name, measure = best
+    score = f"{100 * mean:.1f}"
+    about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{stored.questions:,}"}
+    return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
+
+
+def _is_comparable(a: StoredComparison, b: StoredComparison) -> bool:
+    """Return whether two comparisons of a dataset asked the same questions."""
+    return (a.part, a.relevant_from, a.questions) == (b.part, b.relevant_from, b.questions)
+
+
+def _best_untrained(stored: StoredComparison) -> tuple[str, Measure, float] | None:
+    """Return the best untrained retriever of a comparison, the metric and its mean; None if it has none."""
+    asked = origin_of(stored.folder).get("experiment", {}).get("retriever", ())
+    untrained = _untrained_names(asked)
+    figures = {name: values for name, values in stored.figures.items() if name in untrained}
+    return best_by(leading_measure(stored.ks), figures)
 
 
 def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:

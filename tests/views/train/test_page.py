@@ -92,6 +92,7 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
         folder={"experiment": {"retriever": specs}},
         data_fingerprint=fingerprint,
         part=part,
+        relevant_from=1,
         questions=480,
         ks=(1, 5, 10),
         figures={name: {"ndcg@10": value} for name, value in figures.items()},
@@ -125,6 +126,22 @@ def test_what_a_mix_reaches_without_training_is_told(
     app.query_params["lang"] = "ko"
     korean = "\n".join(one.value for one in run(app).caption)
     assert f"nDCG@10 {score}{'이' if score[-1] in '06' else '가'} 나옵니다" in korean
+
+
+@pytest.mark.parametrize(
+    ("earlier_part", "told"),
+    [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
+)
+def test_the_score_to_beat_is_the_best_of_all_comparisons_of_the_same_questions(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, earlier_part: Part, told: tuple[str, str]
+) -> None:
+    fingerprint = find("sample").fingerprint
+    newest = compared(fingerprint, Part.ALL, first=0.77)
+    stored = [newest, compared(fingerprint, earlier_part, late=0.886, first=0.7)]
+    monkeypatch.setattr("views.train.page.kept_comparisons", lambda: stored)
+    monkeypatch.setattr("views.train.page.origin_of", lambda folder: folder)
+    words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
 
 
 def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
