@@ -154,7 +154,7 @@ def test_the_finished_retrievers_of_a_stopped_comparison_stay(data: StoredSet, s
     assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6)
     assert {"resume", "only_finished"} <= keys(app)
     assert "run" not in keys(app)
-    assert "BM25만 완료 · 나머지는 멈춤" in said(opened(page, lang="ko", **ADDRESS))
+    assert "BM25만 완료 · 나머지는 중지됨" in said(opened(page, lang="ko", **ADDRESS))
     assert started == []
 
 
