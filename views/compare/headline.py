@@ -12,8 +12,11 @@ from views.ui.state import remember
 from views.ui.words import language, plain, signed, word
 
 
-def draw_headline(view: ComparisonView, choices: Choices) -> None:
-    """Draw the recommendation, the largest text under the title, and what is to be known beside it."""
+def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool = False) -> None:
+    """Draw the recommendation, the largest text under the title, and what is to be known beside it.
+
+    `more_offered` if the page offers to compare other retrievers as well: then nobody is asked to select one.
+    """
     found = view.recommendation
     if found is None:
         return
@@ -22,7 +25,7 @@ def draw_headline(view: ComparisonView, choices: Choices) -> None:
     with st.container(key="headline", gap="small"):
         st.markdown(words.answer)
         notes = list(words.notes)
-        if not found.compared:
+        if not found.compared and not more_offered:
             notes.append(word("compare.pick_another"))
         if trained := _of_training(view, choices):
             notes.append(trained)

@@ -97,7 +97,7 @@ def draw() -> None:
         elif another:
             _draw_offer(job, experiment, another, picked)
     if shown:
-        _draw_comparison(shown, choices, answer)
+        _draw_comparison(shown, choices, answer, more_offered=waits or another is not None)
 
 
 def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | None:
@@ -127,7 +127,11 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> No
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
                 time = ""  # its chip says it
-            told = {"name": plain(spec.name), "megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
+            told = {
+                "name": plain(retriever_name(spec.name)),
+                "megabytes": f"{megabytes:,}",
+                "passages": f"{data.passages:,}",
+            }
             st.caption(f"{word('compare.cost', **told)} {time}".strip())
 
 
@@ -177,9 +181,12 @@ def _draw_kept(kept: StoredComparison) -> None:
         _draw_comparison(shown, choices_for(data), answer)
 
 
-def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
+def _draw_comparison(
+    view: ComparisonView, choices: Choices, answer: DeltaGenerator, *, more_offered: bool = False
+) -> None:
+    """Draw a comparison; `more_offered` if a button above compares retrievers that it does not have."""
     with answer:
-        draw_headline(view, choices)
+        draw_headline(view, choices, more_offered=more_offered)
         draw_notices(view, choices)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
@@ -197,7 +204,9 @@ def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredCompari
     """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
     new = [plain(retriever_name(name)) for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        if len(new) > _MOST_NAMES:
+        if not running.asks_same_questions(shown, experiment):
+            label = word("compare.run_picked")
+        elif len(new) > _MOST_NAMES:
             label = word("compare.with_count", count=len(new))
         elif new:
             label = word("compare.with_new", names=", ".join(new))

@@ -51,11 +51,19 @@ class Selected:
 def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
     """Return the comparison of the set to show while nobody has run the one that is picked.
 
-    Of those with any of the retrievers picked, one of the same questions goes before one of others, then the newest.
+    A comparison of the same questions is preferred, then the one with most of the picked retrievers, then the newest.
     """
-    kept = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
-    with_any = [one for one in kept if set(one.retrievers) & set(picked)]
-    return next((one for one in with_any if _is_asked(one, experiment)), with_any[0] if with_any else None)
+    wanted = set(picked)
+    with_any = [
+        stored
+        for stored in kept_comparisons()
+        if stored.data_fingerprint == data.fingerprint and not stored.lab and wanted & set(stored.retrievers)
+    ]
+
+    def fit(stored: StoredComparison) -> tuple[bool, int]:
+        return asks_same_questions(stored, experiment), len(wanted & set(stored.retrievers))
+
+    return max(with_any, key=fit, default=None)  # of equals the first, which is the newest
 
 
 def holds(kept: StoredComparison, experiment: Experiment) -> bool:
@@ -63,16 +71,17 @@ def holds(kept: StoredComparison, experiment: Experiment) -> bool:
 
     One of the same retrievers would be its own, had a setting or the program not changed since.
     """
-    return _is_asked(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
+    return asks_same_questions(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
 
 
 def shows_all_finished(kept: StoredComparison, selected: Selected) -> bool:
     """Whether an earlier comparison has metrics of every retriever that the unfinished one has searched."""
     finished = partial_result.finished_names(selected.job)
-    return not finished or (_is_asked(kept, selected.experiment) and set(finished) <= set(kept.figures))
+    return not finished or (asks_same_questions(kept, selected.experiment) and set(finished) <= set(kept.figures))
 
 
-def _is_asked(kept: StoredComparison, experiment: Experiment) -> bool:
+def asks_same_questions(kept: StoredComparison, experiment: Experiment) -> bool:
+    """Return whether a comparison asked the questions of the experiment, with the same relevant grade."""
     return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
 
 

@@ -229,6 +229,46 @@ def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
+def test_the_button_names_no_single_retriever_if_the_questions_differ_too(data: StoredSet) -> None:
+    three_finished(data)
+    app = opened(page, part="test", retrievers="BM25|Dense|Reranked")
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displayed(data: StoredSet) -> None:
+    three_finished(data)
+    specs = choices_for(data).specs
+    kept(data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": FOUND, "BM25 words": FOUND}))  # the newest
+    assert {"BM25", "Dense", "Reranked"} < set(specs)
+    app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
+def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
+    by = {"BM25": FOUND * 8, "Dense": MISSED * 8}
+    many = many_questions(8)[0]
+    asked = keep(many)
+    kept(asked, by, many, comparison_of(by, many, KS, depth=100).results)
+    app = opened(page, data=asked.key, part="all", retrievers=retrievers)
+    assert (EN["compare.pick_another"] in said(app)) == is_asked
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_saved_comparisons_name_retrievers_in_the_language_of_the_page(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, lang="ko", view="kept")
+    table = next(frame.value for frame in app.dataframe if "made" in frame.value)
+    assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
 def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
     folder = finished(data)
     folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
