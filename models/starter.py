@@ -104,6 +104,10 @@ class AnalyzedEmbedding(StaticEmbedding):
         numbers = tokenizer.get_vocab()
         self._vocabulary = Vocabulary(Analyzer(analyzer), sorted(numbers, key=numbers.__getitem__))
 
+    def load_analyzer(self) -> None:
+        """Load the analyzer, which takes seconds for Korean."""
+        analyze(self._vocabulary.analyzer, ["가"])
+
     def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Token ids of all texts, concatenated, and the offset at which each text begins."""
         del prompt, kwargs  # a bag of tokens has no use for a prompt

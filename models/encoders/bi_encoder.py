@@ -59,6 +59,12 @@ class BiEncoder(SourcedModel):
         self.meter, self._on_progress = Meter(), on_progress
         self._recent = RecentVectors()
 
+    def load(self) -> None:
+        """Load the model, and for a starter its analyzer, so that no encoding time includes loading it."""
+        super().load()
+        if is_starter(self._source) and not self._is_at_hand:
+            self.model[0].load_analyzer()
+
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, with the model's own question prompt where it has one."""
         if texts and not is_keeping():

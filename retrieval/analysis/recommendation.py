@@ -21,6 +21,7 @@ from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 
 FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
+CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm
 FEWEST_GROUPS = 6  # of fewer no difference can reach p < 0.05: there are 2^n swaps
 _NEGLIGIBLE = 0.01  # share of a time that may come from another machine
 _FOREIGN = 0.1  # share of a time measured on another machine from which it is marked
@@ -169,14 +170,23 @@ def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> Pai
 
 
 def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieBreak]:
-    """Return the cheapest of the ties, which stand best first, and what decided; one without a time only if all are."""
+    """Return the cheapest of the ties, which stand best first, and what decided; one without a time only if all are.
+
+    Ties that no other one is clearly faster than count as equally fast: the smaller index decides between them.
+    """
     timed = [name for name in tied if costs[name].milliseconds is not None]
     if not timed:
         return tied[0], TieBreak.SCORE
-    fastest = [name for name in timed if len(timed) == 1 or (_lead(name, timed, costs) or 0.0) >= 1]
-    if fastest:
-        return min(fastest, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
-    return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
+    if len(timed) > 1 and not any((_lead(name, timed, costs) or 0.0) >= 1 for name in timed):
+        return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
+    fast = [name for name in timed if not _has_clearly_faster(name, timed, costs)]
+    return min(fast, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
+
+
+def _has_clearly_faster(name: str, timed: Sequence[str], costs: Mapping[str, Cost]) -> bool:
+    """Return whether another of the retrievers is clearly faster than this one."""
+    leads = [times_faster(costs[other], costs[name]) for other in timed if other != name]
+    return any(lead is not None and lead >= CLEARLY_FASTER for lead in leads)
 
 
 def _lead(name: str, tied: Sequence[str], costs: Mapping[str, Cost]) -> float | None:

@@ -7,11 +7,9 @@ in a text, how they emphasise a name and how they escape one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from retrieval.analysis.recommendation import FEWEST_QUESTIONS, Recommendation, TieBreak
+from retrieval.analysis.recommendation import CLEARLY_FASTER, FEWEST_QUESTIONS, Recommendation, TieBreak
 from retrieval.evaluation.significance import PairTest
 from retrieval.report.words import catalog, words_of
-
-_WORTH_SAYING = 1.15  # times faster: less is no reason to choose
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def _ties(found: Recommendation, style: Style) -> str:
     if not found.ties:
         return ""
     names = _listed(found.ties, style)
-    if found.faster is None or found.faster < _WORTH_SAYING:
+    if found.faster is None or found.faster < CLEARLY_FASTER:
         return style.say("headline.tie", names=names)
     if len(found.ties) > 1:
         return style.say("headline.tie_fastest", names=names)

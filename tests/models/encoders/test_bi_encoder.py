@@ -17,6 +17,7 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES
 from tests.models.worlds import damaged
+from text import analyzers
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -136,3 +137,13 @@ def test_weights_that_are_no_numbers_are_a_failure_and_nothing_is_kept(
         BiEncoder(find_model(place), []).encode_passages(TEXTS)
     assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
     assert not list(workspace().rglob("*.np?"))
+
+
+def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_it() -> None:
+    korean = ["자격루는 장영실이 만든 물시계이다.", "측우기는 비가 내린 양을 재는 기구이다."] * 4
+    encoder = BiEncoder(find_model(STARTER), korean)
+    _ = encoder.model  # built, which analyzes the passages
+    analyzers._shared_kiwi.cache_clear()
+    analyzers._plain_reader.cache_clear()
+    encoder.load()
+    assert analyzers._shared_kiwi.cache_info().currsize == 1

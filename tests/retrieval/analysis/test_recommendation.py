@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.recommendation import (
+    CLEARLY_FASTER,
     FEWEST_QUESTIONS,
     Cost,
     Recommendation,
@@ -254,3 +255,27 @@ def test_whatever_is_recommended_was_tested_and_is_the_cheapest(case: tuple[Comp
     if found.faster is not None:
         assert found.faster >= 1
     assert (found.gain is None) == (found.name == "one" or not any({t.a, t.b} == {found.name, "one"} for t in tests))
+
+
+def test_small_lead_in_speed_does_not_decide() -> None:
+    found = recommended(
+        compared(
+            {"bm25": LATE, "mix": RIGHT, "late": RIGHT},
+            {
+                "bm25": {"query_seconds": 0.1},
+                "mix": {"query_seconds": 1.9, "memory_bytes": 10},
+                "late": {"query_seconds": 1.0, "memory_bytes": 1000},
+            },
+        )
+    )
+    assert (found.name, found.ties, found.tie_break) == ("mix", ("late",), TieBreak.SPEED)
+    assert (found.faster or 0.0) < CLEARLY_FASTER
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_no_tie_is_clearly_faster_than_the_recommended_one(seconds: list[float]) -> None:
+    names = [f"r{number}" for number in range(len(seconds))]
+    costs = {name: {"query_seconds": time} for name, time in zip(names, seconds, strict=True)}
+    found = recommended(compared(dict.fromkeys(names, RIGHT), costs))
+    assert costs[found.name]["query_seconds"] <= CLEARLY_FASTER * min(seconds)
