@@ -33,8 +33,8 @@ try:
             page = st.navigation(pages(), position="top")
             sidebar.draw()
             draw_ways(page.url_path)
-            require_set()
             set_title(page.url_path)
+            require_set()
             with UPLOADS.refusal_told():
                 page.run()
         else:

@@ -4,7 +4,7 @@ import streamlit as st
 
 from views.names import set_name
 from views.navigation import FIRST, PAGES
-from views.resources.sets import chosen_set
+from views.resources.sets import chosen_set, missing_set
 from views.ui.words import word
 
 
@@ -17,6 +17,6 @@ def title_of(opened: str) -> str:
     page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
     if page is None:
         return word("app.tab", page=word("page.missing_title"))
-    if page.inside:  # it works with sentence pairs or texts of its own
+    if page.inside or missing_set():  # pages of "More" work with other data; a missing dataset has no name
         return word("app.tab", page=page.title)
     return word("app.tab_of_data", page=page.title, data=set_name(chosen_set().name))

@@ -17,7 +17,7 @@ from retrieval.evaluation.measures import CUT, Measure, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
 from retrieval.report.drawing import FATE_COLOURS
-from retrieval.report.words import Say
+from retrieval.report.words import Say, kind_label
 
 _MOST_SLICES = 10
 _HARDEST = 15
@@ -66,7 +66,7 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
         if len(parts) < 2 or not scores:
             continue
         table = slice_table(parts, scores, measure, groups)
-        labels = labels_of(parts, by)
+        labels = [kind_label(label, say) if by is Property.KIND else label for label in labels_of(parts, by)]
         table["label"] = [labels[place] for place in table["slice"]]
         chart = charts.intervals(table, list(comparison.experiment.specs), row="label", order=labels, x=called)
         means = {

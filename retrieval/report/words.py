@@ -5,6 +5,7 @@ What a person named or wrote is put into the words as text, never as HTML.
 
 import tomllib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def words_of(language: str) -> Say:
         return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
 
     return say
+
+
+def kind_label(kind: str, say: Say) -> str:
+    """Return what a reader calls a question type; a type without words keeps its name."""
+    with suppress(KeyError):
+        return str(say(f"question_kind.{kind}"))
+    return kind
 
 
 def retriever_name(name: str, language: str) -> str:

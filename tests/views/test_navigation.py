@@ -217,3 +217,14 @@ def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, t
         st.text(title_of(st.query_params.get("path", "")))
 
     assert opened(page_title, lang=language, path=path).text[0].value == title
+
+
+def test_the_title_of_the_tab_tells_page_and_app_if_the_dataset_is_missing() -> None:
+    def page_title() -> None:
+        import streamlit as st
+
+        from views.title import title_of
+
+        st.text(title_of(""))
+
+    assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"

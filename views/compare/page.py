@@ -16,7 +16,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.pace import expected_seconds
 from retrieval.comparison.store import ComparisonJob, StoredComparison
-from views.choices import Choices, choices_for, draw_methods
+from views.choices import LATE_NAME, Choices, choices_for, draw_methods
 from views.compare import address, running
 from views.compare import kept as compare_kept
 from views.compare.controls import pick_among, pick_figure, pick_grade, pick_part, pick_retrievers
@@ -120,7 +120,7 @@ def _draw_badge(shown: StoredComparison) -> None:
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
     """Say what is kept of every token, and how long reading takes, before anybody waits for it."""
     for spec in experiment.retriever:
-        if isinstance(spec, LateSpec):
+        if isinstance(spec, LateSpec) and not _comes_with_the_sample(spec, choices):
             asked = question_set(data.key)
             megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
             seconds = expected_seconds(spec, asked)
@@ -133,6 +133,11 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> No
                 "passages": f"{data.passages:,}",
             }
             st.caption(f"{word('compare.cost', **told)} {time}".strip())
+
+
+def _comes_with_the_sample(spec: LateSpec, choices: Choices) -> bool:
+    """Whether the token vectors of a retriever ship with the sample, which is the current dataset."""
+    return choices.expected is None and spec.name == LATE_NAME
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:

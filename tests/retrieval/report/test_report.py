@@ -23,7 +23,7 @@ from retrieval.report import drawing
 from retrieval.report import report as report_module
 from retrieval.report.drawing import draw
 from retrieval.report.report import leading_measure, points, report
-from retrieval.report.words import LANGUAGES, catalog, words_of
+from retrieval.report.words import LANGUAGES, catalog, kind_label, words_of
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
@@ -279,6 +279,12 @@ def test_the_hardest_questions_come_first() -> None:
     assert hardest[6][0].strip() == small_set().questions[5].text
 
 
+def test_question_types_are_called_as_on_the_page() -> None:
+    say = words_of("ko")
+    assert kind_label("paraphrase", say) == "바꿔 쓴 표현"
+    assert kind_label("a type of their own", say) == "a type of their own"
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_many_retrievers_are_held_against_the_first() -> None:
     compared = comparison_of({f"r{number}": RIGHT if number % 2 else LATE for number in range(9)})
@@ -314,7 +320,16 @@ def fields(text: str) -> set[str]:
 def test_every_key_is_used() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
-    computed = ("part.", "headline.", "retriever.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
+    computed = (
+        "part.",
+        "headline.",
+        "retriever.",
+        "property.",
+        "fate.",
+        "term.",
+        "notice.",
+        "question_kind.",
+    )  # say(f"part.{…}")
     for key in catalog("en"):
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key
