@@ -63,13 +63,21 @@ def is_of_page(key: str, data: StoredSet) -> bool:
     if experiment is None:
         return False
     job = ComparisonJob.of(experiment, data.fingerprint)
+    if job.is_unfinished:  # the page offers to resume it, and displays the comparison of the key meanwhile
+        return True
     return job.id == key or not (job.done or job.running or holding(experiment, data) is None)
+
+
+def in_address(data: StoredSet) -> StoredComparison | None:
+    """Return the comparison in the address, None if it is missing or of another dataset."""
+    stored = kept_comparison(st.query_params.get(KEY, ""))
+    return stored if stored and stored.data_fingerprint == data.fingerprint else None
 
 
 def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
     """Return the comparison in the address if it asked the experiment's questions of all its retrievers, and more."""
-    stored = kept_comparison(st.query_params.get(KEY, ""))
-    if stored is None or stored.data_fingerprint != data.fingerprint:
+    stored = in_address(data)
+    if stored is None:
         return None
     same_questions = (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
     return stored if same_questions and set(experiment.specs) < set(stored.retrievers) else None

@@ -105,6 +105,8 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
     if selected.job.done or selected.job.running:
         return None
     last = address.holding(selected.experiment, selected.data)
+    if last is None and selected.job.is_unfinished:
+        last = address.in_address(selected.data)
     last = last or running.last_finished(selected.data, picked, selected.experiment)
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
