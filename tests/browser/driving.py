@@ -20,6 +20,16 @@ def compared(page: Page, label: str) -> None:
     expect(page.get_by_role("button", name=label)).to_be_enabled(timeout=3 * MINUTES)
 
 
+def unfold(page: Page, label: str) -> None:
+    """Open the expander with this label, if it is closed."""
+    settled(page)
+    fold = page.get_by_test_id("stExpander").filter(has=page.locator("summary", has_text=label)).first
+    expect(fold).to_be_visible()
+    if fold.locator("details").get_attribute("open") is None:
+        fold.locator("summary").click()
+    expect(fold.locator("details")).to_have_attribute("open", "")
+
+
 def no_failure(page: Page) -> None:
     for kind in ("stException", "stAlertContentError"):
         expect(page.get_by_test_id(kind)).to_have_count(0)

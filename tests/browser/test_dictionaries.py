@@ -43,7 +43,7 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     settled(page)
     expect(picked).to_have_count(1)
     picked.click()
-    expect(page.get_by_role("tab", name="한눈에", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="요약", exact=True)).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("button", name="다시 실행")).to_be_visible()
 
     name = "BM25 · dictionary 내 사전"
@@ -52,7 +52,7 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     press(page, "why_first")
     expect(page.get_by_text("목록으로")).to_be_visible()
     page.goto(f"{page.url}&shows=scores&explained={quote(name)}")
-    expect(page.get_by_text("사용자 사전을 써서 읽었습니다.")).to_be_visible()
+    expect(page.get_by_text("사용자 사전을 적용했습니다.")).to_be_visible()
     expect(page.locator(".weighed .plus").first).to_be_visible()
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
@@ -60,6 +60,6 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
 def test_the_lab_reads_in_english(app: str, page: Page) -> None:
     page.goto(f"{app}/?retrievers=BM25&part=all&view=tune&lab=lexical")
     expect(page.get_by_role("heading", name="User dictionary")).to_be_visible()
-    expect(page.get_by_text("A dictionary of words cut wrongly")).to_be_visible()
+    expect(page.get_by_text("Words work with the Kiwi analyzers")).to_be_visible()
     expect(page.get_by_role("button", name="Query expansion (RM3)")).to_be_visible()
     assert not re.findall("[가-힣]", page.get_by_test_id("stMain").inner_text().replace("내 사전", ""))

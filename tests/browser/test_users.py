@@ -229,6 +229,7 @@ def test_what_is_somebody_elses_opens_by_no_address(people: dict[str, Person], a
         assert WORDS["kept.not_here"] in said
     if "train?train=" in attempt:
         told = [WORDS[f"model.{key}"].split("{")[0] for key in ("server_path", "hub_unknown", "hub_unreachable")]
+        told.append(WORDS["train.hub_asking"])  # the hub has not answered yet
         assert any(one in said for one in told)
         assert WORDS["train.about_folder"] not in said
     assert alice.content() == before
