@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from data.store import CATALOG, read_entry
-from tests.browser.driving import MINUTES, cells, compared, no_failure, settled
+from tests.browser.driving import MINUTES, cells, compared, no_failure, settled, unfold
 from tests.chat_server import KEY, MODEL, chat_server
 from views.ui.words import catalog
 
@@ -35,6 +35,7 @@ def compared_first(workspace: Path) -> str:
 def test_a_list_is_judged_by_keys_and_gone_on_with_after_a_reload(app: str, page: Page, workspace: Path) -> None:
     page.goto(f"{app}/?{COMPARED}")
     compared(page, "Run again")
+    unfold(page, EN["compare.notes"])
     expect(page.get_by_text(EN["compare.only_relevant"])).to_be_visible()
     page.get_by_role("button", name=EN["pool.begin"]).click()
     number = page.get_by_role("spinbutton", name=EN["pool.questions"])

@@ -97,7 +97,10 @@ FILES: dict[str, tuple[Callable[[float], bytes], str | None]] = {
         "columns; at most 16,384",
     ),
     "a workbook of many columns": (lambda size: workbook_of_numbers(int(40_000 * size), 250), "unpacked bytes"),
-    "a workbook of many rows": (lambda size: workbook_of_numbers(int(1_000_000 * size), 1), "No context column|unpacked"),
+    "a workbook of many rows": (
+        lambda size: workbook_of_numbers(int(1_000_000 * size), 1),
+        "No context column|unpacked",
+    ),
     "lists in lists": (lambda size: b"[" * int(50_000_000 * size), "lists and objects|nested too deeply|breaks at"),
     "articles that are none": (
         lambda size: b'{"data": [{"paragraphs": 1}' + b",{}" * int(15_000_000 * size) + b"]}",
