@@ -26,7 +26,7 @@ def heading(page: Page) -> Locator:
 def listed(page: Page) -> None:
     """The Why view of the sample, the questions that BM25 puts first and LSA does not."""
     expect(page.get_by_role("tab", name="By question", exact=True)).to_have_attribute("aria-selected", "true")
-    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, LSA does not")
+    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the top 1, LSA does not")
     expect(page.get_by_text(said)).to_be_visible()
 
 
@@ -47,9 +47,9 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     question = heading(page).inner_text()
     reasons = page.locator("p.reason")
     expect(reasons).to_have_count(2)
-    expect(reasons.nth(0)).to_contain_text("BM25 puts the answer passage first.")
+    expect(reasons.nth(0)).to_contain_text("BM25 ranks the answer passage first.")
     expect(reasons.nth(1)).to_contain_text(
-        re.compile(r"LSA puts the answer passage at rank \d+\. The answer passage's cosine is 0\.\d+")
+        re.compile(r"LSA ranks the answer passage at \d+\. Cosine of the answer passage: 0\.\d+")
     )
     expect(page.locator(".found-head")).to_have_count(2)
     expect(page.locator(".found .gold u").first).to_be_visible()
