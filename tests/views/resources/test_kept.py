@@ -32,6 +32,7 @@ SHARED = {
     "views/train/base.py: hub_answer": "what the hub tells everybody",
     "views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
     "views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
+    "views/ui/document.py: _script": "a file of the program",
     "views/ui/words.py: catalog": "the program's words",
 }
 KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}
