@@ -117,7 +117,7 @@ def test_vespa_is_given_late_interaction(
         [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
         for name in ("documents", "questions")
     )
-    held = [[*one["tokens"]["blocks"].values()] for one in documents]
+    held = [[*document["fields"]["tokens"]["blocks"].values()] for document in documents]
     for row, question in enumerate(questions):  # sum(reduce(sum(query * attribute, x), max, token), asked), by loops
         asked = question["values"]["tokens"]["blocks"].values()
         scores = [sum(max(sum(map(mul, one, token)) for token in tokens) for one in asked) for tokens in held]
