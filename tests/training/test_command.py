@@ -3,7 +3,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from data.store import CATALOG
@@ -14,7 +13,8 @@ from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
 from training.commands import PlanWords, planned
-from training.estimate import SHARE_TO_USE, Tried
+from training.dry_run import Pace, StepTimes
+from training.estimate import SHARE_TO_USE
 from training.options.questions import READER, ReaderOptions
 from training.options.rankers import (
     BI_ENCODER,
@@ -179,15 +179,15 @@ def test_what_does_not_fit_is_changed_and_said(
 @pytest.mark.slow
 def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In the memory that it takes with a frozen table, a training freezes its table, tries that, and is trained so."""
-    held: list[int] = []
 
-    def take(task: Any, options: Any, batches: list[list[int]], read: np.ndarray) -> Tried:
+    def take(task: Any, options: Any, batches: Any, pace: Pace) -> StepTimes:
         weights = [weight for weight in task.model.parameters() if weight.requires_grad]
-        largest = max(float(read[batch].sum()) for batch in batches)
-        held.append(int(12 * sum(weight.numel() for weight in weights) + 10 * largest))
-        return Tried(largest, largest, 60.0, held[-1])
+        fixed = 12 * sum(weight.numel() for weight in weights)
+        for size in pace.sizes:
+            pace.add(size, 60.0, memory=int(fixed + 10 * size))
+        return pace.times
 
-    monkeypatch.setattr(estimating, "take", take)
+    monkeypatch.setattr(estimating, "take_steps", take)
     monkeypatch.setattr(command, "_estimated", estimating.estimate)
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
