@@ -140,9 +140,9 @@ def test_the_access_log_is_json_without_the_text_of_a_question(caplog: pytest.Lo
 def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
     *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("serving", "uvicorn", access.name):
+    for name in ("serving", "uvicorn", "uvicorn.error", access.name):  # Streamlit, once imported, takes some for itself
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
-    monkeypatch.setattr(access, "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     _log_to_standard_error(as_json=as_json)
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     try:

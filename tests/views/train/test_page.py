@@ -237,7 +237,7 @@ def test_a_training_that_does_not_train_yet_stops_without_a_checkpoint(app: AppT
 def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, running: Run) -> None:
     for name in ("second", "third"):
         made_run(State.QUEUED, name=name)
-    assert "**first** · training · about 1 min 40 s left" in progress_texts(run(app))
+    assert "**first** · training · about 1 min 40 s left in total" in progress_texts(run(app))
     assert EN["sidebar.waiting"].format(count=2) in texts(app)
 
 
