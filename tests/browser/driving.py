@@ -118,7 +118,8 @@ def states(workspace: Path) -> dict[str, str]:
     return found
 
 
-def wait_for(workspace: Path, name: str, state: str, seconds: float = 400) -> str:
+def wait_for(workspace: Path, name: str, state: str | tuple[str, ...], seconds: float = 400) -> str:
+    """Wait until a training is in a state, or in one of several; returns its state and step."""
     end = time.monotonic() + seconds
     while not (found := states(workspace).get(name, "unknown")).startswith(state):
         assert time.monotonic() < end, found
