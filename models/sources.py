@@ -196,9 +196,12 @@ class SourcedModel:
     @cached_property
     def fingerprint(self) -> str:
         """Key of the model's content, and of the precision where it is not float32."""
-        content = self._source.fingerprint(fingerprint_of(self._corpus))
         exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
-        return content if exact else key_of(content, self._precision)
+        return self._content if exact else key_of(self._content, self._precision)
+
+    @cached_property
+    def _content(self) -> str:
+        return self._source.fingerprint(fingerprint_of(self._corpus))
 
     def load(self) -> None:
         """Load the model now rather than with the first text, so that loading counts as building an index."""

@@ -14,6 +14,7 @@ from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arra
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.encoders.recent import RecentVectors
+from models.encoders.shared_weights import share_weights
 from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder, prompts_of
 from models.precision import Precision
@@ -36,7 +37,9 @@ class BiEncoder(SourcedModel):
 
     @cached_property
     def model(self) -> "SentenceTransformer":
-        return load_bi_encoder(self._source, self._corpus)
+        model = load_bi_encoder(self._source, self._corpus)
+        share_weights(model, self._content)
+        return model
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ import numpy as np
 from data.cache import cached_arrays, has_arrays, key_of, save_arrays, shipped
 from data.texts import fingerprint_of
 from models.encoders.protocols import TokenVectors
+from models.encoders.shared_weights import share_weights
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
 from models.loading import LOWER_SHARE, TokenLayers, load_token_encoder
 from models.precision import Precision
@@ -44,7 +45,9 @@ class TokenEncoder(SourcedModel):
 
     @cached_property
     def model(self) -> "MultiVectorEncoder":
-        return load_token_encoder(self._source, self._layers)
+        model = load_token_encoder(self._source, self._layers)
+        share_weights(model, self._content)
+        return model
 
     def __init__(
         self,

@@ -3,7 +3,8 @@
 A reader (an analyzer, or a model in a precision) that this machine has measured, see `pace`, is forecast by that. Any
 other is forecast by the characters to read, at rates that a slow, busy processor reaches as well:
 
-- an analyzer or a starter model reads a character in 50 microseconds;
+- an analyzer or a starter model reads a character in 50 microseconds, and a starter reranker, which analyzes each text
+  once, scores a character of a pair in 2 microseconds;
 - a transformer reads a character in 1 millisecond for each 21 million weights of its layers (multilingual-e5-small has
   so many), counted as 12 x layers x width squared, from its `config.json`;
 - a model that is not on this machine, or has no such file, has no forecast.
@@ -13,14 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from data.records import QuestionSet
 from data.workspace import read_json
+from models.encoders.vector_blocks import reading_costs
 from models.hub import ModelError
 from models.sources import ModelSource, find_model, is_starter
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.spec import Spec
 
 _ANALYZER_RATE = 5e-5  # seconds a character
+_STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already
 _TRANSFORMER_RATE = 1e-3  # seconds a character, for `_WEIGHTS`
 _WEIGHTS = 12 * 12 * 384**2
 _START_SECONDS = 5.0  # to load a transformer
@@ -38,7 +43,9 @@ def forecasts(specs: Mapping[str, Spec], asked: QuestionSet) -> dict[str, Foreca
     """Return the forecast of each retriever by name, without what it wraps, as if nothing of it were cached."""
     pace = Pace()
     pace.begin(specs, asked, ())
-    return {name: _forecast(spec, pace) for name, spec in specs.items()}
+    lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
+    characters = sum(round(reading_costs(side).sum()) for side in lengths)
+    return {name: _forecast(spec, pace, characters) for name, spec in specs.items()}
 
 
 def in_total(parts: Sequence[Forecast]) -> Forecast:
@@ -49,7 +56,8 @@ def in_total(parts: Sequence[Forecast]) -> Forecast:
     return Forecast(sum(known), all(part.is_measured for part in parts))
 
 
-def _forecast(spec: Spec, pace: Pace) -> Forecast:
+def _forecast(spec: Spec, pace: Pace, in_dataset: int) -> Forecast:
+    """Return the forecast of one retriever; `in_dataset` is what reading each passage and question once costs."""
     measured = pace.expected(spec.name)
     if measured is not None:
         return Forecast(measured, is_measured=True)
@@ -62,7 +70,8 @@ def _forecast(spec: Spec, pace: Pace) -> Forecast:
     except (ModelError, OSError):
         return Forecast(None)
     if not source.packaged and is_starter(source):
-        return Forecast(characters * _ANALYZER_RATE)
+        analyzed = min(characters, in_dataset)
+        return Forecast(analyzed * _ANALYZER_RATE + (characters - analyzed) * _STARTER_PAIR_RATE)
     weights = _layer_weights(source)
     if weights is None:
         return Forecast(None)

@@ -8,7 +8,7 @@ import pytest
 from data.workspace import workspace, write_json
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.forecast import Forecast, forecasts, in_total
-from retrieval.comparison.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.spec import Spec
 from tests.doubles import small_set
@@ -41,6 +41,15 @@ def test_a_reader_that_was_measured_is_forecast_by_that() -> None:
 def test_an_analyzer_and_a_starter_are_forecast_by_characters() -> None:
     for spec in (BM25Spec(name="BM25"), DenseSpec(name="LSA")):
         assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
+
+
+def test_a_starter_reranker_analyzes_each_text_once_and_scores_pairs_faster() -> None:
+    once = characters(DenseSpec(name="LSA"))
+    rerank = RerankSpec(name="Reranked", first="BM25")
+    pairs = characters(rerank) - once
+    assert pairs > once
+    specs: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Reranked": rerank}
+    assert forecasts(specs, ASKED)["Reranked"] == Forecast(pytest.approx(once * 5e-5 + pairs * 2e-6))
 
 
 def test_a_transformer_is_forecast_by_the_weights_of_its_layers(tmp_path: Path) -> None:
