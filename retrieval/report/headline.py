@@ -69,6 +69,15 @@ def signed_points(difference: float) -> str:
     return f"{rounded:.1f}".replace("-", "−") if rounded else "0.0"
 
 
+def interval_of_lead(difference: float, low: float, high: float) -> dict[str, str]:
+    """Return the ends of a difference's interval for a sentence that says "ahead" or "behind" without a sign.
+
+    The ends are percentage points in the direction of the sentence: 2 behind (1 to 3).
+    """
+    ends = (low, high) if difference >= 0 else (-high, -low)
+    return dict(zip(("low", "high"), map(signed_points, ends), strict=True))
+
+
 def _early(found: Recommendation, style: Style) -> str:
     return style.say(
         "headline.early",

@@ -116,14 +116,14 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
         tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")),
     )
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
-    bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=3)))
+    bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
     ends = (
         alt.Chart(totals)
         .mark_text(align="left", dx=6, color=READABLE)
         .encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=alt.Text("count:Q", format=","))
     )
     rows = [_lost_row(str(name), of) for name, of in table.groupby("retriever", sort=False)]
-    height = _below(len(fates), 3) + 36 * len(order)
+    height = _below(len(fates), 2) + 36 * len(order)
     return (bars + ends).properties(height=height, description=findings.describe(x, rows))
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, fate_counts
 from retrieval.analysis.slices import Property, most_contested, most_telling
+from retrieval.report.headline import interval_of_lead
 from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
@@ -17,7 +18,7 @@ from views.names import slice_names, with_display_names
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
-from views.ui.words import plain, signed, word
+from views.ui.words import plain, word
 
 
 def draw(view: ComparisonView) -> None:
@@ -101,8 +102,7 @@ def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence
         "name": plain(view.display_names[most["retriever"]]),
         "first": plain(view.display_names[view.scored_names[0]]),
         "points": f"{abs(most['difference']) * 100:.1f}",
-        "low": signed(most["difference_low"]),
-        "high": signed(most["difference_high"]),
+        **interval_of_lead(most["difference"], most["difference_low"], most["difference_high"]),
     }
 
 

@@ -18,6 +18,7 @@ from retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
+from retrieval.report.headline import interval_of_lead
 from text.dictionary import stored
 from views.choices import choices_for
 from views.compare.controls import pick_also
@@ -194,8 +195,12 @@ def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is
         else:
             lead = test if test.a == name else turned(test)
             sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
-            points = f"{abs(lead.difference) * 100:.1f}" if test.sure else signed(lead.difference)
-            values |= {"points": points, "low": signed(lead.low), "high": signed(lead.high), "p": f"{test.p:.2g}"}
+            if test.sure:
+                values |= {"points": f"{abs(lead.difference) * 100:.1f}"}
+                values |= interval_of_lead(lead.difference, lead.low, lead.high)
+            else:
+                values |= {"points": signed(lead.difference), "low": signed(lead.low), "high": signed(lead.high)}
+            values |= {"p": f"{test.p:.2g}"}
             st.markdown(word(f"tune.verdict_{sure}", **values))
         if is_best:
             st.caption(word("tune.flattered", count=f"{len(tried(found.experiment)):,}"))
