@@ -29,7 +29,7 @@ from views.data.stored import chosen_pairs, draw_pairs
 from views.names import pairs_name, set_name
 from views.navigation import way_to
 from views.resources.sets import pair_audit, pair_set, parts_of, question_set
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, range_bars, tips
 from views.ui.problems import errors_told
 from views.ui.state import show_top
@@ -316,11 +316,15 @@ def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     """Bars over ranges of the scale, columns "from", "to" and "count"; the last range holds the scale's end."""
     edges = [*table["from"], float(table["to"].iloc[-1])]
     axis = alt.Axis(values=edges, format="~g")
-    return range_bars(table, (edges[0], edges[-1]), axis, x=x, y=y, form="~g").properties(height=_HEIGHT)
+    ranges = [f"{low:g}–{high:g}" for low, high in zip(table["from"], table["to"], strict=True)]
+    described = findings.describe(x, findings.values(ranges, [*table["count"]], ","))
+    bars = range_bars(table, (edges[0], edges[-1]), axis, x=x, y=y, form="~g")
+    return bars.properties(height=_HEIGHT, description=described)
 
 
 def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     """One bar a "label" as long as its "count", in their order."""
+    described = findings.describe(x, findings.values([*table["label"]], [*table["count"]], ","))
     return (
         alt.Chart(table)
         .mark_bar(color=PALETTE[0])
@@ -329,5 +333,5 @@ def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
             x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
             tooltip=tips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
         )
-        .properties(height=50 + _A_LABEL * len(table))
+        .properties(height=50 + _A_LABEL * len(table), description=described)
     )

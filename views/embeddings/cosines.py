@@ -17,7 +17,7 @@ from embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityReques
 from retrieval.report.drawing import colour_of
 from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.resources.sets import distinct_of
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import cells, draw_chart, tips
 from views.ui.problems import failure_text
 from views.ui.state import choose, lines_of, typed
@@ -118,7 +118,11 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     )
     line = {"color": "white", "strokeWidth": 0.8}
     areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
-    return areas.properties(height=90 + _RIDGE * len(bands))
+    peaks = table.loc[table.groupby("band", sort=False)["density"].idxmax()]
+    rows = findings.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
+    return areas.properties(
+        height=90 + _RIDGE * len(bands), description=findings.describe(word("embeddings.peaks", model=name), rows)
+    )
 
 
 def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -> None:
@@ -219,7 +223,9 @@ def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     )
     written = len(order) <= _WITH_FIGURES
     shaded = cells(base, "cosine", (low, high), ".2f", written=written)
-    return shaded.properties(height=60 + (34 if written else 14) * len(order))
+    pairs = table[table["row"] < table["column"]]
+    described = findings.extremes(word("embeddings.cosine"), pairs, ("first", "second"), "cosine", ".3f")
+    return shaded.properties(height=60 + (34 if written else 14) * len(order), description=described)
 
 
 def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from retrieval.report.drawing import PALETTE, READABLE
 from views.embeddings.evaluation_view import EvaluationView, finished, kept_figures, pick_model
 from views.names import base_name, set_name
 from views.resources.sets import chosen_set
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, present, tips
 from views.ui.state import choose, typed
 from views.ui.words import duration, plain, word
@@ -71,7 +71,9 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
         shape=shape("model", drawn, names),
         tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
     )
-    return alt.layer(marks).properties(height=300)
+    title = f"{word('embeddings.spearman')}, {y}"
+    rows = findings.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
+    return alt.layer(marks).properties(height=300, description=findings.describe(title, rows))
 
 
 def _around(values: "pd.Series[float]") -> alt.Scale:
@@ -188,6 +190,8 @@ def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
     lines = base.mark_line(strokeDash=[5, 4])
     measured = base.transform_filter("datum.measured")
     reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
+    rows = findings.courses(table, "way", "sentences", "seconds", ",.2f")
+    described = findings.describe(word("embeddings.seconds"), rows)
     return (
         lines + measured.mark_line(strokeWidth=3) + measured.mark_point(filled=True, size=60, opacity=1) + reported
-    ).properties(height=380)
+    ).properties(height=380, description=described)

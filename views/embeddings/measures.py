@@ -18,7 +18,7 @@ from embeddings.results import Evaluation, ModelResult, Published, published_for
 from retrieval.report.charts import colour, legend
 from retrieval.report.drawing import READABLE
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import apart, draw_chart, present, tips, with_interval
 from views.ui.words import plain, word
 
@@ -103,7 +103,12 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
     told = [name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
     row = 30 if table["ours"].all() else 42  # pixels: names of others take several lines
     published = theirs.encode(x=along, tooltip=told)
-    return (intervals + marks + published).properties(height=100 + row * len(drawn))
+    rows = findings.intervals(table[table["ours"]], "model", "value", ".2f")
+    others = table[~table["ours"]]
+    rows += findings.values([*others["model"]], [*others["value"]], ".2f")
+    return (intervals + marks + published).properties(
+        height=100 + row * len(drawn), description=findings.describe(x, rows)
+    )
 
 
 def _draw_figures(view: EvaluationView) -> None:
@@ -262,7 +267,9 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
         small = steps.mark_point(filled=True, size=24, opacity=0.8)
         told = [*tooltip, *tips(("step:Q", word("embeddings.step")))]
         layers = [steps.mark_line(strokeWidth=1.5, opacity=0.7), small.encode(tooltip=told), points]
-    return alt.layer(*layers).properties(height=_HEIGHT)
+    title = f"{word('embeddings.uniformity')}, {word('embeddings.alignment')}"
+    rows = findings.coordinates(table, "model", ("uniformity", "alignment"), (".3f", ".4f"))
+    return alt.layer(*layers).properties(height=_HEIGHT, description=findings.describe(title, rows))
 
 
 def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
@@ -275,7 +282,9 @@ def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
         color=colour("model", drawn, names, legend(columns=2, symbolOpacity=1)),
         tooltip=tips(("model:N", word("embeddings.model")), ("rank:Q", rank), ("value:Q", value, ".4f")),
     )
-    return base.mark_line(strokeWidth=2.5).properties(height=_HEIGHT)
+    rows_of_models = findings.courses(table, "model", "rank", "value", ".4g")
+    described = findings.describe(value, rows_of_models)
+    return base.mark_line(strokeWidth=2.5).properties(height=_HEIGHT, description=described)
 
 
 def _points(view: EvaluationView) -> pd.DataFrame:

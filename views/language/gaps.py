@@ -26,7 +26,7 @@ from views.language.inside import asked, is_open, let_in, reason, told, watched
 from views.names import base_name
 from views.navigation import open_page
 from views.resources.language import course_of, guesses, may_fill
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import apart, draw_chart, marked_lines, tips
 from views.ui.problems import failure_text
 from views.ui.state import choose_several, remember, typed
@@ -148,7 +148,9 @@ def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
         x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
         tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", word("inside.probability"), ".2%")),
     )
-    return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order))
+    rows = findings.values([*table["piece"]], [*table["probability"]], ".2%")
+    described = findings.describe(word("inside.probability"), rows)
+    return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
 
 
 def draw_course(model: str, names: Mapping[str, str]) -> None:
@@ -208,7 +210,7 @@ def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: 
     kept = int(run.scores().get("kept_step", 0))
     wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
     table = wide.reset_index().melt("step", var_name="word", value_name="probability")
-    draw_chart(over_steps, table, [*curves], kept, alt=word("inside.view_over_steps"))
+    draw_chart(over_steps, table, [*curves], kept)
     if kept:
         st.caption(word("inside.steps_help", step=f"{kept:,}", mask=MASK))
     with st.expander(word("inside.as_table")):
@@ -238,4 +240,6 @@ def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.Laye
     if kept:
         rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
         layers = [rule.encode(x="step:Q"), *layers]
-    return alt.layer(*layers).properties(height=_HEIGHT)
+    rows = findings.courses(table, "word", "step", "probability", ".2%")
+    described = findings.describe(word("inside.view_over_steps"), rows)
+    return alt.layer(*layers).properties(height=_HEIGHT, description=described)

@@ -24,7 +24,7 @@ from language.in_context import (
 from retrieval.report.drawing import PALETTE
 from views.language.inside import told
 from views.resources.language import attention, contexts
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import cells, draw_chart, tips
 from views.ui.state import choose, lines_of, typed
 from views.ui.words import plain, word
@@ -101,7 +101,7 @@ def _draw_plane(found: WordVectors, layer: int) -> None:
             "sentence": [one.sentence for one in found.occurrences],
         }
     )
-    draw_chart(points, table, reach, alt=word("inside.plane"))
+    draw_chart(points, table, reach)
     first, second = (f"{share:.0%}" for share in shown.explained)
     st.caption(word("inside.plane_help", layer=layer_name(str(layer)), first=first, second=second))
 
@@ -117,7 +117,9 @@ def points(table: pd.DataFrame, reach: float) -> alt.LayerChart:
     )
     marks = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
     labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
-    return (marks + labels.encode(text="label:N")).properties(height=320)
+    rows = findings.coordinates(table, "number", ("x", "y"), (".2f", ".2f"))
+    described = findings.describe(word("inside.plane"), rows)
+    return (marks + labels.encode(text="label:N")).properties(height=320, description=described)
 
 
 def _labels(points: np.ndarray, reach: float) -> list[str]:
@@ -134,7 +136,7 @@ def _draw_cosines(found: WordVectors, layer: int) -> None:
     if len(numbers) <= _SHOWN:
         sentences = [one.sentence for one in found.occurrences]
         table = grid_cells(cosines, numbers, numbers, sentences, sentences)
-        draw_chart(grid, table, numbers, numbers, title=word("inside.cosine"), alt=word("inside.cosine"))
+        draw_chart(grid, table, numbers, numbers, title=word("inside.cosine"))
     st.caption(word("inside.cosine_help"))
     with st.expander(word("inside.as_table"), expanded=len(numbers) > _SHOWN):
         st.dataframe(pd.DataFrame(cosines, index=numbers, columns=numbers).style.format("{:.3f}"))
@@ -170,7 +172,9 @@ def grid(
     )
     written = len(columns) <= 13  # of more there is no room to write in the cells
     shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
-    return shaded.properties(height=40 + (34 if written else 22) * len(rows))
+    cells_beside = table if share else table[table["row"] != table["column"]]  # a text and itself have cosine 1
+    described = findings.extremes(title, cells_beside, ("first", "second"), "value", form)
+    return shaded.properties(height=40 + (34 if written else 22) * len(rows), description=described)
 
 
 def _draw_occurrences(found: WordVectors) -> None:
@@ -189,7 +193,7 @@ def _draw_occurrences(found: WordVectors) -> None:
 def _draw_likeness(likeness: Mapping[int, float]) -> None:
     table = pd.DataFrame({"layer": [layer_name(str(one)) for one in likeness], "value": [*likeness.values()]})
     st.markdown(f"**{word('inside.likeness')}**")
-    draw_chart(by_layer, table, y=word("inside.mean_cosine"), alt=word("inside.likeness"))
+    draw_chart(by_layer, table, y=word("inside.mean_cosine"))
     with st.expander(word("inside.as_table")):
         mean = tables.number("inside.mean_cosine", "%.3f", "")
         columns = {"layer": tables.text("inside.layer", ""), "value": mean}
@@ -204,7 +208,9 @@ def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
         tooltip=tips(("layer:N", word("inside.layer")), ("value:Q", y, ".3f")),
     )
     marks = base.mark_point(filled=True, size=60, opacity=1, color=PALETTE[0])
-    return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260)
+    rows = findings.courses(table.assign(name=y), "name", "layer", "value", ".3f")
+    described = findings.describe(word("inside.likeness"), rows)
+    return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260, description=described)
 
 
 ATTENDED = (

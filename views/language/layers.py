@@ -16,7 +16,7 @@ from views.language.inside import asked, told, watched
 from views.names import pair_set_name, set_name
 from views.resources.language import MOST_PAIRS, LayerFindings, part_to_search, scores_by_layer, search_by_layer
 from views.resources.sets import chosen_set, parts_of, stored_pairs
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import apart, draw_chart, marked_lines, tips
 from views.ui.state import choose, choose_named
 from views.ui.words import plain, signed, word
@@ -45,7 +45,7 @@ def draw_figures(figures: np.ndarray, *, y: str) -> None:
         for name, value in zip(names, values, strict=True)
     ]
     long = pd.DataFrame(rows)
-    draw_chart(poolings, long.dropna(), names, y=y, alt=word("inside.view_layers"))
+    draw_chart(poolings, long.dropna(), names, y=y)
 
 
 def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
@@ -58,7 +58,9 @@ def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerC
         color=tint,
         tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
     )
-    return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=320)
+    rows = findings.courses(table, "pooling", "layer", "value", ".1f")
+    described = findings.describe(f"{word('inside.view_layers')}, {y}", rows)
+    return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=320, description=described)
 
 
 def draw_table(figures: np.ndarray) -> None:

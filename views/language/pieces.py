@@ -25,7 +25,7 @@ from language.texts import LanguageError
 from retrieval.report.charts import colour, legend, shape
 from retrieval.report.drawing import READABLE
 from views.resources.language import CutPiece, cut_text, steps_of
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, present, tips
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_named, typed
@@ -121,7 +121,6 @@ def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> No
         splits,
         y=word(f"tokenizers.{measure}"),
         share=measure in SHARES,
-        alt=word("tokenizers.picture", measure=word(f"tokenizers.{measure}")),
     )
     if not drawn["able"].all():
         st.caption(word("tokenizers.hollow", share=f"{MOST_UNKNOWN:.0%}"))
@@ -212,7 +211,10 @@ def by_size(
             filled.encode(color=tint, shape=mark),
             hollow.encode(color=tint, shape=mark),
         ]
-    return alt.layer(*layers).properties(height=_HEIGHT)
+    every = pd.concat([table, models], ignore_index=True)
+    rows = findings.values([*every["name"]], [*every["value"]], ".1%" if share else ".2f")
+    described = findings.describe(word("tokenizers.picture", measure=y), rows)
+    return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 
 def _sizes(table: pd.DataFrame) -> alt.X:

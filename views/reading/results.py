@@ -23,7 +23,7 @@ from views.reading import passages
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.reading.page import BOX
 from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, read_column, reason
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, present, tips, with_interval
 from views.ui.passages import draw_style
 from views.ui.state import ask, choose, choose_named, remember, show_top
@@ -145,7 +145,11 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
         order=alt.Order("place:Q"),
         tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
-    return base.mark_bar().properties(height=130 + 36 * len(order))
+    rows = []
+    for name, parts in table.groupby("retriever", sort=False):
+        shares = ", ".join(findings.values([*parts["label"]], [*parts["share"]], ".1%"))
+        rows.append(f"{name}: {shares}")
+    return base.mark_bar().properties(height=130 + 36 * len(order), description=findings.describe(x, rows))
 
 
 def draw_slices(view: ReadingView) -> None:

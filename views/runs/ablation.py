@@ -18,7 +18,7 @@ from views.names import experiment_of, is_varied, kind_name, run_name
 from views.navigation import open_page
 from views.resources.sets import use_set
 from views.runs.head import draw_parts, setting_words
-from views.ui import tables
+from views.ui import findings, tables
 from views.ui.charts import draw_chart, tips, with_interval
 from views.ui.problems import tell_training_failure
 from views.ui.words import language, plain, signed, word
@@ -225,7 +225,9 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
         x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
     )
-    return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table))  # pixels
+    described = findings.describe(x, findings.intervals(table, "variant", "value", ".2f"))
+    height = 80 + 36 * len(table)  # pixels
+    return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
 
 
 def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:

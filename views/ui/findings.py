@@ -50,3 +50,24 @@ def best_setting(title: str, table: pd.DataFrame, name: str) -> str:
     """Return which setting of the table ("name", "value" from 0 to 1) is the best and what it reaches."""
     value = float(table["value"].max())
     return word("chart.best_of", title=title, count=len(table), value=f"{value:.1%}", name=name)
+
+
+def coordinates(table: pd.DataFrame, name: str, columns: tuple[str, str], forms: tuple[str, str]) -> list[str]:
+    """Return a row for each point of a chart: its name and its two coordinates."""
+    rows = []
+    for point in table.to_dict("records"):
+        x, y = (format(point[column], form) for column, form in zip(columns, forms, strict=True))
+        rows.append(word("chart.row", name=point[name], value=f"{x}, {y}"))
+    return rows
+
+
+def extremes(title: str, table: pd.DataFrame, names: tuple[str, str], value: str, form: str) -> str:
+    """Return the highest and the lowest cell of a grid, each with the names of its row and its column."""
+    if not len(table):
+        return title
+    ranked = table.sort_values(value, kind="stable").to_dict("records")
+    rows = []
+    for key, cell in (("highest", ranked[-1]), ("lowest", ranked[0])):
+        pair = f"{cell[names[0]]} – {cell[names[1]]}"
+        rows.append(word(f"chart.{key}", name=pair, value=format(cell[value], form)))
+    return describe(title, rows)
