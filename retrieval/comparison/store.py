@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from data.cache import SCORES, Arrays, Artifact
+from data.files.user_files import read_user_file, set_aside
 from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, split
 from data.statistics import LEVEL, RESAMPLES
@@ -303,8 +304,15 @@ def damaged_comparisons() -> list[str]:
 
 
 def rename(key: str, name: str) -> None:
-    """Give a kept comparison a name; an empty one takes its name away. Raises `KeyError` where there is no such key."""
-    write_json(_folder(key) / _NAME, {"name": " ".join(name.split())})
+    """Give a stored comparison a name; an empty one removes its name. Raises `KeyError` for an unknown key.
+
+    A damaged file of the name is set aside first.
+    """
+    path = _folder(key) / _NAME
+    _, is_damaged = read_user_file(path)
+    if is_damaged:
+        set_aside(path)
+    write_json(path, {"name": " ".join(name.split())})
 
 
 def delete(key: str) -> None:

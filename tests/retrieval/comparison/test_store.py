@@ -214,6 +214,17 @@ def test_a_name_is_text_and_never_a_path(name: str) -> None:
     assert kept_comparisons()[0].name == ""
 
 
+@pytest.mark.parametrize("damaged", ["{", "[]", '"name"'])
+def test_a_damaged_name_is_set_aside_before_it_is_replaced(damaged: str) -> None:
+    _, folder = kept()
+    (folder / "name.json").write_text(damaged, encoding="utf-8")
+    rename(folder.name, "mine")
+    assert (folder / "name.json.damaged").read_text(encoding="utf-8") == damaged
+    assert kept_comparisons()[0].name == "mine"
+    rename(folder.name, "yours")
+    assert sorted(path.name for path in folder.glob("name.json*")) == ["name.json", "name.json.damaged"]
+
+
 def test_a_name_outlives_another_run() -> None:
     comparison, folder = kept()
     rename(folder.name, "mine")
