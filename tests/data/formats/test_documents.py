@@ -94,7 +94,7 @@ def test_documents_alone_are_refused_by_name() -> None:
     assert error.value.problem.code is ProblemCode.WORD_DOCUMENT
 
 
-@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]])
+@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]], ids=range(4))
 def test_a_cut_document_is_refused_without_a_crash(content: bytes) -> None:
     with pytest.raises(DataError):
         read_files([File(Content(content), "cut.docx")])
