@@ -1,6 +1,6 @@
 """One copy of a transformer's weights for all encoders of a process that read the same model.
 
-Dense retrieval and late interaction often use one base model. Each encoder loads a network of its own, because the two
+Dense retrieval and late interaction often use the same base model. Each encoder loads its own network, because the two
 configure it differently; the weights behind the networks are equal, and a second copy only costs memory.
 """
 

@@ -118,7 +118,8 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     )
     line = {"color": "white", "strokeWidth": 0.8}
     areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
-    peaks = table.loc[table.groupby("band", sort=False)["density"].idxmax()]
+    drawn_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
+    peaks = drawn_bands.loc[drawn_bands.groupby("band", sort=False)["density"].idxmax()]
     rows = findings.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
     return areas.properties(
         height=90 + _RIDGE * len(bands), description=findings.describe(word("embeddings.peaks", model=name), rows)

@@ -11,6 +11,8 @@ _MOST_ROWS = 12  # a longer description is not listened to; the table beside the
 
 def describe(title: str, rows: Sequence[str]) -> str:
     """Return the title and the rows as one sentence; rows beyond the first `_MOST_ROWS` are counted."""
+    if not rows:
+        return title
     listed = [*rows[:_MOST_ROWS]]
     if len(rows) > _MOST_ROWS:
         listed.append(word("chart.more", count=len(rows) - _MOST_ROWS))
@@ -63,7 +65,7 @@ def coordinates(table: pd.DataFrame, name: str, columns: tuple[str, str], forms:
 
 def extremes(title: str, table: pd.DataFrame, names: tuple[str, str], value: str, form: str) -> str:
     """Return the highest and the lowest cell of a grid, each with the names of its row and its column."""
-    if not len(table):
+    if table.empty:
         return title
     ranked = table.sort_values(value, kind="stable").to_dict("records")
     rows = []

@@ -1,4 +1,4 @@
-"""Encoders of one model share its weights, read the same, and leave models that are trained alone."""
+"""Encoders of the same model share its weights, compute the same vectors, and never share with a trained model."""
 
 from pathlib import Path
 from typing import Any

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from data.workspace import PROJECT
-from views.embeddings.cosines import matrix
+from views.embeddings.cosines import matrix, ridges
 from views.embeddings.measures import plane
 from views.language.gaps import bars
 from views.language.layers import poolings
@@ -62,6 +62,14 @@ def test_a_matrix_describes_its_highest_and_lowest_pair() -> None:
     ]
     description = matrix(pd.DataFrame(rows), names).to_dict()["description"]
     assert "highest 0.900 (s1 – s2); lowest 0.100 (s1 – s3)" in description
+
+
+def test_a_band_without_density_has_no_peak() -> None:
+    rows = [("low", 0, 0.1, 0.0), ("low", 0, 0.2, 0.0), ("high", 1, 0.1, 1.0), ("high", 1, 0.2, 3.0)]
+    table = pd.DataFrame(rows, columns=["band", "place", "cosine", "density"])
+    description = ridges(table, ["low", "high"], "Model", ["Model"], x="Cosine").to_dict()["description"]
+    assert "high 0.20" in description
+    assert "low" not in description
 
 
 @pytest.mark.parametrize("table", [pd.DataFrame({"a": [], "b": [], "v": []})])
