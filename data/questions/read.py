@@ -40,6 +40,10 @@ class Reading(FileReading):
 
     Of a collection, several files as a rule, `layout` tells whose it is; `columns` is None, and `gaps` say what the
     files lack of each other: passages that are judged and not there, questions that nobody judged.
+
+    Every input column or key is in exactly one of `used_columns`, `metadata_columns` (stored with the passage or
+    question but not searched) and `unused_columns`. `published_split` is true where the files name the part of each
+    question.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -49,6 +53,10 @@ class Reading(FileReading):
     files: tuple[CollectionFile, ...] = ()
     judgement_count: int = 0
     gaps: tuple[Problem, ...] = ()
+    used_columns: tuple[str, ...] = ()
+    metadata_columns: tuple[str, ...] = ()
+    unused_columns: tuple[str, ...] = ()
+    published_split: bool = False
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:
