@@ -5,7 +5,7 @@ import json
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
-from data.passages import Passage, Passages, RowOfId
+from data.passages import Passage, Passages, RowOfId, open_passages, write_passages
 
 __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
 
@@ -104,15 +104,20 @@ class Question:
 class QuestionSet:
     """Questions over a corpus. Ids are unique, passage texts differ, every relevant id exists.
 
+    `aliases` maps the id of a merged copy to the id of the passage that has its text. No alias is the id of a passage.
+    Aliases are not content: they do not change the fingerprint.
+
     Raises `ValueError` where that does not hold: readers mend or reject rows before they build a set.
     """
 
     name: str
     passages: Passages  # any sequence of passages may be given
     questions: tuple[Question, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passages", Passages.of(self.passages))
+        self._check_aliases()
         if repeated := self.passages.repeated:
             raise ValueError(f"{repeated} occurs twice")
         seen: set[str] = set()
@@ -128,6 +133,18 @@ class QuestionSet:
         if (self.row_of_passage.rows(told) < 0).any():
             unknown = [id_ for id_ in told if id_ not in self.row_of_passage]
             raise ValueError(f"grades or groups name unknown passages {unknown[:10]}")
+
+    def _check_aliases(self) -> None:
+        if not self.aliases:
+            return
+        if (self.row_of_passage.rows(list(self.aliases)) >= 0).any():
+            raise ValueError("an alias is the id of another passage")
+        if (self.row_of_passage.rows(list(self.aliases.values())) < 0).any():
+            raise ValueError("an alias names an unknown passage")
+
+    def passage_id(self, id_: str) -> str:
+        """Return the id of the passage that `id_` names: of a merged copy that of the stored passage, else `id_`."""
+        return self.aliases.get(id_, id_)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -331,3 +348,26 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
         if row.get("groups") is not None:
             row["groups"] = tuple(map(tuple, row["groups"]))
     return tuple(Question(**row) for row in rows)
+
+
+ALIASES = "aliases.parquet"
+_ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
+
+
+def write_question_set(folder: Path, question_set: QuestionSet) -> None:
+    """Write a question set into a folder that is not in use yet; the name is not written."""
+    write_passages(folder, question_set.passages)
+    write_questions(folder, question_set.questions)
+    if question_set.aliases:  # an earlier version opens the folder without them
+        columns = [list(question_set.aliases), list(question_set.aliases.values())]
+        arrays = [pa.array(column, pa.large_string()) for column in columns]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=_ALIAS_SCHEMA), folder / ALIASES, compression="zstd")
+
+
+def open_question_set(folder: Path, name: str) -> QuestionSet:
+    """Open the question set of a folder. Raises `OSError`, `ValueError` or an Arrow error if it cannot be read."""
+    aliases: dict[str, str] = {}
+    if (folder / ALIASES).exists():  # folders of earlier versions have no aliases
+        table = pq.read_table(folder / ALIASES, schema=_ALIAS_SCHEMA)
+        aliases = dict(zip(table["alias"].to_pylist(), table["passage"].to_pylist(), strict=True))
+    return QuestionSet(name, open_passages(folder), open_questions(folder), aliases)

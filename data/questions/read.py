@@ -26,9 +26,9 @@ from data.formats.text import Content
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
 from data.layouts.sources import Sighted
-from data.passages import GatheredPassages, filled_ids, open_passages, write_passages
+from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
-from data.records import Question, QuestionSet, open_questions, write_questions
+from data.records import Question, QuestionSet, open_question_set, write_question_set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,14 +286,13 @@ def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
 
 
 def _leave(folder: Path, reading: Reading) -> dict[str, Any]:
-    write_passages(folder, reading.question_set.passages)
-    write_questions(folder, reading.question_set.questions)
+    write_question_set(folder, reading.question_set)
     told = _READING.dump_python(reading, exclude={"question_set"}, mode="json")
     return {"name": reading.question_set.name, "reading": told}
 
 
 def _open_left(folder: Path, found: dict[str, Any]) -> Reading:
-    question_set = QuestionSet(found["name"], open_passages(folder), open_questions(folder))
+    question_set = open_question_set(folder, found["name"])
     return _READING.validate_python(found["reading"] | {"question_set": question_set})
 
 

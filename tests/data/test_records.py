@@ -302,3 +302,18 @@ def test_unknown_part_is_rejected() -> None:
 def test_grades_and_groups_name_passages_of_the_set(told: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown passages .*x"):
         of(replace(GRADED, **told))
+
+
+def test_aliases_are_no_content() -> None:
+    aliased = replace(SET, aliases={"copy": PASSAGES[0].id})
+    assert aliased.fingerprint == SET.fingerprint
+    assert aliased.passage_id("copy") == PASSAGES[0].id
+    assert aliased.passage_id("unknown") == "unknown"
+    assert aliased.with_questions([0]).aliases == {"copy": PASSAGES[0].id}
+
+
+def test_rejects_aliases_that_are_ambiguous_or_name_no_passage() -> None:
+    with pytest.raises(ValueError, match="an alias is the id of another passage"):
+        replace(SET, aliases={PASSAGES[1].id: PASSAGES[0].id})
+    with pytest.raises(ValueError, match="an alias names an unknown passage"):
+        replace(SET, aliases={"copy": "nowhere"})
