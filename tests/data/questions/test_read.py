@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.formats.columns import Columns
+from data.formats.opening import Proposal
 from data.passages import GatheredPassages, Passage
 from data.problems import DataError, ProblemCode
 from data.questions.audit import audit
@@ -132,7 +133,7 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
 
 def test_columns_can_be_given() -> None:
     text = "sentence1,sentence2\n수도는?,서울\n"
-    assert propose_columns(text.encode()) == (
+    assert propose_columns(text.encode()) == Proposal(
         Columns("sentence1"),
         ("sentence1", "sentence2"),
         ({"sentence1": "수도는?", "sentence2": "서울"},),
