@@ -192,6 +192,9 @@ class GatheredPassages:
             self._open = []
         return place
 
+    def title(self, place: int) -> str:
+        return self._titles[place]
+
     def passages(self) -> Passages:
         """Return all of them; ids that are missing are made."""
         texts = pa.chunked_array([*self._blocks, column_of(self._open)])

@@ -62,6 +62,9 @@ class ProblemCode(StrEnum):
     BROKEN_PARQUET = "broken_parquet"
     MISSING_COLUMN = "missing_column"
     UNKNOWN_COLUMN = "unknown_column"
+    ANSWERS_ALONE = "answers_alone"
+    EVALUATION_OUTPUT = "evaluation_output"
+    DOCUMENTS_BY_NAME = "documents_by_name"
     NO_GOOD_ROW = "no_good_row"
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
@@ -110,6 +113,11 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
+    # what was done with rows and ids
+    MERGED_PASSAGES = "merged_passages"
+    MERGED_TITLES = "merged_titles"
+    CHANGED_IDS = "changed_ids"
+    NO_QUESTION_IN_ROW = "no_question_in_row"
     # all rows are used: how the file was read
     DECIMAL_COMMA = "decimal_comma"
     # catalog and store

@@ -19,6 +19,7 @@ from data.formats.tables import (
     RawRow,
     as_text,
     column_names,
+    is_blank,
     is_collection,
     is_fit,
     kind_of,
@@ -83,6 +84,20 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _place(start))]
 
 
+def _with_starts(answers: Any, starts: Any) -> Any:
+    """Join answers with the starts of another cell, one or a list of them, into what `answers_in` takes."""
+    answers, starts = (parsed(value) if _is_list_text(value) else _listed(value) for value in (answers, starts))
+    if isinstance(answers, dict) or is_blank(answers) or is_blank(starts):
+        return answers
+    answers = answers if is_collection(answers) else [answers]
+    starts = starts if is_collection(starts) else [starts]
+    return {"text": list(answers), "answer_start": list(starts)}
+
+
+def _is_list_text(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+
+
 def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -137,6 +152,8 @@ class RowReader:
         Each with the letter of the row's passage at which it begins, -1 where nobody says.
         """
         value = self.cell("answers")
+        if getattr(self.columns, "start", None) is not None:
+            value = _with_starts(value, self.cell("start"))
         if isinstance(value, CellError):
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MOST_CHARACTERS:

@@ -73,9 +73,11 @@ def test_a_repeated_row_brings_its_answers() -> None:
 
 def test_blank_cells() -> None:
     reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
-    assert _problems(reading) == [(2, ProblemCode.EMPTY_QUESTION), (3, ProblemCode.EMPTY_CONTEXT)]
-    assert [(p.text, p.title) for p in reading.question_set.passages] == [("y", "t")]
+    assert _problems(reading) == [(3, ProblemCode.EMPTY_CONTEXT)]
+    assert [(p.text, p.title) for p in reading.question_set.passages] == [("x", ""), ("y", "t")]
     assert (reading.row_count, reading.paragraph_count) == (4, 3)
+    assert [gap.code for gap in reading.gaps] == [ProblemCode.MERGED_TITLES, ProblemCode.NO_QUESTION_IN_ROW]
+    assert reading.gaps[1].details == {"rows": 1, "first": 2}
 
 
 def test_the_first_title_stays_and_a_blank_is_filled() -> None:
@@ -99,26 +101,25 @@ def test_values_that_are_no_text() -> None:
     )
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("3.10", "12")
     assert _problems(reading) == [
-        (2, ProblemCode.EMPTY_QUESTION),
         (3, ProblemCode.EMPTY_CONTEXT),
         (4, ProblemCode.NOT_TEXT),
     ]
-    assert reading.rejected["question"].tolist() == ["", "a", '{"a": "1"}']
+    assert reading.rejected["question"].tolist() == ["a", '{"a": "1"}']
 
 
 def test_rejected_rows_carry_their_own_content() -> None:
-    rejected = _read("question,context\na?,b\nc?\n,d\n").rejected
+    rejected = _read("question,context\na?,b\nc?\ne?, \n").rejected
     assert list(rejected.columns) == ["row", "problem", "question", "context"]
-    assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "", "d"]]
+    assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "e?", ""]]
 
 
 def test_a_column_named_row_is_kept() -> None:
-    rejected = _read("row,question,context\n7,a?,b\n8,,c\n").rejected
+    rejected = _read("row,question,context\n7,a?,b\n8,c?,\n").rejected
     assert rejected[["row", "row (2)"]].values.tolist() == [[3, "8"]]
 
 
 def test_rows_that_each_name_their_own_columns() -> None:
-    rows = [{"question": "" if number else "a?", "context": "b", f"k{number}": 1} for number in range(3000)]
+    rows = [{"question": "a?", "context": "" if number else "b", f"k{number}": 1} for number in range(3000)]
     assert read(json.dumps(rows).encode(), "set").rejected.shape == (2999, 102)
 
 
@@ -127,7 +128,8 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
         "No context column found. Columns in the file: sentence1, sentence2. Names that are recognised: "
-        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it."
+        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it: "
+        "--columns context=sentence1 / --columns context=sentence2."
     )
 
 
@@ -137,6 +139,7 @@ def test_columns_can_be_given() -> None:
         Columns("sentence1"),
         ("sentence1", "sentence2"),
         ({"sentence1": "수도는?", "sentence2": "서울"},),
+        (Columns("sentence1", "sentence2"),),
     )
     reading = _read(text, Columns("sentence1", "sentence2"))
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
