@@ -104,7 +104,6 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
-    SAME_PASSAGE = "same_passage"
     OTHER_TEXT = "other_text"
     TITLE_AS_TEXT = "title_as_text"
     # files of a collection do not fit together
@@ -113,12 +112,14 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
-    # what was done with rows and ids
-    MERGED_PASSAGES = "merged_passages"
-    MERGED_TITLES = "merged_titles"
-    CHANGED_IDS = "changed_ids"
-    NO_QUESTION_IN_ROW = "no_question_in_row"
     # all rows are used: how the file was read
+    MERGED_PASSAGES = "merged_passages"
+    REPEATED_PASSAGES = "repeated_passages"
+    SEVERAL_TITLES = "several_titles"
+    CHANGED_IDS = "changed_ids"
+    MADE_IDS = "made_ids"
+    CHANGED_QUESTION_IDS = "changed_question_ids"
+    NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"
     # catalog and store
     DOWNLOAD_FAILED = "download_failed"
@@ -134,7 +135,6 @@ MENDED = frozenset(
         ProblemCode.DROPPED_CELL,
         ProblemCode.MENDED_TEXT,
         ProblemCode.MENDED_BYTES,
-        ProblemCode.SAME_PASSAGE,
         ProblemCode.OTHER_TEXT,
         ProblemCode.TITLE_AS_TEXT,
     }

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -227,6 +228,11 @@ class Rejection:
             self.problems.add(self._named(reader.dropped))
         if reader.mended:
             self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
+
+    def report(self, notices: Iterable[Problem]) -> None:
+        """Count notices about the dataset as a whole."""
+        for notice in notices:
+            self.problems.add(notice)
 
     def _named(self, problem: Problem) -> Problem:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})

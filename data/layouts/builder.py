@@ -100,9 +100,7 @@ class DatasetBuilder:
         self._by_passage: dict[tuple[str, int], _Question] = {}
         self._unknown_passages = Tally()
         self._unknown_questions = Tally()
-        self._merged_passages = Tally()
-        self._merged_titles = Tally()
-        self._changed_ids = Tally()
+        self._changed_question_ids = Tally()
         self._unmet: list[str] = []  # ids of questions with a group of which the corpus has no passage
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
@@ -142,26 +140,27 @@ class DatasetBuilder:
         questions = tuple(
             self._finished(id_, question, ids) for id_, question in zip(question_ids, self._questions, strict=True)
         )
-        merged = {id_: ids[position] for id_, position in self._position_of.items() if ids[position] != id_}
-        taken = set(ids) if merged else set()
-        return QuestionSet(name, passages, questions, {id_: kept for id_, kept in merged.items() if id_ not in taken})
+        self.rejection.report(self._notices())
+        return QuestionSet(name, passages, questions, self.passages.aliases())
 
     def gaps(self) -> tuple[Problem, ...]:
         """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
         unjudged = [one.id or one.text for one in self._questions if one.needs_judgement and not one.grades]
-        found = [
+        return (
             *self._unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
             *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
             *id_problems(ProblemCode.UNMET_GROUPS, self._unmet),
             *id_problems(ProblemCode.UNJUDGED_QUESTIONS, unjudged),
-            *self._merged_passages.problems(ProblemCode.MERGED_PASSAGES),
-            *self._merged_titles.problems(ProblemCode.MERGED_TITLES),
-            *self._changed_ids.problems(ProblemCode.CHANGED_IDS),
-        ]
+        )
+
+    def _notices(self) -> list[Problem]:
+        """Return what was done with ids, copies and rows without a question."""
+        found = self.passages.notices()
+        found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
         if self._blank_question_count:
             first = self._blank_questions[0].row or 0
             found.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
-        return tuple(found)
+        return found
 
     def _nothing_left(self) -> DataError:
         for problem in self._blank_questions:
@@ -182,27 +181,14 @@ class DatasetBuilder:
         if not text:
             text, title = title, ""
             reader.dropped = Problem.of(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=shown(id_, 80))
-        self._store(id_, text, title, reader)
+        self._store(id_, text, title)
         return None
 
-    def _store(self, id_: str, text: str, title: str, reader: RowReader) -> int:
-        """Store a passage and return its position; reports copies and ids that another passage has."""
-        position = self.passages.find(text)
-        if id_ and self._position_of.get(id_, position) != position:
-            self._changed_ids.add(id_)
-            id_ = ""
-        if position < len(self.passages):
-            first, known_title = self.passages.ids[position], self.passages.title(position)
-            if title and known_title and title != known_title:
-                self._merged_titles.add(title)
-            if id_ and not first:
-                self.passages.ids[position] = id_
-            elif id_ and id_ not in self._position_of:
-                details = {"id": shown(id_, 80), "first": shown(first, 80)}
-                reader.dropped = reader.dropped or Problem.of(ProblemCode.SAME_PASSAGE, reader.row.number, **details)
-        self.passages.add(text, title, id_)
+    def _store(self, id_: str, text: str, title: str, *, is_copy: bool = False) -> int:
+        """Store a passage and return its position; a known text is merged, and its id becomes an alias."""
+        position = self.passages.add(text, title, id_, is_copy=is_copy)
         if id_:
-            self._position_of[id_] = position
+            self._position_of.setdefault(id_, position)
         return position
 
     def _add_row(self, reader: RowReader, _: Source) -> Problem | None:
@@ -227,7 +213,7 @@ class DatasetBuilder:
         if question is not None and question.text != text:
             if question.source == self._source:
                 return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=question.row)
-            self._changed_ids.add(id_)  # another file numbers its questions in the same way
+            self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
             id_, question = "", self._known_question("", text, position)
         answers = self._answers(reader)
         grade = grade_in(reader, "label") if plan.columns.label and context else RELEVANT_GRADE
@@ -290,15 +276,12 @@ class DatasetBuilder:
                 details = {"column": reader.column("question")}
                 self._blank_questions.append(Problem.of(ProblemCode.EMPTY_QUESTION, number, **details))
         if context:
-            size = len(self.passages)
-            self._store_context(context, reader)
-            if len(self.passages) == size and not asks:
-                self._merged_passages.add(context[:_LONGEST_EXAMPLE])
+            self._store_context(context, reader, is_copy=True)
         for id_, title, text, _ in judged:
-            self._store(id_, text, title, reader)
+            self._store(id_, text, title)
         return None
 
-    def _store_context(self, context: str, reader: RowReader) -> int:
+    def _store_context(self, context: str, reader: RowReader, *, is_copy: bool = False) -> int:
         columns = self._plan.columns
         name = columns.passage_id or (None if columns.question else columns.id)
         cell = None if name is None else reader.row.cells.get(name)
@@ -306,7 +289,7 @@ class DatasetBuilder:
         title = reader.text("title")
         if self._plan.has_marks and is_mark(title):
             title = ""
-        return self._store(id_, context, title, reader)
+        return self._store(id_, context, title, is_copy=is_copy)
 
     def _known_question(self, id_: str, text: str, position: int) -> _Question | None:
         if id_:
@@ -346,7 +329,7 @@ class DatasetBuilder:
             reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
             position = self._position_of[id_]
         else:
-            position = self._store(id_, text, title, reader)
+            position = self._store(id_, text, title)
         if grade is not None:
             judged: _Judged = position
             self.judgement_count += judged not in question.grades
@@ -470,9 +453,6 @@ class DatasetBuilder:
 
     def _known_ids(self, named: Iterable[str], ids: Sequence[str]) -> list[str]:
         return [ids[self._position_of[id_]] for id_ in named if self._is_known(id_)]
-
-
-_LONGEST_EXAMPLE = 40  # characters of a passage that stands as an example
 
 
 def _repeated(row: int, question: _Question) -> Problem:

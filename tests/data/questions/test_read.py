@@ -73,11 +73,11 @@ def test_a_repeated_row_brings_its_answers() -> None:
 
 def test_blank_cells() -> None:
     reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
-    assert _problems(reading) == [(3, ProblemCode.EMPTY_CONTEXT)]
+    told = [(3, ProblemCode.EMPTY_CONTEXT), (None, ProblemCode.SEVERAL_TITLES), (None, ProblemCode.NO_QUESTION_IN_ROW)]
+    assert _problems(reading) == told
     assert [(p.text, p.title) for p in reading.question_set.passages] == [("x", ""), ("y", "t")]
     assert (reading.row_count, reading.paragraph_count) == (4, 3)
-    assert [gap.code for gap in reading.gaps] == [ProblemCode.MERGED_TITLES, ProblemCode.NO_QUESTION_IN_ROW]
-    assert reading.gaps[1].details == {"rows": 1, "first": 2}
+    assert reading.problems[-1].details == {"rows": 1, "first": 2}
 
 
 def test_the_first_title_stays_and_a_blank_is_filled() -> None:
@@ -226,7 +226,11 @@ def test_passages_alone_are_a_set(name: str, content: bytes) -> None:
 def test_ids_of_passages_alone_are_their_own() -> None:
     reading = _read("id,text\nd7,서울은 수도이다.\n,부산은 항구이다.\nd7,한강은 길다.\nd9,\n")
     assert list(reading.question_set.passages.ids) == ["d7", "p1", "p2"]
-    assert [(problem.code, problem.row) for problem in reading.problems] == [(ProblemCode.EMPTY_CONTEXT, 5)]
+    assert [(problem.code, problem.row) for problem in reading.problems] == [
+        (ProblemCode.EMPTY_CONTEXT, 5),
+        (ProblemCode.CHANGED_IDS, None),
+        (ProblemCode.MADE_IDS, None),
+    ]
     assert reading.row_count == 4
 
 
