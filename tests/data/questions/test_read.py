@@ -103,6 +103,7 @@ def test_values_that_are_no_text() -> None:
     assert _problems(reading) == [
         (3, ProblemCode.EMPTY_CONTEXT),
         (4, ProblemCode.NOT_TEXT),
+        (None, ProblemCode.NO_QUESTION_IN_ROW),
     ]
     assert reading.rejected["question"].tolist() == ["a", '{"a": "1"}']
 
