@@ -179,6 +179,7 @@ class GatheredPassages:
         self._open: list[str] = []
         self._place_of_hash: dict[int, int] = {}
         self._copies: dict[str, int] = {}  # id of a merged copy -> place of the passage
+        self._given_aliases: dict[str, int] = {}  # the same, where the file lists them
         self._ambiguous: set[str] = set()  # ids of copies of several passages
         self._nameless_copies: list[int] = []  # places of the texts that rows without an id repeat
         self._other_titles: dict[int, str] = {}  # place -> the first title that is not used
@@ -206,6 +207,11 @@ class GatheredPassages:
             self._open = []
         return place
 
+    def add_alias(self, id_: str, place: int) -> None:
+        """Add an alias that the file itself lists for the passage at a place."""
+        if self._given_aliases.setdefault(id_, place) != place:
+            self._ambiguous.add(id_)
+
     def _merge(self, place: int, title: str, id_: str, is_copy: bool) -> None:
         if not self._titles[place]:
             self._titles[place] = title
@@ -229,18 +235,19 @@ class GatheredPassages:
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
 
     def _final_ids(self) -> Iterator[str]:
-        return filled_ids("p", self.ids, reserved=self._copies)
+        return filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases])
 
     def aliases(self) -> dict[str, str]:
         """Return the id of the passage for the id of every merged copy.
 
         An id that also belongs to a passage of another text, or to copies of several passages, is no alias.
         """
-        if not self._copies:
+        copies = self._given_aliases | self._copies
+        if not copies:
             return {}
         ids = list(self._final_ids())
         taken = self._ambiguous.union(ids)
-        return {copy: ids[place] for copy, place in self._copies.items() if copy not in taken}
+        return {copy: ids[place] for copy, place in copies.items() if copy not in taken}
 
     def notices(self) -> list[Problem]:
         """Return what is to be reported of merged passages and of ids that were changed or made."""

@@ -147,6 +147,20 @@ class QuestionSet:
         return self.aliases.get(id_, id_)
 
     @cached_property
+    def merged_ids(self) -> dict[str, list[str]]:
+        """The aliases of each passage that has any, by its id."""
+        merged = defaultdict[str, list[str]](list)
+        for alias, id_ in self.aliases.items():
+            merged[id_].append(alias)
+        return dict(merged)
+
+    @cached_property
+    def alias_fingerprint(self) -> str:
+        """sha256 (hexadecimal) of the aliases, for results that depend on them; empty if there are none."""
+        pairs = json.dumps(sorted(self.aliases.items()))
+        return hashlib.sha256(pairs.encode()).hexdigest() if self.aliases else ""
+
+    @cached_property
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of passages and questions, in order; the name is not content."""
         digest = hashlib.sha256()

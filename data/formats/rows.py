@@ -73,6 +73,24 @@ def parsed(text: str) -> object:
         return text
 
 
+OTHER_IDS = "other_ids"  # in the metadata of an exported passage: its aliases
+
+
+def metadata_in(cell: object) -> dict[str, Any] | None:
+    """Return the metadata that a cell holds, also as JSON text; None where it holds no object."""
+    value = parsed(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
+    return value if isinstance(value, dict) else None
+
+
+def other_ids_in(cell: object) -> list[str]:
+    """Return the aliases that the metadata of an exported passage list."""
+    metadata = metadata_in(cell)
+    others = metadata.get(OTHER_IDS) if metadata else None
+    if not isinstance(others, list):
+        return []
+    return [id_ for id_ in others if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
+
+
 def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
         start = _listed(value.get("answer_start"))

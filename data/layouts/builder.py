@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from data.formats.columns import Columns
-from data.formats.rows import NOWHERE, Rejection, RowReader
+from data.formats.rows import NOWHERE, Rejection, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from data.layouts.cells import (
     NOT_RELEVANT,
@@ -16,8 +16,8 @@ from data.layouts.cells import (
     is_mark,
     is_missing,
     listed_passages,
-    metadata_in,
     part_in,
+    question_metadata_in,
 )
 from data.layouts.plans import RowPlan
 from data.layouts.sources import Fields, Role, Source
@@ -181,8 +181,14 @@ class DatasetBuilder:
         if not text:
             text, title = title, ""
             reader.dropped = Problem.of(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=shown(id_, 80))
-        self._store(id_, text, title)
+        self._add_aliases(reader, self._store(id_, text, title))
         return None
+
+    def _add_aliases(self, reader: RowReader, position: int) -> None:
+        """Add the ids of merged copies that an export of this project lists in its metadata."""
+        for alias in other_ids_in(reader.row.cells.get("metadata")):
+            self.passages.add_alias(alias, position)
+            self._position_of.setdefault(alias, position)
 
     def _store(self, id_: str, text: str, title: str, *, is_copy: bool = False) -> int:
         """Store a passage and return its position; a known text is merged, and its id becomes an alias."""
@@ -289,7 +295,10 @@ class DatasetBuilder:
         title = reader.text("title")
         if self._plan.has_marks and is_mark(title):
             title = ""
-        return self._store(id_, context, title, is_copy=is_copy)
+        position = self._store(id_, context, title, is_copy=is_copy)
+        if columns.question is None:
+            self._add_aliases(reader, position)
+        return position
 
     def _known_question(self, id_: str, text: str, position: int) -> _Question | None:
         if id_:
@@ -362,7 +371,7 @@ class DatasetBuilder:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
         if fields.metadata:
-            question.metadata = metadata_in(reader.cell("metadata")) or question.metadata
+            question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
         for group in groups:
             known = [passage for passage in group if self._is_known(passage)]
             question.grades |= dict.fromkeys(known, RELEVANT_GRADE)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from data.formats.rows import MOST_ANSWERS, RowReader, parsed
+from data.formats.rows import MOST_ANSWERS, RowReader, metadata_in, parsed
 from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
 from data.layouts.lines import WHOLE
 from data.layouts.passage_lists import ListedPassage, is_marked, passages_in
@@ -42,10 +42,10 @@ class QuestionMetadata:
 _METADATA = TypeAdapter(QuestionMetadata)
 
 
-def metadata_in(cell: object) -> QuestionMetadata | None:
+def question_metadata_in(cell: object) -> QuestionMetadata | None:
     """Return the metadata of a cell, None if another program wrote it."""
-    value: Any = parsed(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
-    if not isinstance(value, dict) or not any(name in value for name in QuestionMetadata.__dataclass_fields__):
+    value = metadata_in(cell)
+    if value is None or not any(name in value for name in QuestionMetadata.__dataclass_fields__):
         return None
     try:
         found = _METADATA.validate_python({name: item for name, item in value.items() if item is not None})
