@@ -31,7 +31,7 @@ import psutil
 from pydantic import TypeAdapter
 
 from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.opening import Proposal
+from data.formats.opening import EncodingCandidate, Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode
@@ -226,8 +226,14 @@ def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
     if failure:
         error = DataError(_PROBLEM.validate_python(failure["problem"]), _PROBLEMS.validate_python(failure["others"]))
-        columns, first_rows = work.columns(**failure["columns"]), tuple(failure["first_rows"])
-        raise UnusableFileError(error, Proposal(columns, tuple(failure["available"]), first_rows))
+        proposal = Proposal(
+            work.columns(**failure["columns"]),
+            tuple(failure["available"]),
+            tuple(failure["first_rows"]),
+            tuple(work.columns(**columns) for columns in failure["candidates"]),
+            tuple(EncodingCandidate(*candidate) for candidate in failure["encodings"]),
+        )
+        raise UnusableFileError(error, proposal)
     if not found:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
@@ -362,6 +368,8 @@ def _leave_failure(folder: Path, error: UnusableFileError) -> None:
         "columns": asdict(error.proposal.columns),
         "available": error.proposal.available,
         "first_rows": error.proposal.first_rows,
+        "candidates": [asdict(columns) for columns in error.proposal.candidates],
+        "encodings": error.proposal.encodings,
     }
     write_json(folder / "failure.json", content)
 

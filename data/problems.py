@@ -62,6 +62,9 @@ class ProblemCode(StrEnum):
     BROKEN_PARQUET = "broken_parquet"
     MISSING_COLUMN = "missing_column"
     UNKNOWN_COLUMN = "unknown_column"
+    ANSWERS_ALONE = "answers_alone"
+    EVALUATION_OUTPUT = "evaluation_output"
+    DOCUMENTS_BY_NAME = "documents_by_name"
     NO_GOOD_ROW = "no_good_row"
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
@@ -101,7 +104,6 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
-    SAME_PASSAGE = "same_passage"
     OTHER_TEXT = "other_text"
     TITLE_AS_TEXT = "title_as_text"
     # files of a collection do not fit together
@@ -111,6 +113,13 @@ class ProblemCode(StrEnum):
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
     # all rows are used: how the file was read
+    MERGED_PASSAGES = "merged_passages"
+    REPEATED_PASSAGES = "repeated_passages"
+    SEVERAL_TITLES = "several_titles"
+    CHANGED_IDS = "changed_ids"
+    MADE_IDS = "made_ids"
+    CHANGED_QUESTION_IDS = "changed_question_ids"
+    NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"
     # catalog and store
     DOWNLOAD_FAILED = "download_failed"
@@ -126,7 +135,6 @@ MENDED = frozenset(
         ProblemCode.DROPPED_CELL,
         ProblemCode.MENDED_TEXT,
         ProblemCode.MENDED_BYTES,
-        ProblemCode.SAME_PASSAGE,
         ProblemCode.OTHER_TEXT,
         ProblemCode.TITLE_AS_TEXT,
     }

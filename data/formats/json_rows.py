@@ -14,9 +14,11 @@ _MOST_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
 
-SQUAD_COLUMNS = Columns("question", "context", "answers", "title", "id", "kind")
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
+SQUAD_COLUMNS = Columns(
+    "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, impossible=IMPOSSIBLE
+)
 
 
 def parse_json(text: str) -> Any:
@@ -72,7 +74,7 @@ def json_table(value: Any) -> Table:
 def _only_list(value: Any) -> list[Any]:
     if not isinstance(value, dict):
         _refuse(kind_of(value))
-    columns = guess_columns(tuple(value), [value])
+    columns = guess_columns(tuple(value))
     if columns.question and columns.context and isinstance(value[columns.context], str):
         return [value]
     lists = {

@@ -57,12 +57,25 @@ class RecognisedFile:
     problems: tuple[Problem, ...] = ()
 
 
+class EncodingCandidate(NamedTuple):
+    """An encoding that fits the bytes of a text, as `--encoding` takes it, and the first line as it decodes it."""
+
+    name: str
+    sample: str
+
+
 class Proposal(NamedTuple, Generic[C]):
-    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text.
+
+    `candidates` are complete readings, the likeliest first, if the user must choose between them; `encodings` are the
+    encodings to choose from if the encoding is unknown.
+    """
 
     columns: C
     available: tuple[str, ...] = ()
     first_rows: tuple[dict[str, str], ...] = ()
+    candidates: tuple[C, ...] = ()
+    encodings: tuple[EncodingCandidate, ...] = ()
 
 
 def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:

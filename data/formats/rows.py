@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from data.formats.tables import (
     RawRow,
     as_text,
     column_names,
+    is_blank,
     is_collection,
     is_fit,
     kind_of,
@@ -71,6 +73,24 @@ def parsed(text: str) -> object:
         return text
 
 
+OTHER_IDS = "other_ids"  # in the metadata of an exported passage: its aliases
+
+
+def metadata_in(cell: object) -> dict[str, Any] | None:
+    """Return the metadata that a cell holds, also as JSON text; None where it holds no object."""
+    value = parsed(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
+    return value if isinstance(value, dict) else None
+
+
+def other_ids_in(cell: object) -> list[str]:
+    """Return the aliases that the metadata of an exported passage list."""
+    metadata = metadata_in(cell)
+    others = metadata.get(OTHER_IDS) if metadata else None
+    if not isinstance(others, list):
+        return []
+    return [id_ for id_ in others if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
+
+
 def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
         start = _listed(value.get("answer_start"))
@@ -81,6 +101,20 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
         parts = zip(value, starts, strict=True)
         return [found for item, place in parts for found in _flat(item, depth - 1, place)] if depth else []
     return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _place(start))]
+
+
+def _with_starts(answers: Any, starts: Any) -> Any:
+    """Join answers with the starts of another cell, one or a list of them, into what `answers_in` takes."""
+    answers, starts = (parsed(value) if _is_list_text(value) else _listed(value) for value in (answers, starts))
+    if isinstance(answers, dict) or is_blank(answers) or is_blank(starts):
+        return answers
+    answers = answers if is_collection(answers) else [answers]
+    starts = starts if is_collection(starts) else [starts]
+    return {"text": list(answers), "answer_start": list(starts)}
+
+
+def _is_list_text(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
 
 
 def _listed(value: Any) -> Any:
@@ -137,6 +171,8 @@ class RowReader:
         Each with the letter of the row's passage at which it begins, -1 where nobody says.
         """
         value = self.cell("answers")
+        if getattr(self.columns, "start", None) is not None:
+            value = _with_starts(value, self.cell("start"))
         if isinstance(value, CellError):
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
@@ -210,6 +246,11 @@ class Rejection:
             self.problems.add(self._named(reader.dropped))
         if reader.mended:
             self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
+
+    def report(self, notices: Iterable[Problem]) -> None:
+        """Count notices about the dataset as a whole."""
+        for notice in notices:
+            self.problems.add(notice)
 
     def _named(self, problem: Problem) -> Problem:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})

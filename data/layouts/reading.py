@@ -13,7 +13,7 @@ from data.formats.documents import DOCUMENTS
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
-from data.layouts.assembly import Gathering, examples
+from data.layouts.builder import DatasetBuilder, id_problems
 from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
@@ -130,7 +130,7 @@ def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[str], name
     if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
         file, one = found[0] if found else seen[0]
         if not one.sources or not stands_alone(one.sources[0]):
-            return Alone(file, one, _counted(ProblemCode.LEFT_ASIDE, aside if found else refused))
+            return Alone(file, one, id_problems(ProblemCode.LEFT_ASIDE, aside if found else refused))
     sources = [source for _, one in seen for source in one.sources]
     if rows := [source.name for source in sources if source.role is Role.ROWS]:
         raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
@@ -156,41 +156,27 @@ def _sighted(file: File, *, is_alone: bool) -> Sighted:
 
 
 def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
-    gathering, files, passage_rows = Gathering(names_files=len(sources) > 1), [], 0
+    builder = DatasetBuilder(names_files=len(sources) > 1)
+    files: list[CollectionFile] = []
     for source in sources:
         with told_of(source.name, sources):
-            rows, left_out = gathering.take(source)
-        passage_rows += rows if source.role is Role.PASSAGES else 0
+            rows, left_out = builder.add(source)
         told = source.recognised
         files.append(
             CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
         )
-    question_set = gathering.question_set(name)
-    asks = any(source.role is Role.QUESTIONS for source in sources)
-    if not len(question_set.passages) or (asks and not question_set.questions):
-        raise gathering.rejection.nothing_left(gathering.row_count)
-    gaps = (
-        *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
-        *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),
-        *_counted(ProblemCode.UNMET_GROUPS, gathering.unmet),
-        *_counted(ProblemCode.UNJUDGED_QUESTIONS, gathering.unjudged()),
-        *_counted(ProblemCode.LEFT_ASIDE, aside),
-    )
+    question_set = builder.question_set(name)
     return Collected(
         question_set=question_set,
         layout=layout,
         files=tuple(files),
-        gaps=gaps,
-        judgement_count=gathering.judgements,
-        passage_rows=passage_rows or len(gathering.passages),
-        row_count=gathering.row_count,
-        rejection=gathering.rejection,
+        gaps=(*builder.gaps(), *id_problems(ProblemCode.LEFT_ASIDE, aside)),
+        judgement_count=builder.judgement_count,
+        passage_rows=builder.passage_rows or len(builder.passages),
+        row_count=builder.row_count,
+        rejection=builder.rejection,
         recognised=sources[0].recognised,
     )
-
-
-def _counted(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
-    return (Problem.of(code, ids=len(ids), examples=examples(ids)),) if ids else ()
 
 
 def _told_apart(sources: Sequence[Source]) -> list[Source]:

@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any
 
 from data.apart import File
-from data.formats.columns import is_known, plain_name
+from data.formats.columns import Columns, is_known, plain_name, require_columns
+from data.formats.json_rows import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import RawRow, Table, as_text, is_blank
 from data.formats.text import EncodedText
@@ -29,6 +30,7 @@ from data.layouts.lines import (
     lines_of_a_kind,
     topic_table,
 )
+from data.layouts.roles import assign_columns
 from data.problems import DataError
 
 
@@ -83,7 +85,7 @@ class Source:
     name: str
     role: Role
     shape: Shape
-    fields: Fields
+    fields: Fields | Columns
     names: tuple[str, ...]
     table: Callable[[], Table] = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
@@ -156,6 +158,25 @@ def sighted(file: File) -> Sighted:
     role, shape, fields = told_by_names(table.names, sample)
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
+
+
+def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
+    """Return the source of a file whose rows hold questions and passages; `chosen` names columns by role.
+
+    Raises `DataError` if no column is known to hold the passages.
+    """
+    recognised = seen.recognised or recognise(file.content, name=file.name)
+    if recognised.format is Format.SQUAD:
+        lines = recognised.text if recognised.value is None else None
+        articles = squad_articles(recognised.value) if lines is None else squad_lines(lines)
+        table = Table((), squad_rows(articles or []))
+        return Source(file.name, Role.ROWS, Shape.TABLE, SQUAD_COLUMNS, (), lambda: table, recognised)
+    table, sample = (seen.table, seen.sample) if seen.table else looked_at(table_opener(file.content, recognised)())
+    require_columns(chosen, table.names)
+    is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
+    columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, chosen)
+    names, first = table.names, table.first
+    return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
 
 
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:

@@ -12,6 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data.formats.rows import OTHER_IDS
 from data.layouts.reading import Layout
 from data.records import Question, QuestionSet
 from data.texts import Script, script_of
@@ -29,6 +30,7 @@ def written(question_set: QuestionSet, layout: Layout) -> bytes:
     """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
 
     Every judgement is written, 0 too; of questions that say more than those, such as answers, the metadata tell it.
+    The metadata of a passage list its aliases.
     """
     out, folder = io.BytesIO(), folder_name(question_set.name)
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:
@@ -100,8 +102,18 @@ def _jsonl(entries: Iterable[dict[str, Any]], file: IO[bytes]) -> None:
         file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
 
 
+def corpus_entries(question_set: QuestionSet, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the passages as BEIR has them, under these ids; their metadata list all other ids."""
+    merged = question_set.merged_ids
+    for id_, passage in zip(ids, question_set.passages, strict=True):
+        entry: dict[str, Any] = {"_id": id_, "title": passage.title, "text": passage.text}
+        others = [passage.id] if passage.id != id_ else []
+        others += merged.get(passage.id, [])
+        yield entry | ({"metadata": {OTHER_IDS: others}} if others else {})
+
+
 def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
-    _jsonl(({"_id": one.id, "title": one.title, "text": one.text} for one in question_set.passages), file)
+    _jsonl(corpus_entries(question_set, question_set.passages.ids), file)
 
 
 def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
@@ -121,8 +133,12 @@ def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
 
 
 def _corpus_table(question_set: QuestionSet, file: IO[bytes]) -> None:
-    table = question_set.passages.table.select(["id", "title", "text"])
-    pq.write_table(table.rename_columns(["_id", "title", "text"]), file, compression="zstd")
+    table = question_set.passages.table.select(["id", "title", "text"]).rename_columns(["_id", "title", "text"])
+    if merged := question_set.merged_ids:
+        told = ({OTHER_IDS: merged[id_]} if id_ in merged else {} for id_ in question_set.passages.ids)
+        metadata = pa.array([json.dumps(one, ensure_ascii=False) for one in told], pa.large_string())
+        table = table.append_column("metadata", metadata)
+    pq.write_table(table, file, compression="zstd")
 
 
 def _query_table(question_set: QuestionSet, file: IO[bytes]) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 from data import apart
 from data.apart import Limits, UnusableFileError, make_ready
 from data.formats.columns import Columns, PairColumns
+from data.formats.opening import EncodingCandidate, Proposal
 from data.formats.text import Content
 from data.pairs import reading as pair_reading
 from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
@@ -109,7 +111,7 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
     with pytest.raises(UnusableFileError, match="No context column found") as told:
         read_apart(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert told.value.proposal == (Columns("가", title="제목"), ("가", "나", "제목"), (first,))
+    assert told.value.proposal == Proposal(Columns("가", title="제목"), ("가", "나", "제목"), (first,))
 
 
 def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
@@ -117,7 +119,27 @@ def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path
     path.write_text("가\t나\n1\t2\n", encoding="utf-8")
     with pytest.raises(UnusableFileError, match="No sentence column found") as told:
         read_pair_files_apart([path])
-    assert told.value.proposal == (PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+    assert told.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+
+
+def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposal = Proposal(
+        Columns("질문"),
+        ("질문", "답변", "비고"),
+        ({"질문": "수도는?", "답변": "서울", "비고": ""},),
+        (Columns("질문", "답변"), Columns("질문", "비고")),
+        (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
+    )
+    monkeypatch.setattr(apart, "started", lambda folder: apart.carry_out(folder))
+
+    def fail(*_: object) -> None:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+
+    work = replace(reading.WORK, read=fail, propose=lambda _: proposal)
+    monkeypatch.setattr(reading, "WORK", work)
+    with pytest.raises(UnusableFileError) as failure:
+        apart.carried_out(work, [apart.File(Content(b"a"), "a.csv")], {})
+    assert failure.value.proposal == proposal
 
 
 def test_a_failure_of_several_files_names_its_file() -> None:

@@ -37,7 +37,7 @@ from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, signed, word, word_or
 
-_PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
+_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated")  # of an imported run
 _FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
 _CURVES_HEIGHT = 260
 

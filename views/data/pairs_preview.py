@@ -78,7 +78,7 @@ def preview_of(preview: Preview, options: PairOptions) -> Preview:
     try:
         reading = read_pairs_apart(preview.files, options)
     except UnusableFileError as error:
-        guess, available, first_rows = error.proposal
+        guess, available, first_rows = error.proposal[:3]
         columns = replace(guess, **options.columns) if available else guess
         found = replace(preview, columns=columns, available=available, first_rows=first_rows)
         return replace(found, options=options, read=None, error=error)

@@ -131,7 +131,7 @@ def read_again(preview: Preview, columns: Columns | None) -> Preview:
         files = [File(Content(content), name) for content, name in preview.files]
         reading = read_files_apart(files, asdict(columns) if columns else None)
     except UnusableFileError as error:
-        guess, available, first_rows = error.proposal
+        guess, available, first_rows = error.proposal[:3]
         known = replace(preview, available=available, first_rows=first_rows)
         return replace(known, columns=columns or guess, read=None, error=error)
     if preview.title:

@@ -153,7 +153,6 @@ def test_rows_that_cannot_be_used_are_told_with_file_and_row() -> None:
         (corpus_name, 4, "empty_context"),
         (corpus_name, 5, "title_as_text"),
         (corpus_name, 6, "not_text"),
-        (corpus_name, 7, "same_passage"),
         (corpus_name, 8, "broken_line"),
         (queries_name, 2, "empty_question"),
         (queries_name, 3, "duplicate_id"),
@@ -165,7 +164,9 @@ def test_rows_that_cannot_be_used_are_told_with_file_and_row() -> None:
         (qrels_name, 8, "wrong_grade"),
         (qrels_name, 9, "empty_id"),
         (qrels_name, 11, "field_count"),
+        ("", None, "merged_passages"),
     ]
+    assert reading.question_set.aliases == {"d7": "d1"}
     assert reading.left_out == 15
     assert reading.rejected["row"].tolist() == [2, 3, 4, 6, 8, 2, 3, 4, 3, 4, 5, 7, 8, 9, 11]
     assert [file.left_out for file in reading.files] == [5, 3, 7]
@@ -359,10 +360,11 @@ def test_every_row_is_read_or_told(
         reading = read_all({name: held for name, held in content.items() if held.strip()})
     except DataError:
         return
-    told = {code: sum(one.code == code for one in reading.problems) for code in ProblemCode}
+    merged = sum(int(one.details["count"]) for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES)
     kept = reading.question_set
+    assert len(kept.aliases) == merged
     left = {file.role.value: file.left_out for file in reading.files}
-    assert len(kept.passages) == len(passages) - left["passages"] - told[ProblemCode.SAME_PASSAGE]
+    assert len(kept.passages) == len(passages) - left["passages"] - merged
     assert len(kept.questions) == len(asked) - left.get("questions", 0)
     unknown = sum(int(gap.details.get("rows", 0)) for gap in reading.gaps)
     assert reading.judgement_count == len(judged) - left.get("judgements", 0) - unknown

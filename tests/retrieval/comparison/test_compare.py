@@ -213,12 +213,30 @@ def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_p
     per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
     assert per_question == {name: [0, 1, 0, 0, 0, 0] for name in ("recall@1", "hit@1", "mrr@1", "ndcg@1")}
     assert (theirs.short, theirs.unanswered) == (4, 4)
-    assert theirs.notes == {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0}
+    assert theirs.notes == {
+        "depth": 2,
+        "questions": 2,
+        "other_questions": 1,
+        "unknown_passages": 1,
+        "repeated": 0,
+        "aliases": 0,
+    }
     assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
     assert set(both.scores.per_question) == set(measures(KS))
     assert both.scores.per_question["hit@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the run counts twice where it answers
     again = compare(experiment, small_set(), base=tmp_path)
     assert again.results[0].notes == theirs.notes
+
+
+def test_a_run_that_names_a_merged_copy_is_credited_also_after_a_comparison_without_aliases(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 copy 1 9", "q2 Q0 p2 1 7")
+    before = compare(experiment_of(run), small_set(), base=tmp_path).results[0]
+    assert (before.notes["unknown_passages"], before.notes["aliases"]) == (1, 0)
+    (relevant,) = small_set().questions[0].relevant
+    aliased = replace(small_set(), aliases={"copy": relevant})
+    theirs = compare(experiment_of(run), aliased, base=tmp_path).results[0]
+    assert (theirs.notes["unknown_passages"], theirs.notes["aliases"]) == (0, 1)
+    assert theirs.scores.per_question["recall@1"][0] == 1
 
 
 @pytest.mark.slow
