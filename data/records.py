@@ -28,6 +28,7 @@ def composed(text: str) -> str:
 
 
 RELEVANT_GRADE = 1  # the least that is relevant
+_PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Question:
     those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within. An
     empty group is one that the corpus has no passage of: it is never met, and lowers the recall of its question.
     Both say nothing, and are empty, where all that was judged is relevant by grade 1, and a single passage is a group.
+
+    `part` is the part the question was published in: "train", "validation" or "test"; empty if its source names none.
     """
 
     id: str
@@ -60,8 +63,11 @@ class Question:
     rejected: tuple[str, ...] = ()
     grades: tuple[tuple[str, int], ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    part: str = ""
 
     def __post_init__(self) -> None:
+        if self.part not in _PUBLISHED_PARTS:
+            raise ValueError(f"{self.part[:80]!r} is not a part: use one of {_PUBLISHED_PARTS}")
         if self.grades:
             grades = dict.fromkeys(self.relevant, RELEVANT_GRADE) | dict(self.grades)  # the relevant ones first
             told = tuple(grades.items())
@@ -86,7 +92,12 @@ class Question:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
         asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
         asked = (*asked, self.made, self.hidden) if self.made else asked
-        return (*asked, {"grades": self.grades, "groups": self.groups}) if self.grades or self.groups else asked
+        optional: dict[str, object] = {}  # absent unless set, so that the fingerprints of older sets stay
+        if self.grades or self.groups:
+            optional |= {"grades": self.grades, "groups": self.groups}
+        if self.part:
+            optional["part"] = self.part
+        return (*asked, optional) if optional else asked
 
 
 @dataclass(frozen=True)
@@ -293,17 +304,18 @@ _SCHEMA = pa.schema(
         ("rejected", _TEXTS),
     ]
 )
-_JUDGED = pa.schema(  # of sets that have them: without them an earlier version opens the file, too
+_OPTIONAL = pa.schema(  # stored only if any question has them: otherwise an earlier version opens the file, too
     [
         ("grades", pa.list_(pa.struct([("id", pa.string()), ("grade", pa.int32())]))),
         ("groups", pa.list_(_TEXTS)),
+        ("part", pa.string()),
     ]
 )
 
 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
-    fields = [*_SCHEMA, *(field for field in _JUDGED if any(getattr(one, field.name) for one in questions))]
+    fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(one, field.name) for one in questions))]
     columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in fields]
     pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
