@@ -30,7 +30,7 @@ from data.pairs.store import keep as keep_set_of_pairs
 from data.problems import DataError
 from data.questions.audit import Audit, Unit, audit
 from data.questions.read import Reading, read_files_apart, read_paths_apart
-from data.split import PARTS, Part, Split, SplitOptions, split
+from data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
 from data.store import CATALOG, find, keep, note_used, obtain
 from data.terminal import tell
 from data.workspace import is_of_the_disk, replacing
@@ -77,9 +77,7 @@ def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json:
     if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
-        counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
-        told = f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"
-        tell("\n".join([*_understood(reading), *_figures(figures), told]))
+        tell("\n".join([*_understood(reading), *_figures(figures), *_split_lines(parts)]))
     return 0
 
 
@@ -162,6 +160,20 @@ def _figures(figures: Audit) -> list[str]:
     ]
 
 
+def _split_lines(parts: Split) -> list[str]:
+    """How the answerable questions are split, and which parts have too few of them."""
+    of = "groups" if parts.method is SplitMethod.GROUPED else "relevant passages"
+    counts = (f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} {of})" for part in PARTS)
+    return [f"Split of the answerable questions, {parts.description}: {', '.join(counts)}", *_split_warnings(parts)]
+
+
+def _split_warnings(parts: Split) -> list[str]:
+    if not len(parts.rows[Part.ALL]):
+        return []
+    warnings = (few_questions(len(parts.rows[part]), f"{part} questions") for part in PARTS)
+    return [warning for warning in warnings if warning]
+
+
 def _spread(lengths: np.ndarray) -> str:
     return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}" if len(lengths) else "none"
 
@@ -186,8 +198,9 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "audit": _plain(figures),
         "split": {
             "seed": parts.options.seed,
-            "questions": {part: len(rows) for part, rows in parts.rows.items()},
+            **parts.summary(),
             "groups": parts.group_counts,
+            "warnings": _split_warnings(parts),
         },
     }
 

@@ -16,6 +16,7 @@ from data.folders import replacing_folder
 from data.formats.delimited import csv_bytes
 from data.layouts.writing import corpus_entries
 from data.records import QuestionSet
+from data.split import Part
 from data.workspace import replacing, write_json, write_text
 from retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
@@ -162,10 +163,13 @@ def _caption(comparison: Comparison, evidence: Evidence) -> str:
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     made = sum(comparison.question_set.made.values())
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
-    return (
-        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, in percent "
+    part = comparison.experiment.split
+    split = f"{part} part, split {comparison.parts.description}; " if comparison.parts and part is not Part.ALL else ""
+    said = (
+        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
         f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
+    return ". ".join([said, *comparison.warnings])
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.split import FOLDS
+from data.split.folds import FOLDS
 from retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result

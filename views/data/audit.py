@@ -23,10 +23,11 @@ from data.questions.audit import (
     split_table,
 )
 from data.records import Passage, Question, QuestionSet
-from data.split import Split
+from data.split import PARTS, Split, SplitMethod
 from text.marking import merged
 from views.names import kind_words
 from views.resources.sets import passages_found
+from views.splits import draw_few_of, split_text
 from views.ui import tables
 from views.ui.charts import distribution, draw_chart
 from views.ui.state import PAGE_OF_LIST
@@ -71,15 +72,25 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
     st.subheader(word("data_page.split"), anchor=False)
+    if found.method is not SplitMethod.GROUPED:
+        st.markdown(split_text(found))
+        _draw_parts(questions, found)
+        return
     options = found.options
     train = 1 - options.validation - options.test
     shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
     about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
     st.markdown(word(about, **shares, seed=options.seed))
+    _draw_parts(questions, found)
+
+
+def _draw_parts(questions: QuestionSet, found: Split) -> None:
+    """Draw the parts as a table, and a warning if one has no or too few questions."""
     table = parts_table(found)
     if not table["questions"].all():
         small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
         st.warning(word(small), icon=":material/warning:")
+    draw_few_of(found, [part for part in PARTS if len(found.rows[part])])
     table["part"] = [word(f"part.{part}") for part in table["part"]]
     columns = {
         "part": tables.text("data_page.part"),

@@ -86,7 +86,7 @@ def _draw_stored(used: StoredSet) -> None:
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
-            found = split_of(used.key, _SPLIT.validation, _SPLIT.test, _SPLIT.seed)
+            found = split_of(used.key, _SPLIT)
         tell_damaged_files(questions)
         data_make.draw_made(used, questions)
         looks = (*_LOOKS, _MAKE) if used.questions else (_MAKE, *_LOOKS)

@@ -3,7 +3,7 @@ sets of questions and of sentence pairs: read, audited and split once for all se
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import update_wrapper, wraps
 from pathlib import Path
 from types import FunctionType
@@ -129,9 +129,9 @@ def audit_of(key: str) -> Audit:
     return audit(question_set(key))
 
 
-@cached(max_entries=16)
-def split_of(key: str, validation: float, test: float, seed: int) -> Split:
-    return split(question_set(key), SplitOptions(validation, test, seed))
+@cached(max_entries=16, hash_funcs={SplitOptions: astuple})
+def split_of(key: str, options: SplitOptions) -> Split:
+    return split(question_set(key), options)
 
 
 @cached(max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
