@@ -1,11 +1,10 @@
-"""JSON and JSONL become a table, and SQuAD's layout (SQuAD, KorQuAD 1, KLUE-MRC) a stream of rows."""
+"""JSON and JSONL become a table."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
 from typing import Any, NoReturn
 
-from data.formats.columns import Columns, guess_columns
+from data.formats.columns import guess_columns
 from data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, shown
 from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
@@ -13,12 +12,6 @@ from data.problems import DataError, Problem, ProblemCode
 _MOST_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
-
-PARAGRAPH_ID = "paragraph_id"
-IMPOSSIBLE = "is_impossible"
-SQUAD_COLUMNS = Columns(
-    "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, impossible=IMPOSSIBLE
-)
 
 
 def parse_json(text: str) -> Any:
@@ -51,7 +44,7 @@ def leading_object(text: str) -> dict[str, Any] | None:
 
 def jsonl_table(text: str | EncodedText) -> Table:
     """Read one object a line; a broken line is a row with a problem. The lines are read twice, for the names first."""
-    return _table(lambda: json_lines(text))
+    return item_table(lambda: json_lines(text))
 
 
 def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
@@ -68,7 +61,7 @@ def json_table(value: Any) -> Table:
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
-    return _table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    return item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
 
 
 def _only_list(value: Any) -> list[Any]:
@@ -103,7 +96,8 @@ def _parse_line(number: int, line: str) -> Any:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+def item_table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+    """Make a table of items opened twice: number, an object or the `Problem` with it, and what was given."""
     names: dict[str, None] = {}
     for number, item, given in items():
         row = _row(number, item, given)
@@ -133,56 +127,3 @@ def squad_articles(value: Any) -> list[Any] | None:
     if isinstance(articles, list) and any(isinstance(item, dict) and "paragraphs" in item for item in articles):
         return articles
     return None
-
-
-def squad_lines(text: EncodedText) -> Iterator[Any]:
-    """Yield the articles of a text that has SQuAD's layout in every line; what is none is yielded as it is."""
-    for _, value, line in json_lines(text):
-        yield from squad_articles(value) or [line if isinstance(value, Problem) else value]
-
-
-def squad_rows(articles: Iterable[Any]) -> Iterator[RawRow]:
-    """Yield each paragraph, then its questions, numbered from 1 through the whole file."""
-    numbers = count(1)
-    for place, article in enumerate(articles):
-        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-        if not isinstance(paragraphs, list):
-            yield _broken(f"data[{place}]", article, "an article with a list of paragraphs")
-            continue
-        for inner, paragraph in enumerate(paragraphs):
-            yield from _paragraph_rows(article, paragraph, f"data[{place}].paragraphs[{inner}]", numbers)
-
-
-def _paragraph_rows(article: dict[str, Any], paragraph: Any, place: str, numbers: Iterator[int]) -> Iterator[RawRow]:
-    questions = _first(paragraph, "qas", "questions") if isinstance(paragraph, dict) else None
-    if not isinstance(paragraph, dict) or not isinstance(questions, (list, type(None))):
-        yield _broken(place, paragraph, "a paragraph with a context and a list of qas")
-        return
-    shared = {"title": article.get("title"), "context": paragraph.get("context")}
-    shared[PARAGRAPH_ID] = _first(paragraph, "id", PARAGRAPH_ID, "context_id", "guid")
-    yield RawRow(0, shared, asks=False)
-    for question in questions or []:
-        yield _question_row(next(numbers), question, shared)
-
-
-def _question_row(number: int, question: Any, shared: dict[str, Any]) -> RawRow:
-    if not isinstance(question, dict):
-        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
-        return RawRow(number, shared, problem, is_paragraph=False)
-    own = {
-        "question": question.get("question"),
-        "answers": _first(question, "answers", "answer"),
-        "id": _first(question, "id", "guid", "question_id"),
-        "kind": _first(question, "kind", "question_type"),
-        IMPOSSIBLE: question.get(IMPOSSIBLE),
-    }
-    return RawRow(number, shared | own, is_paragraph=False)
-
-
-def _first(values: dict[str, Any], *names: str) -> Any:
-    return next((values[name] for name in names if values.get(name) is not None), None)
-
-
-def _broken(place: str, value: object, expected: str) -> RawRow:
-    problem = Problem.of(ProblemCode.BROKEN_PART, place=place, found=kind_of(value), expected=expected)
-    return RawRow(0, {}, problem, asks=False)

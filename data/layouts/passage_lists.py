@@ -63,7 +63,7 @@ def passages_in(cell: object) -> list[ListedPassage]:
 
 def joined_text(value: object, depth: int = _MAX_DEPTH) -> str:
     """Return the text of a passage that may be a list of sentences or paragraphs."""
-    value = _plain(value)
+    value = plain_value(value)
     if isinstance(value, (list, tuple)):
         parts = [joined_text(part, depth - 1) for part in value] if depth else []
         return " ".join(filter(None, parts))
@@ -98,7 +98,7 @@ def _entries(value: Any, depth: int) -> Iterator[tuple[ListedPassage, str]]:
 
 
 def _object_entries(value: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage, str]]:
-    columns = {name: _plain(cell) for name, cell in value.items()}
+    columns = {name: plain_value(cell) for name, cell in value.items()}
     text_name = name_of(columns, TEXT_NAMES)
     if text_name is None:
         yield from _by_id(columns, depth)
@@ -139,7 +139,7 @@ def _title(columns: dict[str, Any]) -> str:
 
 def _pair(value: Iterable[Any]) -> ListedPassage | None:
     """Return the passage of [title, list of sentences], None for any other list."""
-    items = [_plain(item) for item in value]
+    items = [plain_value(item) for item in value]
     if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
         return None
     if not items[1] or len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
@@ -177,13 +177,14 @@ def _value(cell: object, *, only_objects: bool = False) -> Any:
     if isinstance(cell, str) and cell.lstrip()[:1] in brackets:
         value = parsed(cell.strip())
         return cell if only_objects and not isinstance(value, dict) else value
-    return _plain(cell)
+    return plain_value(cell)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Return a value as Python keeps it: an array as a list."""
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _is_empty(value: Any) -> bool:
-    value = _plain(value)
+    value = plain_value(value)
     return not value if is_collection(value) else is_blank(value)

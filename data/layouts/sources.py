@@ -14,7 +14,6 @@ from typing import Any
 
 from data.apart import File
 from data.formats.columns import Columns, is_known, plain_name, require_columns
-from data.formats.json_rows import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import RawRow, Table, as_text, is_blank
 from data.formats.text import EncodedText
@@ -31,6 +30,7 @@ from data.layouts.lines import (
     topic_table,
 )
 from data.layouts.roles import assign_columns
+from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
 from data.problems import DataError
 
 
@@ -48,6 +48,7 @@ class Shape(StrEnum):
     """How a file holds it, where that tells whose layout it is."""
 
     TABLE = "table"
+    NESTED = "nested"
     LINES = "lines"
     MARKUP = "markup"
     AUTORAG = "autorag"
@@ -144,9 +145,8 @@ def sighted(file: File) -> Sighted:
             return Sighted([_lines(file.name, text, kind)])
     recognised = recognise(file.content, knows, file.name)
     value = recognised.value
-    if recognised.format is Format.SQUAD:
-        rows = Source(file.name, Role.ROWS, Shape.TABLE, Fields(), (), lambda: Table((), ()), recognised)
-        return Sighted([rows], recognised)
+    if (nested := nested_opener(recognised)) is not None:
+        return Sighted([_nested(file.name, recognised, nested)], recognised)
     if isinstance(value, dict) and all(isinstance(value.get(name), dict) for name in _LLAMA_INDEX):
         return Sighted(_llama_index(file.name, recognised))
     if recognised.format is Format.TEXT:
@@ -155,6 +155,8 @@ def sighted(file: File) -> Sighted:
         recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
     opener = table_opener(file.content, recognised)
     table, sample = looked_at(opener())
+    if (nested := nested_rows_opener(opener, sample)) is not None:
+        return Sighted([_nested(file.name, recognised, nested)], recognised)
     role, shape, fields = told_by_names(table.names, sample)
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
@@ -166,17 +168,20 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     Raises `DataError` if no column is known to hold the passages.
     """
     recognised = seen.recognised or recognise(file.content, name=file.name)
-    if recognised.format is Format.SQUAD:
-        lines = recognised.text if recognised.value is None else None
-        articles = squad_articles(recognised.value) if lines is None else squad_lines(lines)
-        table = Table((), squad_rows(articles or []))
-        return Source(file.name, Role.ROWS, Shape.TABLE, SQUAD_COLUMNS, (), lambda: table, recognised)
+    if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
+        return nested[0]
+    if (opener := nested_opener(recognised)) is not None:
+        return _nested(file.name, recognised, opener)
     table, sample = (seen.table, seen.sample) if seen.table else looked_at(table_opener(file.content, recognised)())
     require_columns(chosen, table.names)
     is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
     columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, chosen)
     names, first = table.names, table.first
     return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
+
+
+def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTable]) -> Source:
+    return Source(name, Role.ROWS, Shape.NESTED, NESTED_COLUMNS, (), opener, recognised)
 
 
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
@@ -241,6 +246,8 @@ def stands_alone(source: Source) -> bool:
     """
     if source.shape is Shape.LINES and source.role is Role.TEXTS:
         return has_numbers(source.table())
+    if source.shape is Shape.NESTED:
+        return False
     if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
         return True
     return source.role is Role.PASSAGES and plain_name(source.fields.id or "") in _PASSAGE_IDS

@@ -9,14 +9,14 @@ from pydantic import InstanceOf, TypeAdapter
 
 from data.apart import File, Work, carried_out
 from data.formats.columns import Columns
-from data.formats.opening import Format, Proposal, collector_paused, set_name
+from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
 from data.formats.text import Content
 from data.layouts.builder import DatasetBuilder
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
 from data.layouts.roles import candidate_columns, columns_in_use, missing_passages
-from data.layouts.sources import Sighted, row_source
+from data.layouts.sources import Shape, Sighted, row_source
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
 
@@ -118,7 +118,7 @@ def _read_rows(alone: Alone, chosen: Mapping[str, str | None]) -> Reading:
     metadata = {name for name in (columns.kind,) if name is not None}
     return Reading(
         question_set=question_set,
-        columns=None if source.recognised.format is Format.SQUAD else columns,
+        columns=None if source.shape is Shape.NESTED else columns,
         paragraph_count=builder.passage_rows,
         gaps=(*builder.gaps(), *alone.aside),
         judgement_count=builder.judgement_count if columns.label else 0,

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.formats.columns import Columns
-from data.formats.opening import Proposal
+from data.formats.opening import Format, Proposal
 from data.passages import GatheredPassages, Passage
 from data.problems import DataError, ProblemCode
 from data.questions.audit import audit
-from data.questions.read import Format, Reading, propose_columns, read, read_file
+from data.questions.read import Reading, propose_columns, read, read_file
 from data.split import split
 from data.store import keep, load
 from data.texts import BLOCK
