@@ -121,6 +121,14 @@ class ProblemCode(StrEnum):
     CHANGED_QUESTION_IDS = "changed_question_ids"
     NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"
+    # what is in the texts
+    MARKUP = "markup"
+    DAMAGED_TEXT = "damaged_text"
+    DECOMPOSED_LETTERS = "decomposed_letters"
+    FULL_WIDTH = "full_width"
+    NEAR_DUPLICATES = "near_duplicates"
+    NEAR_DUPLICATE_PARTS = "near_duplicate_parts"
+    REPEATED_QUESTIONS = "repeated_questions"
     # catalog and store
     DOWNLOAD_FAILED = "download_failed"
     ALTERED_DOWNLOAD = "altered_download"
