@@ -27,8 +27,9 @@ from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, 
 from data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
 from data.pairs.store import PAIR_CATALOG, obtain_files
 from data.pairs.store import keep as keep_set_of_pairs
-from data.problems import DataError
+from data.problems import DataError, Problem
 from data.questions.audit import Audit, Unit, audit
+from data.questions.content import content_notes
 from data.questions.read import Reading, read_files_apart, read_paths_apart
 from data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
 from data.store import CATALOG, find, keep, note_used, obtain
@@ -74,10 +75,12 @@ def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json:
     """Tell what a file holds, or several of a collection."""
     reading = _read_questions((file, *files), columns)
     figures, parts = audit(reading.question_set), split(reading.question_set)
+    notes = content_notes(reading.question_set, parts)
     if as_json:
-        tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
+        tell(json.dumps(_as_json(reading, figures, parts, notes), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*_understood(reading), *_figures(figures), *_split_lines(parts)]))
+        about_texts = [f"  {note.message}" for note in notes]
+        tell("\n".join([*_understood(reading), *_figures(figures), *_split_lines(parts), *about_texts]))
     return 0
 
 
@@ -182,7 +185,7 @@ def _counts(counts: dict[Any, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
+def _as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
     return {
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,
@@ -195,6 +198,7 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
             for one in reading.files
         ],
         "gaps": [{"code": gap.code, "message": gap.message, **gap.details} for gap in reading.gaps],
+        "notices": [{"code": note.code, "message": note.message, **note.details} for note in notes],
         "audit": _plain(figures),
         "split": {
             "seed": parts.options.seed,

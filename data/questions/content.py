@@ -202,7 +202,7 @@ def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Pro
     trained, tested = parts.rows[Part.TRAIN], parts.rows[Part.TEST]
     asked = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
     texts = ["".join(_WORD.findall(question.text)) for question in asked]  # punctuation does not count
-    found = near_duplicates(texts, shingle=3, same_numbers=True)
+    found = near_duplicates(texts, shingle=3, numbers=1)
     first_trained: dict[int, int] = {}
     for place in range(len(trained)):
         first_trained.setdefault(int(found.cluster[place]), place)

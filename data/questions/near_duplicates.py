@@ -42,11 +42,12 @@ class NearDuplicates:
         return len(self.cluster) - int(self.cluster.max(initial=-1) + 1)
 
 
-def near_duplicates(texts: Sequence[str], *, shingle: int = 5, same_numbers: bool = False) -> NearDuplicates:
+def near_duplicates(texts: Sequence[str], *, shingle: int = 5, numbers: float = 0.5) -> NearDuplicates:
     """Find the texts with a Jaccard similarity of `SIMILARITY` or more, over shingles of so many characters.
 
-    White space, case and the composition of letters do not count. With `same_numbers`, texts with different numbers
-    are never near-duplicates. Memory: 128 bytes a text, and 16 a candidate pair.
+    White space, case and the composition of letters do not count. Texts that differ in their numbers tell different
+    things in the same words: the Jaccard similarity of their numbers must be `numbers` or more. Memory: 128 bytes a
+    text, and 16 a candidate pair.
     """
     signatures, has_shingles = _signatures(texts, shingle)
     pairs = _candidates(signatures, np.flatnonzero(has_shingles))
@@ -58,9 +59,9 @@ def near_duplicates(texts: Sequence[str], *, shingle: int = 5, same_numbers: boo
         _similarity(texts[a], texts[b], shingle) >= SIMILARITY for a, b in pairs[:compared].tolist()
     ]
     pairs = pairs[is_similar]
-    if same_numbers:
-        keeps = [_DIGITS.findall(texts[a]) == _DIGITS.findall(texts[b]) for a, b in pairs.tolist()]
-        pairs = pairs[np.array(keeps, dtype=bool)]
+    numbers_in = {row: set(_DIGITS.findall(texts[row])) for row in np.unique(pairs).tolist()}
+    has_numbers = [_jaccard(numbers_in[a], numbers_in[b]) >= numbers for a, b in pairs.tolist()]
+    pairs = pairs[np.array(has_numbers, dtype=bool)]
     links = coo_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(len(texts),) * 2)
     return NearDuplicates(pairs, connected_components(links, directed=False)[1])
 
@@ -72,11 +73,17 @@ def _plain(text: str) -> str:
 
 def _similarity(a: str, b: str, shingle: int) -> float:
     """Jaccard similarity of the shingles of two texts."""
-    first, second = (
-        {text[at : at + shingle] for at in range(len(text) - shingle + 1)}
-        for text in (_SPACE.sub("", _plain(text)) for text in (a, b))
-    )
-    return len(first & second) / max(1, len(first | second))
+    first, second = (_SPACE.sub("", _plain(text)) for text in (a, b))
+    return _jaccard(_shingles(first, shingle), _shingles(second, shingle))
+
+
+def _shingles(text: str, length: int) -> set[str]:
+    return {text[start : start + length] for start in range(len(text) - length + 1)}
+
+
+def _jaccard(first: set[str], second: set[str]) -> float:
+    """Jaccard similarity of two sets, 1 if both are empty."""
+    return len(first & second) / len(first | second) if first or second else 1.0
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -64,6 +64,27 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
 
+def test_notes_about_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pages.csv"
+    path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
+    assert main(["inspect", str(path)]) == 0
+    shown = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
+    assert shown in capsys.readouterr().out
+    assert main(["inspect", "--json", str(path)]) == 0
+    (notice,) = json.loads(capsys.readouterr().out)["notices"]
+    assert (notice["code"], notice["count"], notice["examples"]) == ("markup", 1, "p1: <p>서울은 수도이다.</p>")
+    assert notice["message"].endswith("Convert the file to plain text and read it again.")
+
+
+def test_merged_passages_of_a_single_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "corpus.csv"
+    path.write_text("id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n")
+    assert main(["inspect", "--json", str(path)]) == 0
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["code"], problem["row"]) == ("merged_passages", None)
+    assert "(copy → stored passage: d3 → d1)" in problem["message"]
+
+
 def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")

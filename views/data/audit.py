@@ -26,10 +26,11 @@ from data.records import Passage, Question, QuestionSet
 from data.split import PARTS, Split, SplitMethod
 from text.marking import merged
 from views.names import kind_words
-from views.resources.sets import passages_found
+from views.resources.sets import content_notes_of, passages_found
 from views.splits import draw_few_of, split_text
 from views.ui import tables
 from views.ui.charts import distribution, draw_chart
+from views.ui.problems import problem_text
 from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word
 
@@ -38,7 +39,7 @@ _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
 _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
 
 
-def draw(questions: QuestionSet, figures: Audit) -> None:
+def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
     """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
     _counts(figures)
     if questions.questions:
@@ -48,6 +49,11 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
         unit = word(f"data_page.unit_{overlap.unit}")
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
     _doubtful(questions, figures)
+    with st.spinner(word("data_page.checking_texts"), show_time=True):
+        notes = content_notes_of(questions, parts)
+    if notes:
+        lines = [word("data_page.content_notes"), "", *(f"- {plain(problem_text(note))}" for note in notes)]
+        st.info("\n".join(lines), icon=":material/info:")
 
 
 def draw_figures(questions: QuestionSet, figures: Audit) -> None:

@@ -105,7 +105,7 @@ def _labels(looks: Sequence[str]) -> dict[str, str]:
 def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, key: str) -> None:
     """Draw one of the looks at a set; `key` tells the set from others."""
     if look == _SUMMARY:
-        data_audit.draw(questions, figures)
+        data_audit.draw(questions, figures, found)
     elif look == _PASSAGES:
         data_audit.draw_passages(questions, key)
     else:

@@ -54,14 +54,21 @@ def test_short_and_empty_texts_are_no_duplicates() -> None:
     assert near_duplicates(["가나다라마", "가나다라마"]).repeated == 1
 
 
-def test_other_numbers_are_another_question_where_they_count() -> None:
+def test_other_numbers_make_another_text() -> None:
     texts = ["What did the company earn in the year 2019?", "What did the company earn in the year 2018?"]
-    assert near_duplicates(texts, shingle=3).repeated == 1
-    assert near_duplicates(texts, shingle=3, same_numbers=True).repeated == 0
+    assert near_duplicates(texts, shingle=3, numbers=0).repeated == 1
+    assert near_duplicates(texts, shingle=3).repeated == 0
+
+
+def test_a_few_other_numbers_make_no_other_text() -> None:
+    (text,) = random_texts(1, 0xAC00, 11_000)
+    versions = [f"{text} 1998 2003 2010 인구 {count}" for count in (5120, 5133)]
+    assert near_duplicates(versions).repeated == 1
+    assert near_duplicates(versions, numbers=1).repeated == 0
 
 
 def test_many_copies_give_few_pairs() -> None:
-    texts = [random_texts(1, 0xAC00, 11_000)[0] + str(number) for number in range(3_000)]
+    texts = [random_texts(1, 0xAC00, 11_000)[0] + chr(0xAC00 + number) for number in range(3_000)]
     found = near_duplicates(texts)
     assert found.repeated == 2_999
     assert len(found.pairs) < 10 * len(texts)

@@ -221,6 +221,18 @@ def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
     assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
 
 
+@pytest.mark.parametrize(("lang", "shown"), [("ko", "글에서 확인할 점:"), ("en", "In the texts:")])
+def test_notes_about_texts_stand_in_the_summary(lang: str, shown: str) -> None:
+    app = upload(
+        opened(data_page, lang=lang), "질문,지문\n수도는?,<p>서울은 *수도*이다.</p>\n바다는?,부산은 항구이다.\n"
+    )
+    (box,) = [info.value for info in app.info if info.value.startswith(shown)]
+    assert "HTML" in box
+    assert r"\*수도\*" in box, "texts of a file are never markup"
+    press(app, "discard")
+    assert not [info for info in app.info if info.value.startswith(shown)]
+
+
 def test_closing_the_preview_leaves_the_set_in_use(app: AppTest) -> None:
     upload(app, TABLE)
     assert not app.file_uploader[0].value, "the preview holds the file"
