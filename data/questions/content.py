@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
+from typing import Literal
 
 import numpy as np
 import regex
@@ -53,6 +54,7 @@ _DAMAGE = (
 )
 _WORD = regex.compile(r"[\w\p{M}]+")
 _LETTER = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
+_Form = Literal["NFC", "NFKC"]
 _IdAt = Callable[[int], str]  # of a passage by its place among those that are checked
 
 
@@ -95,8 +97,8 @@ def _markup(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
         counts = {kind: int(np.count_nonzero(found)) for kind, found in held.items()}
         patterns = re.compile("|".join(f"(?:{pattern.removeprefix('(?m)')})" for pattern in _MARKUP.values()), re.M)
         examples = _snippets(texts, id_at, np.flatnonzero(has_markup), patterns)
-        details = {"count": count, "checked": len(texts), "share": _percent(count / len(texts)), **counts}
-        yield Problem.of(ProblemCode.MARKUP, **details, examples=examples)
+        share = _percent(count / len(texts))
+        yield Problem.of(ProblemCode.MARKUP, count=count, checked=len(texts), share=share, **counts, examples=examples)
 
 
 def _damaged(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
@@ -108,13 +110,12 @@ def _damaged(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
 
 def _decomposed(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
     """Decomposed letters: BM25 here composes them, other engines and comparisons of answers may not."""
-    is_decomposed = partial(_changes, form="NFC")
-    places = [place for place in np.flatnonzero(texts.matching(_MARKS)).tolist() if is_decomposed(texts[place])]
-    asked = [question for question in question_set.questions if is_decomposed(question.text)]
+    places = [place for place in np.flatnonzero(texts.matching(_MARKS)).tolist() if _is_decomposed(texts[place])]
+    asked = [question for question in question_set.questions if _is_decomposed(question.text)]
     if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
         return
-    examples = [f"{id_at(place)}: {_word_with(texts[place], is_decomposed)}" for place in places[:_EXAMPLES]]
-    examples += [f"{one.id}: {_word_with(one.text, is_decomposed)}" for one in asked[:_EXAMPLES]]
+    examples = [f"{id_at(place)}: {_word_with(texts[place], _is_decomposed)}" for place in places[:_EXAMPLES]]
+    examples += [f"{one.id}: {_word_with(one.text, _is_decomposed)}" for one in asked[:_EXAMPLES]]
     yield Problem.of(
         ProblemCode.DECOMPOSED_LETTERS,
         passages=len(places),
@@ -141,7 +142,7 @@ def _full_width(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterat
     yield Problem.of(ProblemCode.FULL_WIDTH, **counts, lost=_percent(lost), examples=_listed(examples))
 
 
-def _lost(question_set: QuestionSet, form: str, *, composed: bool) -> float:
+def _lost(question_set: QuestionSet, form: _Form, *, composed: bool) -> float:
     """Return the share of the wording that questions share with their passages and that only matches in a normal form.
 
     With `composed`, texts are composed (NFC) before they are compared as they are. NaN if nothing can be measured.
@@ -163,7 +164,7 @@ def _lost(question_set: QuestionSet, form: str, *, composed: bool) -> float:
     return lost / shared if shared else float("nan")
 
 
-def _spellings(text: str, form: str, *, in_pairs: bool) -> dict[str, set[str]]:
+def _spellings(text: str, form: _Form, *, in_pairs: bool) -> dict[str, set[str]]:
     """Return the words of a text, or pairs of neighbouring letters, in a normal form, and how each is spelt."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for word in _WORD.findall(text.lower()):
@@ -178,8 +179,7 @@ def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows
     ids = question_set.passages.ids
     if _are_many(found.repeated, len(texts)):
         pairs = (f"{ids[int(rows[b])]} ≈ {ids[int(rows[a])]}" for a, b in found.pairs.tolist())
-        details = {"count": found.repeated, "checked": len(texts), "share": _percent(found.repeated / len(texts))}
-        yield Problem.of(ProblemCode.NEAR_DUPLICATES, **details, examples=_listed(pairs))
+        yield _counted(ProblemCode.NEAR_DUPLICATES, found.repeated, pairs, checked=len(texts))
     cluster = np.full(len(question_set.passages), -1, dtype=np.int64)
     cluster[rows] = found.cluster
     relevance = question_set.relevance
@@ -193,8 +193,7 @@ def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows
         if copies:
             leaks.append(f"{question_set.questions[row].id} ({ids[copies[0]]})")
     if _are_many(len(leaks), len(tested)):
-        details = {"count": len(leaks), "tested": len(tested), "share": _percent(len(leaks) / len(tested))}
-        yield Problem.of(ProblemCode.NEAR_DUPLICATE_PARTS, **details, examples=_listed(leaks))
+        yield _counted(ProblemCode.NEAR_DUPLICATE_PARTS, len(leaks), leaks, tested=len(tested))
 
 
 def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Problem]:
@@ -209,8 +208,13 @@ def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Pro
     pairs = [(place, first_trained.get(int(found.cluster[place]))) for place in range(len(trained), len(asked))]
     leaks = [f"{asked[test].id}: {asked[test].text} ({asked[train].id})" for test, train in pairs if train is not None]
     if _are_many(len(leaks), len(tested)):
-        details = {"count": len(leaks), "tested": len(tested), "share": _percent(len(leaks) / len(tested))}
-        yield Problem.of(ProblemCode.REPEATED_QUESTIONS, **details, examples=_listed(leaks))
+        yield _counted(ProblemCode.REPEATED_QUESTIONS, len(leaks), leaks, tested=len(tested))
+
+
+def _counted(code: ProblemCode, count: int, examples: Iterable[str], **whole: int) -> Problem:
+    """Return a note with a count and its share of the one number in `whole`."""
+    (number,) = whole.values()
+    return Problem.of(code, count=count, **whole, share=_percent(count / number), examples=_listed(examples))
 
 
 def _are_many(count: int, whole: int) -> bool:
@@ -236,8 +240,8 @@ def _snippets(texts: Texts, id_at: _IdAt, places: np.ndarray, pattern: re.Patter
     return ", ".join(snippets)
 
 
-def _changes(text: str, form: str) -> bool:
-    return unicodedata.normalize(form, text) != text
+def _is_decomposed(text: str) -> bool:
+    return not unicodedata.is_normalized("NFC", text)
 
 
 def _word_with(text: str, holds: Callable[[str], object]) -> str:
