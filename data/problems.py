@@ -118,6 +118,7 @@ class ProblemCode(StrEnum):
     SEVERAL_TITLES = "several_titles"
     CHANGED_IDS = "changed_ids"
     MADE_IDS = "made_ids"
+    MADE_QUESTION_IDS = "made_question_ids"
     CHANGED_QUESTION_IDS = "changed_question_ids"
     NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"

@@ -136,7 +136,11 @@ class DatasetBuilder:
             raise self._nothing_left()
         passages = self.passages.passages()
         ids = list(passages.ids)
-        question_ids = filled_ids("q", [question.id for question in self._questions])
+        given_ids = [question.id for question in self._questions]
+        question_ids = list(filled_ids("q", given_ids))
+        if any(given_ids):
+            made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
+            self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made))
         questions = tuple(
             self._finished(id_, question, ids) for id_, question in zip(question_ids, self._questions, strict=True)
         )

@@ -82,3 +82,13 @@ def test_repeated_lines_of_plain_text_are_reported() -> None:
 def test_questions_about_the_same_passage_are_no_merge() -> None:
     rows = "question,context\n언제 오나?,두루미는 철원에 온다.\n어디에 오나?,두루미는 철원에 온다.\n"
     assert _told(read(rows.encode(), "rows.csv")) == []
+
+
+def test_questions_without_an_id_among_others_are_reported() -> None:
+    rows = "id,question,context\nq7,언제 오나?,두루미는 철원에 온다.\n,어디에 사나?,수달은 강에 산다.\n"
+    reading = read(rows.encode(), "rows.csv")
+    assert [one.id for one in reading.question_set.questions] == ["q7", "q1"]
+    (notice,) = _told(reading)
+    assert (notice.code, notice.details["ids"], notice.details["examples"]) == (ProblemCode.MADE_QUESTION_IDS, 1, "q1")
+    without = read(rows.replace("q7", "").encode(), "rows.csv")
+    assert _told(without) == [], "no question has an id"
