@@ -140,6 +140,10 @@ def squad_articles(value: Any) -> list[Any] | None:
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")
-    if isinstance(articles, list) and any(isinstance(item, dict) and "paragraphs" in item for item in articles):
+    if isinstance(articles, list) and any(map(_is_article, articles)):
         return articles
     return None
+
+
+def _is_article(item: Any) -> bool:
+    return isinstance(item, dict) and "paragraphs" in item and "question" not in item

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from data.formats.columns import is_known, plain_name
+from data.formats.columns import NAMES, is_known, plain_name
 from data.formats.json_rows import item_table, json_lines, parse_json
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table, shown
@@ -18,6 +18,8 @@ _PARTS = {
     "train": "train", "training": "train", "dev": "validation", "validation": "validation", "valid": "validation",
     "val": "validation", "test": "test", "학습": "train", "검증": "validation", "평가": "test",
 }  # fmt: skip
+_QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
+_TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
 _LONG_TEXT = 20  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
@@ -55,7 +57,21 @@ def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
     if _is_by_column(value):
         return {"": _opener(_rows_of_columns(value), skipped=[n for n in value if not isinstance(value[n], dict)])}
     lists = {name: items for name, items in value.items() if _is_list_of_objects(items)}
-    return _several_lists(value, lists) if len(lists) > 1 else {}
+    if len(lists) == 1:
+        return _list_of_questions(*next(iter(lists.items())), value)
+    return _several_lists(value, lists) if lists else {}
+
+
+def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) -> dict[str, Opener]:
+    """Return the table of a list whose name says that its texts are questions, as the `body` of BioASQ's questions."""
+    first = next(item for item in items if isinstance(item, dict))
+    if plain_name(name) not in _QUESTION_LISTS or any(plain_name(key) in NAMES["question"] for key in first):
+        return {}
+    text = name_of(first, _TEXT_OF_QUESTION)
+    if text is None or not isinstance(first[text], str):
+        return {}
+    opener = _opener(items, [key for key in value if key != name])
+    return {"": lambda: replace(opener(), roles={"question": text})}
 
 
 def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:

@@ -34,7 +34,13 @@ _SAMPLE_ROWS = 50
 def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     """Return a table and its sample with the roles of its lists of passages, joined where they belong together."""
     if outputs := [name for name in table.names if _nests_provenance(name, sample)]:
-        return _joined(table, sample, outputs[:1], _with_output(outputs[0]), {"positives": _PROVENANCE})
+        return _joined(
+            table,
+            sample,
+            outputs[:1],
+            _with_output(outputs[0]),
+            {"answers": "answers", "positives": _PROVENANCE, "context": None},
+        )
     lists = {name: found for name in table.names if (found := _lists(name, sample))}
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
@@ -43,7 +49,7 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
         (name for name in lists if name != facts and all(one.title for row in lists[name] for one in row)), None
     )
     if facts is not None and titled is not None:
-        return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled})
+        return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled, "context": None})
     roles: dict[str, list[str]] = {}
     for name, found in lists.items():
         if role := _role(name, found):
@@ -54,6 +60,8 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
         roles.pop("positives", None)
         roles.pop("unclear", None)
     unclear = roles.pop("unclear", [])
+    if roles and not has_text:
+        table = replace(table, roles={**table.roles, "context": None})
     for role, names in roles.items():
         table, sample = _joined(table, sample, names[1:], _with_lists(names), {role: names[0]})
     if unclear and not roles and columns.positives is None and columns.context in (None, *unclear):
@@ -90,7 +98,7 @@ def _joined(
     sample: Sample,
     names: Sequence[str],
     cells: Callable[[Mapping[str, Any]], Cells],
-    roles: dict[str, str],
+    roles: dict[str, str | None],
 ) -> tuple[Table, Sample]:
     """Return a table without the columns `names`; `cells` puts their content into those that `roles` names."""
     roles = {**table.roles, **roles}

@@ -4,19 +4,18 @@ It is told by the names of columns and by the look of some rows. Where an id and
 be of passages or of questions; which one, its fellows tell (`data.layouts.reading`).
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from data.apart import File
 from data.formats.columns import Columns, is_known, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
-from data.formats.tables import RawRow, Table, as_text, is_blank, shown
+from data.formats.tables import Table, as_text, is_blank, shown
 from data.formats.text import EncodedText
+from data.layouts.dictionaries import JUDGEMENT_NAMES, PASSAGE_NAMES, QUESTION_NAMES, Dictionaries, dictionaries_in
 from data.layouts.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
@@ -51,6 +50,7 @@ class Shape(StrEnum):
 
     TABLE = "table"
     NESTED = "nested"
+    PARTS = "parts"  # of one file
     LINES = "lines"
     MARKUP = "markup"
     AUTORAG = "autorag"
@@ -154,15 +154,15 @@ def sighted(file: File) -> Sighted:
     value = recognised.value
     if (nested := nested_opener(recognised)) is not None:
         return Sighted([_nested(file.name, recognised, nested)], recognised)
-    if isinstance(value, dict) and all(isinstance(value.get(name), dict) for name in _LLAMA_INDEX):
-        return Sighted(_llama_index(file.name, recognised))
+    if (dictionaries := dictionaries_in(recognised)) is not None:
+        return Sighted(_dictionaries(file.name, recognised, dictionaries))
     if recognised.format is Format.TEXT:
         return Sighted([], recognised)
-    if isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
-        recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
     openers = object_openers(recognised)
     if len(openers) > 1:
         return _parts(file.name, recognised, openers)
+    if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+        recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
     opener = openers.get("") or table_opener(file.content, recognised)
     table, sample = looked_at(opener())
     if (nested := nested_rows_opener(opener, sample)) is not None:
@@ -343,36 +343,17 @@ def _with_sample(source: Source) -> Source:
     return replace(source, first_rows=table.first, sample=sample)
 
 
-class _Pairs(dict[str, Any]):
-    """An object of JSON in which keys may stand twice: `pairs` has them all."""
+def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:
+    is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
+    shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
+    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], fields: Fields) -> Source:
+        key, opener = part
+        return _with_sample(Source(f"{name}: {key}", role, shape, fields, names, opener, recognised))
 
-
-_PAIRS = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
-
-
-def _llama_index(name: str, recognised: RecognisedFile) -> list[Source]:
-    """The three objects of a file, by id each; and the responses, where it has some."""
-    value = _PAIRS.decode(recognised.text.whole) if recognised.text else recognised.value
-    responses = value.get("responses")
-    answers = responses if isinstance(responses, dict) else {}
-
-    def table(part: str, columns: tuple[str, ...]) -> Table:
-        rows = ((id_, given, answers.get(id_)) for id_, given in value[part].pairs)
-        cells = (dict(zip(columns, row, strict=False)) for row in rows)
-        return Table(columns, (RawRow(number, row) for number, row in enumerate(cells, start=1)))
-
-    def source(part: str, role: Role, columns: tuple[str, ...], fields: Fields) -> Source:
-        opener = partial(table, part, columns)
-        return _with_sample(Source(f"{name}: {part}", role, Shape.LLAMA_INDEX, fields, columns, opener, recognised))
-
-    asked, held = Fields(id="id", text="text", answers="response"), Fields(id="id", text="text")
-    judged = Fields(question_id="query-id", passage_id="corpus-id")
+    judged = Fields(question_id="query-id", passage_id="corpus-id", grade="score" if found.is_graded else None)
     return [
-        source("queries", Role.QUESTIONS, ("id", "text", "response"), asked),
-        source("corpus", Role.PASSAGES, ("id", "text"), held),
-        source("relevant_docs", Role.JUDGEMENTS, ("query-id", "corpus-id"), judged),
+        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Fields(id="id", text="text", answers="response")),
+        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Fields(id="id", text="text", title="title")),
+        source(found.judgements, Role.JUDGEMENTS, JUDGEMENT_NAMES, judged),
     ]
