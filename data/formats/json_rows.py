@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from data.formats.columns import guess_columns
@@ -21,11 +22,23 @@ def parse_json(text: str) -> Any:
     """
     check_size(text.count("{") + text.count("["), "lists and objects", max(_MOST_PARTS, len(text) // 16))
     try:
-        return _DECODER.decode(text)
+        return _decoded(text)
     except json.JSONDecodeError as error:
         raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error
+
+
+def _decoded(text: str) -> Any:
+    """The value of a JSON text; that of the text inside if it is a string that holds JSON itself."""
+    value = _DECODER.decode(text)
+    return _DECODER.decode(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def holds_json_text(head: str) -> bool:
+    """Whether a text begins with a JSON string that holds an object or a list."""
+    first = head.lstrip().partition("\n")[0]
+    return first.startswith('"') and isinstance(_parse_line(1, first), (dict, list))
 
 
 def is_jsonl(text: str) -> bool:
@@ -61,7 +74,10 @@ def json_table(value: Any) -> Table:
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
-    return item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    table = item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    if isinstance(value, dict) and items[0] is not value:
+        return replace(table, skipped=tuple(shown(name) for name in value if value[name] is not items))
+    return table
 
 
 def _only_list(value: Any) -> list[Any]:
@@ -89,7 +105,7 @@ def _refuse(found: str) -> NoReturn:
 def _parse_line(number: int, line: str) -> Any:
     """The value of a line, or the problem with it."""
     try:
-        return _DECODER.decode(line)
+        return _decoded(line)
     except json.JSONDecodeError as error:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=error.colno, reason=error.msg)
     except RecursionError:
@@ -124,6 +140,10 @@ def squad_articles(value: Any) -> list[Any] | None:
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")
-    if isinstance(articles, list) and any(isinstance(item, dict) and "paragraphs" in item for item in articles):
+    if isinstance(articles, list) and any(map(_is_article, articles)):
         return articles
     return None
+
+
+def _is_article(item: Any) -> bool:
+    return isinstance(item, dict) and "paragraphs" in item and "question" not in item

@@ -16,7 +16,15 @@ from data.formats.binary import is_workbook, parquet_table, workbook_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_delimiter
 from data.formats.documents import refuse_document
-from data.formats.json_rows import is_jsonl, json_table, jsonl_table, leading_object, parse_json, squad_articles
+from data.formats.json_rows import (
+    holds_json_text,
+    is_jsonl,
+    json_table,
+    jsonl_table,
+    leading_object,
+    parse_json,
+    squad_articles,
+)
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
 from data.problems import DataError, Problem, ProblemCode
@@ -114,7 +122,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
-    if start in "{[":
+    if start in "{[" or (start == '"' and holds_json_text(text.head)):
         format_, value = _json(text)
         return replace(found, format=format_, value=value)
     if delimiter := find_delimiter(text.head, knows):
@@ -190,7 +198,7 @@ def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
     sample = [row.cells for row in first if row.problem is None]
     whole = chain[RawRow](first, rows)
     to_look_at = ({name: shown(as_text(cells.get(name)), _CELL) for name in table.names} for cells in sample)
-    return Table(table.names, whole, tuple(islice(to_look_at, _LOOKED_AT))), sample
+    return replace(table, rows=whole, first=tuple(islice(to_look_at, _LOOKED_AT))), sample
 
 
 def set_name(name: str, otherwise: str) -> str:

@@ -1,14 +1,16 @@
 """Flat JSON that is no plain list of rows: documents by id, columns of cells by row, several lists, JSON in JSON."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from data.formats.columns import is_known, plain_name
-from data.formats.json_rows import item_table, parse_json
-from data.formats.tables import Table
+from data.formats.columns import NAMES, is_known, plain_name
+from data.formats.json_rows import item_table, json_lines, parse_json
+from data.formats.opening import Format, RecognisedFile
+from data.formats.tables import Table, shown
 from data.layouts.passage_lists import TEXT_NAMES, name_of
-from data.problems import DataError
+from data.problems import DataError, Problem
 
 Opener = Callable[[], Table]
 
@@ -16,43 +18,99 @@ _PARTS = {
     "train": "train", "training": "train", "dev": "validation", "validation": "validation", "valid": "validation",
     "val": "validation", "test": "test", "학습": "train", "검증": "validation", "평가": "test",
 }  # fmt: skip
+_QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
+_TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
-_LEAST_TEXTS = 2  # of an object of texts by id
 _LONG_TEXT = 20  # characters on average: shorter values are settings
+_DOCUMENT = "page_content"  # LangChain's name of a document's text
 
 
-def object_openers(value: Any) -> dict[str, Opener] | None:
-    """Return what opens the tables of JSON that `json_table` does not read, by part name; None for any other JSON.
+def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
+    """Return what opens the tables of JSON that is no plain list of rows, by part; nothing for any other file.
 
-    The name is "" if the value is a single table. Raises `DataError` if there are several lists and no evidence which
-    holds the data.
+    The part is "" if the file is a single table.
     """
+    value, text = recognised.value, recognised.text
+    if recognised.format is Format.JSONL and value is None and text is not None:
+        if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
+            return {"": lambda: item_table(lambda: _documents(json_lines(text)))}
+        return {}
+    if recognised.format is not Format.JSON:
+        return {}
     if isinstance(value, list):
-        if value and all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE]):
-            return {"": _opener(_parsed_items(value))}
-        return None
-    if not isinstance(value, dict):
-        return None
+        return _list_opener(value)
+    return _object_openers(value) if isinstance(value, dict) else {}
+
+
+def _list_opener(value: list[Any]) -> dict[str, Opener]:
+    if all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE]):
+        value = _parsed(value)
+        return {"": _opener(value)} if not any(map(_is_document, value[:_SAMPLE])) else _list_opener(value)
+    if any(map(_is_document, value[:_SAMPLE])):
+        return {"": lambda: item_table(lambda: _documents(_numbered(value)))}
+    return {}
+
+
+def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
     if _is_by_id(value):
         return {"": _opener([_with_id(id_, item) for id_, item in value.items()])}
     if _is_by_column(value):
-        return {"": _opener(_transposed(value))}
+        return {"": _opener(_rows_of_columns(value), skipped=[n for n in value if not isinstance(value[n], dict)])}
     lists = {name: items for name, items in value.items() if _is_list_of_objects(items)}
-    return _several_lists(value, lists) if len(lists) > 1 else None
+    if len(lists) == 1:
+        return _list_of_questions(*next(iter(lists.items())), value)
+    return _several_lists(value, lists) if lists else {}
 
 
-def _opener(items: Sequence[Any]) -> Opener:
-    return lambda: item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) -> dict[str, Opener]:
+    """Return the table of a list whose name says that its texts are questions, as the `body` of BioASQ's questions."""
+    first = next(item for item in items if isinstance(item, dict))
+    if plain_name(name) not in _QUESTION_LISTS or any(plain_name(key) in NAMES["question"] for key in first):
+        return {}
+    text = name_of(first, _TEXT_OF_QUESTION)
+    if text is None or not isinstance(first[text], str):
+        return {}
+    opener = _opener(items, [key for key in value if key != name])
+    return {"": lambda: replace(opener(), roles={"question": text})}
 
 
-def _parsed_items(items: Iterable[str]) -> list[Any]:
-    parsed_items: list[Any] = []
+def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
+    names = tuple(map(shown, skipped))
+    return lambda: replace(item_table(lambda: _numbered(items)), skipped=names)
+
+
+def _numbered(items: Iterable[Any]) -> Iterator[tuple[int, Any, Any]]:
+    return ((number, item, item) for number, item in enumerate(items, start=1))
+
+
+def _parsed(items: Iterable[Any]) -> list[Any]:
+    values: list[Any] = []
     for item in items:
         try:
-            parsed_items.append(parse_json(item))
+            values.append(parse_json(item) if isinstance(item, str) else item)
         except DataError:
-            parsed_items.append(item)  # a row with a problem
-    return parsed_items
+            values.append(item)  # becomes a row with a problem
+    return values
+
+
+def _is_document(item: Any) -> bool:
+    """Whether an object is a document of LangChain, also as its serialization writes it."""
+    if not isinstance(item, dict):
+        return False
+    arguments = item.get("kwargs")
+    return _DOCUMENT in item or (isinstance(arguments, dict) and _DOCUMENT in arguments)
+
+
+def _documents(items: Iterable[tuple[int, Any, object]]) -> Iterator[tuple[int, Any, object]]:
+    """Give each document of LangChain the title of its metadata as a column."""
+    for number, item, given in items:
+        if isinstance(item, Problem) or not _is_document(item):
+            yield number, item, given
+            continue
+        document = item if _DOCUMENT in item else item["kwargs"]
+        metadata = document.get("metadata")
+        title = metadata.get("title") if isinstance(metadata, dict) else None
+        yield number, document if "title" in document or title is None else {**document, "title": title}, given
 
 
 def _is_list_of_objects(value: Any) -> bool:
@@ -60,34 +118,34 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 def _is_by_id(value: Mapping[str, Any]) -> bool:
-    """Whether an object holds documents or rows by id: objects with the same keys, or texts under unknown names."""
+    """Whether an object holds documents or rows by id: objects with texts, or long texts, under unknown names."""
     items = [*islice(value.values(), _SAMPLE)]
-    if not items or any(map(is_known, islice(value, _SAMPLE))):
+    names = [*islice(value, _SAMPLE)]
+    if not items or any(map(is_known, names)):
         return False
     if all(isinstance(item, dict) for item in items):
-        has_texts = sum(_holds_text(item) for item in items)
-        return 2 * has_texts > len(items)
-    if len(items) < _LEAST_TEXTS or not all(isinstance(item, str) for item in items):
+        return 2 * sum(map(_is_row, items)) > len(items)
+    if not all(isinstance(item, str) for item in items):
         return False
-    numbered = sum(any(letter.isdigit() for letter in id_) for id_ in islice(value, _SAMPLE))
+    numbered = sum(any(character.isdigit() for character in name) for name in names)
     return 2 * numbered > len(items) and sum(map(len, items)) >= _LONG_TEXT * len(items)
 
 
-def _holds_text(item: Mapping[str, Any]) -> bool:
-    """Whether an object is a row: it has a text, or a column of a known name whose cell is no object."""
-    if name_of(item, TEXT_NAMES) is not None:
-        return not isinstance(item[name_of(item, TEXT_NAMES) or ""], dict)
+def _is_row(item: Mapping[str, Any]) -> bool:
+    """Whether an object is a row: it has a text, or a known column that holds a text."""
+    name = name_of(item, TEXT_NAMES)
+    if name is not None:
+        return not isinstance(item[name], dict)
     return any(is_known(name) and isinstance(cell, str) for name, cell in item.items())
 
 
 def _with_id(id_: str, item: Any) -> Any:
-    """Return a row with the key under which it is stored as its id."""
+    """Return a row whose id is the key under which it is stored."""
     if isinstance(item, str):
         return {"id": id_, "text": item}
     if not isinstance(item, dict):
         return item
-    name = "id" if "id" not in item else "_id"
-    return {name: id_, **item}
+    return {"id": id_, **item} if "id" not in item else {"_id": id_, **item}
 
 
 def _is_by_column(value: Mapping[str, Any]) -> bool:
@@ -99,7 +157,7 @@ def _is_by_column(value: Mapping[str, Any]) -> bool:
     return bool(rows) and all(2 * len(rows & set(cells)) > max(len(rows), len(cells)) for cells in columns)
 
 
-def _transposed(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows_of_columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = {name: cells for name, cells in value.items() if isinstance(cells, dict)}
     rows = dict.fromkeys(row for cells in columns.values() for row in cells)
     return [{name: cells.get(row) for name, cells in columns.items()} for row in rows]
@@ -108,16 +166,17 @@ def _transposed(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
     """Return the tables of an object with several lists of objects.
 
-    Lists named as parts are one table with a split column. Otherwise the lists are the parts of a collection if their
-    names differ in role, and one table if they have the same keys.
+    Lists that are named as parts are one table with a column `split`, and so are lists whose objects have the same
+    keys. Any others are tables of their own.
     """
+    skipped = [name for name in value if name not in lists]
     if all(plain_name(name) in _PARTS for name in lists):
         rows = [_with_split(item, _PARTS[plain_name(name)]) for name, items in lists.items() for item in items]
-        return {"": _opener(rows)}
-    keys = [frozenset(next(item for item in items if isinstance(item, dict))) for items in lists.values()]
-    if len(set(keys)) == 1:
-        return {"": _opener([item for items in lists.values() for item in items])}
-    return {name: _opener(items) for name, items in lists.items()}
+        return {"": _opener(rows, skipped)}
+    first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
+    if len({frozenset(item) for item in first}) == 1:
+        return {"": _opener([item for items in lists.values() for item in items], skipped)}
+    return {name: _opener(items, skipped) for name, items in lists.items()}
 
 
 def _with_split(item: Any, part: str) -> Any:

@@ -25,8 +25,8 @@ ID_NAMES = (
     "wikipediaid", "corpusid", "id", "문서id", "문서번호",
 )  # fmt: skip
 TITLE_NAMES = (
-    "title", "doctitle", "documenttitle", "wikipediatitle", "pagetitle", "headline", "docname", "documentname",
-    "제목", "문서제목", "문서명",
+    "title", "doctitle", "documenttitle", "wikipediatitle", "wikipediapagetitle", "pagetitle", "wikititle", "headline",
+    "docname", "documentname", "제목", "문서제목", "문서명",
 )  # fmt: skip
 TEXT_NAMES = (
     "text", "passagetext", "paragraphtext", "evidencetext", "pagecontent", "contexttext", "chunktext", "snippettext",
@@ -123,9 +123,11 @@ def _by_id(columns: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage,
 
 def _transposed(columns: dict[str, Any], text_name: str) -> list[dict[str, Any]] | None:
     """Return the objects of a dict of equally long lists, None where it is none."""
-    lists = {name: value for name, value in columns.items() if isinstance(value, list)}
+    lists = {name: value for name, value in columns.items() if value is not None}
+    if not all(isinstance(value, list) for value in lists.values()):
+        return None
     count = len(columns[text_name])
-    if text_name not in lists or any(len(value) != count for value in lists.values()):
+    if any(len(value) != count for value in lists.values()):
         return None
     is_list_name = len(lists) == 1 and plain_name(text_name) in ("sentences", "paragraphs")
     return None if is_list_name else [{name: value[row] for name, value in lists.items()} for row in range(count)]

@@ -78,7 +78,7 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
 
 def sibling_columns(role: str, name: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that hold passages of a role beside `name`: negative_1 and negative_2, or several known names."""
-    known = NAMES[role]
+    known = NAMES.get(role, ())
     if _without_number(plain_name(name)) not in known:
         return (name,)
     return (name, *(other for other in names if other != name and _without_number(plain_name(other)) in known))

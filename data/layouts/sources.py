@@ -4,19 +4,18 @@ It is told by the names of columns and by the look of some rows. Where an id and
 be of passages or of questions; which one, its fellows tell (`data.layouts.reading`).
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from data.apart import File
 from data.formats.columns import Columns, is_known, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
-from data.formats.tables import RawRow, Table, as_text, is_blank
+from data.formats.tables import Table, as_text, is_blank, shown
 from data.formats.text import EncodedText
+from data.layouts.dictionaries import JUDGEMENT_NAMES, PASSAGE_NAMES, QUESTION_NAMES, Dictionaries, dictionaries_in
 from data.layouts.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
@@ -29,9 +28,11 @@ from data.layouts.lines import (
     lines_of_a_kind,
     topic_table,
 )
+from data.layouts.objects import object_openers
+from data.layouts.passage_columns import with_passage_columns
 from data.layouts.roles import assign_columns
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
-from data.problems import DataError
+from data.problems import DataError, ProblemCode
 
 
 class Role(StrEnum):
@@ -49,6 +50,7 @@ class Shape(StrEnum):
 
     TABLE = "table"
     NESTED = "nested"
+    PARTS = "parts"  # of one file
     LINES = "lines"
     MARKUP = "markup"
     AUTORAG = "autorag"
@@ -114,6 +116,11 @@ _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
+_PASSAGE_ROLES = ("context", "positives", "candidates")
+_ROLE_OF_LIST = {
+    **dict.fromkeys(("questions", "queries", "topics"), Role.QUESTIONS),
+    **dict.fromkeys(("corpus", "documents", "docs", "passages", "collection", "contexts"), Role.PASSAGES),
+}
 
 
 def knows(name: str) -> bool:
@@ -147,17 +154,22 @@ def sighted(file: File) -> Sighted:
     value = recognised.value
     if (nested := nested_opener(recognised)) is not None:
         return Sighted([_nested(file.name, recognised, nested)], recognised)
-    if isinstance(value, dict) and all(isinstance(value.get(name), dict) for name in _LLAMA_INDEX):
-        return Sighted(_llama_index(file.name, recognised))
+    if (dictionaries := dictionaries_in(recognised)) is not None:
+        return Sighted(_dictionaries(file.name, recognised, dictionaries))
     if recognised.format is Format.TEXT:
         return Sighted([], recognised)
-    if isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+    openers = object_openers(recognised)
+    if len(openers) > 1:
+        return _parts(file.name, recognised, openers)
+    if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
         recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
-    opener = table_opener(file.content, recognised)
+    opener = openers.get("") or table_opener(file.content, recognised)
     table, sample = looked_at(opener())
     if (nested := nested_rows_opener(opener, sample)) is not None:
         return Sighted([_nested(file.name, recognised, nested)], recognised)
     role, shape, fields = told_by_names(table.names, sample)
+    if table.roles and role not in (None, Role.ROWS):
+        role = Role.ROWS
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
 
@@ -170,18 +182,63 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     recognised = seen.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
         return nested[0]
-    if (opener := nested_opener(recognised)) is not None:
-        return _nested(file.name, recognised, opener)
-    table, sample = (seen.table, seen.sample) if seen.table else looked_at(table_opener(file.content, recognised)())
+    if (rows := nested_opener(recognised)) is not None:
+        return _nested(file.name, recognised, rows)
+    opener = object_openers(recognised).get("") or table_opener(file.content, recognised)
+    table, sample = with_passage_columns(*((seen.table, seen.sample) if seen.table else looked_at(opener())))
     require_columns(chosen, table.names)
     is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
-    columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, chosen)
+    columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
     names, first = table.names, table.first
     return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
 
 
+def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The columns chosen by role, and those that the file tells for roles that are free."""
+    free = {role: name for role, name in table.roles.items() if name is None or name not in chosen.values()}
+    if any(chosen.get(role) for role in _PASSAGE_ROLES):
+        free = {role: name for role, name in free.items() if role not in _PASSAGE_ROLES}
+    return {**free, **chosen}
+
+
 def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTable]) -> Source:
     return Source(name, Role.ROWS, Shape.NESTED, NESTED_COLUMNS, (), opener, recognised)
+
+
+def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable[[], Table]]) -> Sighted:
+    """The tables of one file: the parts of a collection, or the only one that holds questions with passages.
+
+    Raises `DataError` if several may hold the data.
+    """
+    sources: list[Source] = []
+    seen: dict[str, tuple[Table, Sequence[Mapping[str, object]]]] = {}
+    for part, opener in openers.items():
+        table, first_rows = looked_at(opener())
+        sample: Sequence[Mapping[str, object]] = first_rows
+        role, shape, fields = told_by_names(table.names, sample)
+        if role is Role.TEXTS:
+            role = _ROLE_OF_LIST.get(plain_name(part), role)
+        seen[part] = table, sample
+        if role is not None:
+            source = Source(
+                f"{name}: {part}", role, shape, fields, table.names, opener, recognised, table.first, sample
+            )
+            sources.append(source)
+    roles = [source.role for source in sources]
+    if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
+        return Sighted(sources, recognised)
+    whole = [part for part, (table, sample) in seen.items() if _holds_dataset(table, sample)]
+    if len(whole) != 1:
+        found = f"an object with several lists of objects ({shown(', '.join(openers), 100)})"
+        raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
+    table, sample = seen[whole[0]]
+    table = replace(table, skipped=(*table.skipped, *(part for part in openers if part != whole[0])))
+    return Sighted([], recognised, table, sample)
+
+
+def _holds_dataset(table: Table, sample: Sequence[Mapping[str, object]]) -> bool:
+    columns = assign_columns(table.names, sample)
+    return columns.question is not None and (columns.context is not None or columns.positives is not None)
 
 
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
@@ -286,36 +343,17 @@ def _with_sample(source: Source) -> Source:
     return replace(source, first_rows=table.first, sample=sample)
 
 
-class _Pairs(dict[str, Any]):
-    """An object of JSON in which keys may stand twice: `pairs` has them all."""
+def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:
+    is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
+    shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
+    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], fields: Fields) -> Source:
+        key, opener = part
+        return _with_sample(Source(f"{name}: {key}", role, shape, fields, names, opener, recognised))
 
-
-_PAIRS = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
-
-
-def _llama_index(name: str, recognised: RecognisedFile) -> list[Source]:
-    """The three objects of a file, by id each; and the responses, where it has some."""
-    value = _PAIRS.decode(recognised.text.whole) if recognised.text else recognised.value
-    responses = value.get("responses")
-    answers = responses if isinstance(responses, dict) else {}
-
-    def table(part: str, columns: tuple[str, ...]) -> Table:
-        rows = ((id_, given, answers.get(id_)) for id_, given in value[part].pairs)
-        cells = (dict(zip(columns, row, strict=False)) for row in rows)
-        return Table(columns, (RawRow(number, row) for number, row in enumerate(cells, start=1)))
-
-    def source(part: str, role: Role, columns: tuple[str, ...], fields: Fields) -> Source:
-        opener = partial(table, part, columns)
-        return _with_sample(Source(f"{name}: {part}", role, Shape.LLAMA_INDEX, fields, columns, opener, recognised))
-
-    asked, held = Fields(id="id", text="text", answers="response"), Fields(id="id", text="text")
-    judged = Fields(question_id="query-id", passage_id="corpus-id")
+    judged = Fields(question_id="query-id", passage_id="corpus-id", grade="score" if found.is_graded else None)
     return [
-        source("queries", Role.QUESTIONS, ("id", "text", "response"), asked),
-        source("corpus", Role.PASSAGES, ("id", "text"), held),
-        source("relevant_docs", Role.JUDGEMENTS, ("query-id", "corpus-id"), judged),
+        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Fields(id="id", text="text", answers="response")),
+        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Fields(id="id", text="text", title="title")),
+        source(found.judgements, Role.JUDGEMENTS, JUDGEMENT_NAMES, judged),
     ]

@@ -56,9 +56,11 @@ class KeyReport:
             if len(use) < _MAX_KEYS:
                 use.setdefault(shown(_joined(path, name), 200))
 
-    def unused_names(self) -> tuple[str, ...]:
-        """Return the keys that no row used; a key may be used in one row and not in another."""
-        return tuple(key for key in self.unused if key not in self.used and key not in self.metadata)
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """Return the keys as `Reading` reports columns: each in one list, in that of its most important use."""
+        metadata = tuple(key for key in self.metadata if key not in self.used)
+        unused = tuple(key for key in self.unused if key not in self.used and key not in self.metadata)
+        return {"used_columns": tuple(self.used), "metadata_columns": metadata, "unused_columns": unused}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def nested_opener(recognised: RecognisedFile) -> Callable[[], NestedTable] | Non
     if isinstance(value, list):
         return _opener(lambda: value)
     if isinstance(value, dict) and is_nested_root(value):
-        return lambda: _table(lambda walk: walk.node(value, "", "", {}))
+        keys = KeyReport()
+        return lambda: _table(_Walk(keys).node(value, "", "", {}), keys)
     return None
 
 
@@ -88,7 +91,8 @@ def nested_rows_opener(
     """Return what opens the rows of a table whose cells hold lists of questions, None for any other table."""
     if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
-    return lambda: _table(lambda walk: walk.items(_parsed_rows(opener()), "data", "", {}))
+    keys = KeyReport()
+    return lambda: _table(_Walk(keys).items(_parsed_rows(opener()), "data", "", {}), keys)
 
 
 def _parsed_rows(table: Table) -> Iterator[Any]:
@@ -99,19 +103,19 @@ def _parsed_rows(table: Table) -> Iterator[Any]:
 def _opener(items: Callable[[], Iterable[Any]]) -> Callable[[], NestedTable] | None:
     if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
         return None
-    return lambda: _table(lambda walk: walk.items(items(), "data", "", {}))
+    keys = KeyReport()
+    return lambda: _table(_Walk(keys).items(items(), "data", "", {}), keys)
 
 
-def _table(rows: Callable[["_Walk"], Iterator[RawRow]]) -> NestedTable:
-    walk = _Walk()
-    return NestedTable(_NAMES, rows(walk), keys=walk.keys)
+def _table(rows: Iterator[RawRow], keys: KeyReport) -> NestedTable:
+    return NestedTable(_NAMES, rows, keys=keys)
 
 
 class _Walk:
     """Turns a tree into rows: each passage, then its questions, numbered from 1 through the whole input."""
 
-    def __init__(self) -> None:
-        self.keys = KeyReport()
+    def __init__(self, keys: KeyReport) -> None:
+        self.keys = keys
         self._numbers = count(1)
         self._reported: set[tuple[str, tuple[str, ...], frozenset[str]]] = set()
 
