@@ -14,16 +14,13 @@ def set_of(
     parts: Sequence[str] = (),
 ) -> QuestionSet:
     """Return a set by the rows of the passages that are relevant to each question; titles repeat in their order."""
-    passages = tuple(
-        Passage(f"p{row}", f"passage {row}", titles[row % len(titles)] if titles else "") for row in range(n_passages)
-    )
-    questions = tuple(
-        Question(
-            f"q{row}", f"question {row}", relevant=tuple(f"p{one}" for one in rows), part=parts[row] if parts else ""
-        )
-        for row, rows in enumerate(relevant)
-    )
-    return QuestionSet("world", passages, questions)
+    title_of = [titles[row % len(titles)] if titles else "" for row in range(n_passages)]
+    passages = tuple(Passage(f"p{row}", f"passage {row}", title) for row, title in enumerate(title_of))
+    questions = []
+    for row, of_question in enumerate(relevant):
+        ids = tuple(f"p{one}" for one in of_question)
+        questions.append(Question(f"q{row}", f"question {row}", relevant=ids, part=parts[row] if parts else ""))
+    return QuestionSet("world", passages, tuple(questions))
 
 
 def chain(n_questions: int, more_passages: int = 0, parts: Sequence[str] = ()) -> QuestionSet:
