@@ -69,6 +69,8 @@ class ProblemCode(StrEnum):
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
     NO_PASSAGES = "no_passages"
+    ONLY_JUDGEMENTS = "only_judgements"
+    PREDICTIONS = "predictions"
     NO_COLLECTION = "no_collection"
     SEVERAL_COLLECTIONS = "several_collections"
     BROKEN_ARCHIVE = "broken_archive"
@@ -112,6 +114,12 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
+    # what was done with rows and ids
+    MERGED_PASSAGES = "merged_passages"
+    MERGED_TITLES = "merged_titles"
+    CHANGED_IDS = "changed_ids"
+    NO_QUESTION_IN_ROW = "no_question_in_row"
+    ONLY_IDS = "only_ids"
     # all rows are used: how the file was read
     MERGED_PASSAGES = "merged_passages"
     REPEATED_PASSAGES = "repeated_passages"

@@ -46,7 +46,9 @@ def _is_action(item: object) -> bool:
     if not isinstance(item, dict) or len(item) != 1:
         return False
     name, target = next(iter(item.items()))
-    return name in _ACTIONS and isinstance(target, dict) and all(key.startswith("_") or key == "routing" for key in target)
+    if name not in _ACTIONS or not isinstance(target, dict):
+        return False
+    return all(key.startswith("_") or key == "routing" for key in target)
 
 
 def _is_hit(item: object) -> bool:
@@ -66,27 +68,30 @@ def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
     """Join the two lines of each action; an action that stores no document is a problem of its row."""
     pending: tuple[int, str, Mapping[str, Any], object] | None = None
     for number, item, given in lines:
-        if pending is None and _is_action(item):
-            name, target = next(iter(item.items()))
-            if name == "delete":
-                yield number, _broken(number, "an action that deletes a document"), given
-            else:
-                pending = number, name, target, given
-        elif pending is not None and isinstance(item, dict) and not _is_action(item):
+        is_action = _is_action(item)
+        if pending is not None and isinstance(item, dict) and not is_action:
             document = item.get("doc") if pending[1] == "update" else item
             yield number, _with_id(pending[2].get("_id"), document), given
             pending = None
-        else:
-            if pending is not None:
-                yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
-                pending = None
+            continue
+        if pending is not None:
+            yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
+            pending = None
+        if not is_action:
             yield number, item if isinstance(item, Problem) else _broken(number, "a line without an action"), given
+            continue
+        name, target = next(iter(item.items()))
+        if name == "delete":
+            yield number, _broken(number, "an action that deletes a document"), given
+        else:
+            pending = number, name, target, given
     if pending is not None:
         yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
 
 
 def _broken(number: int, found: str) -> Problem:
-    return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected="an action and a document")
+    expected = "an action and a document"
+    return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected=expected)
 
 
 def _hit_items(items: Items) -> Iterator[tuple[int, Any, object]]:
@@ -103,9 +108,10 @@ class Ratings(NamedTuple):
 
     judgements: Callable[[], Table]
     questions: Callable[[], Table] | None
+    has_ids: bool  # whether judgements name questions by id, else by text
 
 
-QUESTION_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
+ASKED_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
 
 
 def ratings_in(value: object) -> Ratings | None:
@@ -117,9 +123,9 @@ def ratings_in(value: object) -> Ratings | None:
         return ratings_in(value["_source"])
     requests = value.get("requests")
     if _has_ratings(requests):
-        return Ratings(partial(_rank_eval_judgements, requests), partial(_rank_eval_questions, requests))
+        return Ratings(partial(_rank_eval_judgements, requests), partial(_rank_eval_questions, requests), has_ids=True)
     if _has_ratings(value.get("judgmentRatings")):
-        return Ratings(partial(_rated_queries, value["judgmentRatings"]), None)
+        return Ratings(partial(_rated_queries, value["judgmentRatings"]), None, has_ids=False)
     return None
 
 
@@ -136,7 +142,7 @@ def _rank_eval_questions(requests: list[Any]) -> Table:
             else:
                 yield _not_an_object(number, request)
 
-    return Table(QUESTION_NAMES, rows())
+    return Table(ASKED_NAMES, rows())
 
 
 def _rank_eval_judgements(requests: list[Any]) -> Table:
@@ -145,7 +151,8 @@ def _rank_eval_judgements(requests: list[Any]) -> Table:
 
 
 def _rated_queries(entries: list[Any]) -> Table:
-    queries = ((None, one.get("query"), one.get("ratings")) if isinstance(one, dict) else (None, None, [one]) for one in entries)
+    rated = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in entries)
+    queries = ((None, entry.get("query"), entry.get("ratings")) for entry in rated)
     return _rating_table(queries, passage_key="docId")
 
 
@@ -206,7 +213,8 @@ def holds_rated_lines(head: str) -> bool:
 def rated_lines(text: EncodedText) -> Ratings:
     """Read a judgement list for learning to rank; the comments above it give the text of each question."""
     has_queries = any(_QUERY_LINE.match(line.strip()) for line in text.head.split("\n", 10_000)[:10_000])
-    return Ratings(partial(_rated_line_table, text), partial(_query_line_table, text) if has_queries else None)
+    questions = partial(_query_line_table, text) if has_queries else None
+    return Ratings(partial(_rated_line_table, text), questions, has_ids=True)
 
 
 def _rated_line_table(text: EncodedText) -> Table:
@@ -231,4 +239,4 @@ def _query_line_table(text: EncodedText) -> Table:
             if match := _QUERY_LINE.match(line.strip()):
                 yield RawRow(number, {"id": match[1], "text": _WEIGHT.sub("", match[2])})
 
-    return Table(QUESTION_NAMES, rows())
+    return Table(ASKED_NAMES, rows())

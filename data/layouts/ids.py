@@ -37,3 +37,8 @@ class NumberIds:
 def _number(id_: str) -> str | None:
     match = _NUMBER.fullmatch(id_)
     return match[1] if match else None
+
+
+def canonical_id(id_: str) -> str:
+    """Return an id as ids are compared before it is known which numbers are equal: "1" for "1.0" and "01"."""
+    return _number(id_) or id_

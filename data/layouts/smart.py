@@ -33,7 +33,7 @@ def smart_table(text: EncodedText) -> Table:
 
 
 def _row(entry: _Entry) -> RawRow:
-    fields = {name: "\n".join(lines).strip() for name, lines in entry.lines.items()}
+    fields = {name: (" " if name == TITLE else "\n").join(lines).strip() for name, lines in entry.lines.items()}
     return RawRow(entry.row, {ID: entry.id, **fields})
 
 
