@@ -114,12 +114,8 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
-    # what was done with rows and ids
-    MERGED_PASSAGES = "merged_passages"
-    MERGED_TITLES = "merged_titles"
-    CHANGED_IDS = "changed_ids"
-    NO_QUESTION_IN_ROW = "no_question_in_row"
     ONLY_IDS = "only_ids"
+    NO_KNOWN_COLUMN = "no_known_column"
     # all rows are used: how the file was read
     MERGED_PASSAGES = "merged_passages"
     REPEATED_PASSAGES = "repeated_passages"

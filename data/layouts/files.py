@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 
+from data.formats.columns import Columns
 from data.formats.tables import is_blank, shown
 from data.layouts.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
@@ -26,6 +27,13 @@ PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from 
 _WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 _SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
 _DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
+
+
+def holds_passages(source: Source) -> bool:
+    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
+    if isinstance(source.fields, Columns):
+        return source.fields.has_passages
+    return source.role is Role.PASSAGES or source.fields.positive is not None
 
 
 def words_of(name: str) -> list[str]:
@@ -152,3 +160,26 @@ def _collection_path(name: str) -> str:
 def _folders(names: Sequence[str]) -> list[str]:
     """Folders that tell collections apart: not those of a published part, such as train."""
     return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
+
+
+def source_beside_others(file: File, seen: Sighted) -> Source:
+    """Return the source of a file whose rows are of no collection by the names of their columns, read beside others.
+
+    Rows without a passage are questions; the files beside them may hold what they name. Raises `DataError` if the file
+    has neither questions nor passages.
+    """
+    source = row_source(file, seen, {})
+    columns = source.fields
+    if not isinstance(columns, Columns) or columns.has_passages:
+        return source
+    if columns.question is None:
+        raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
+    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
+    return replace(source, role=Role.QUESTIONS, fields=fields)
+
+
+def _without_texts(source: Source) -> ProblemCode:
+    """The problem with a table that has neither questions nor passages: no text at all, or none that is known."""
+    cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
+    has_texts = any(" " in cell for cell in cells)
+    return ProblemCode.NO_KNOWN_COLUMN if has_texts else ProblemCode.ONLY_IDS

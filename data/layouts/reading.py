@@ -12,7 +12,8 @@ from data.formats.opening import Format, RecognisedFile, collector_paused, set_n
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder, id_problems
-from data.layouts.files import PLAIN_WORDS, require_one_collection, with_parts, with_roles
+from data.layouts.column_use import ColumnUse, with_references
+from data.layouts.files import PLAIN_WORDS, holds_passages, require_one_collection, source_beside_others, with_parts, with_roles
 from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
@@ -33,6 +34,7 @@ class Layout(StrEnum):
     QUEPID = "quepid"
     SMART = "smart"
     ENGINE = "engine"  # judgements of a search engine's tools
+    ROWS = "rows"  # several files whose rows hold questions and passages
     FILES = "files"  # nobody's: passages, questions and judgements in files of their own
 
 
@@ -49,6 +51,7 @@ _CALLED = {
     Layout.QUEPID: "Quepid",
     Layout.SMART: "SMART",
     Layout.ENGINE: "search engine",
+    Layout.ROWS: "questions",
     Layout.FILES: "collection",
 }
 _LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
@@ -81,6 +84,9 @@ class Collected:
     row_count: int
     rejection: Rejection
     recognised: RecognisedFile  # of the first file
+    used_columns: tuple[str, ...]
+    metadata_columns: tuple[str, ...]
+    unused_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -118,25 +124,41 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
 
 def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str) -> Collected | Alone:
     """Read files whose content is known as one collection; `refused` says why the files beside them were not read."""
-    files = [file for file, _ in seen]
-    found = [(file, one) for file, one in seen if one.sources]
-    aside = [*refused, *id_problems(ProblemCode.LEFT_ASIDE, [file.name for file, one in seen if not one.sources])]
-    if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
-        file, one = found[0] if found else seen[0]
-        if not one.sources or not stands_alone(one.sources[0]):
-            return Alone(file, one, tuple(aside if found else refused))
-    sources = [source for _, one in seen for source in one.sources]
-    if rows := [source.name for source in sources if source.role is Role.ROWS]:
-        raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
+    if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
+        return Alone(*seen[0], tuple(refused))
+    sources, aside = _sources(seen)
+    aside = [*refused, *aside]
+    rows = [source for source in sources if source.role is Role.ROWS]
+    if len(sources) == len(rows) == 1:
+        return Alone(*next(pair for pair in seen if pair[0].name == rows[0].name), tuple(aside))
     sources = with_parts(with_roles(sources))
     require_one_collection(sources)
-    if not any(source.role is Role.PASSAGES or source.fields.positive for source in sources):
-        raise _no_passages(sources, [file.name for file in files])
-    order = (Role.PASSAGES, Role.QUESTIONS, Role.JUDGEMENTS)
+    if not any(map(holds_passages, sources)):
+        raise _no_passages(sources, [file.name for file, _ in seen])
+    order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
     with collector_paused():
         layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named(files, layout, name))
+        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name))
+
+
+def _sources(seen: Sequence[tuple[File, Sighted]]) -> tuple[list[Source], list[Problem]]:
+    """Return the sources of all files, and why some files have none."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    texts: list[str] = []
+    for file, one in seen:
+        if one.sources and one.sources[0].role is not Role.ROWS:
+            sources += one.sources
+        elif one.recognised is None or one.recognised.format is Format.TEXT:
+            texts.append(file.name)
+        else:
+            try:
+                with told_of(file.name, seen):
+                    sources.append(source_beside_others(file, one))
+            except DataError as error:
+                problems.append(error.problem)
+    return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
 def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
@@ -154,9 +176,12 @@ def _has_only_judgements(sources: Sequence[Source]) -> bool:
 def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str) -> Collected:
     builder = DatasetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
+    columns = ColumnUse()
     for source in sources:
+        whole = with_references(source, builder.names)
         with told_of(source.name, sources):
-            rows, left_out = builder.add(source)
+            rows, left_out = builder.add(whole)
+        columns.add(whole)
         told = source.recognised
         files.append(
             CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
@@ -172,6 +197,9 @@ def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layou
         row_count=builder.row_count,
         rejection=builder.rejection,
         recognised=sources[0].recognised,
+        used_columns=tuple(columns.used),
+        metadata_columns=columns.metadata_names(),
+        unused_columns=columns.unused_names(),
     )
 
 
@@ -191,6 +219,8 @@ def _layout(sources: Sequence[Source]) -> Layout:
         if shape in shapes:
             return layout
     by_role = {source.role: source for source in reversed(sources)}
+    if Role.ROWS in by_role:
+        return Layout.FILES if Role.PASSAGES in by_role else Layout.ROWS
     passages = by_role[Role.PASSAGES]
     id_ = plain_name(passages.fields.id or "")
     if passages.shape is Shape.LINES:

@@ -40,6 +40,7 @@ from data.layouts.lines import (
 )
 from data.layouts.objects import object_openers
 from data.layouts.passage_columns import with_passage_columns
+from data.layouts.references import Reference
 from data.layouts.roles import assign_columns
 from data.layouts.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
@@ -91,6 +92,8 @@ class Fields:
     groups: str | None = None  # of ids: AND between them, OR within
     positive: str | None = None  # texts, or objects with an id and a text
     negative: str | None = None
+    part: str | None = None  # the published one of a question
+    judged: str | None = None  # ids of passages, beside the question
     context: None = None  # answers are in no passage of their row
 
 
@@ -108,6 +111,7 @@ class Source:
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
     sample: Sequence[Mapping[str, object]] = field(repr=False, default=())
     part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
+    references: tuple[Reference, ...] = ()  # columns of questions that name their passages
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
@@ -302,6 +306,13 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
     asked = first(*_QUESTIONS)
     if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
         return None
+    if question_id and asked:
+        answers = first("answers")
+        return (
+            Role.QUESTIONS,
+            Shape.TABLE,
+            Fields(id=question_id, text=asked, answers=answers, judged=passage_id, grade=grade),
+        )
     if question_id:
         return Role.JUDGEMENTS, Shape.TABLE, Fields(question_id=question_id, passage_id=passage_id, grade=grade)
     if asked and grade:
