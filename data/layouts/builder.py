@@ -245,7 +245,7 @@ class DatasetBuilder:
         return is_missing(value) if self._plan.has_marks else is_blank(value)
 
     def _note_part(self, question: _Question, reader: RowReader, source: Source) -> None:
-        """Note the published part; what several parts ask is in the strictest, so that no test question is trained on."""
+        """Note the published part; a question of several parts is in the strictest, so that no test is trained on."""
         part = part_in(reader.cell("part")) if source.fields.part else ""
         if part := part or source.part:
             question.part = _stricter_part(question.part, part)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 
 from data.formats.columns import Columns
-from data.formats.tables import is_blank, shown
+from data.formats.tables import as_text, is_blank, shown
 from data.layouts.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
 from data.layouts.sources import Role, Source
@@ -26,6 +26,7 @@ ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *_JUDGEMENT_WORDS}
 PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from another
 _WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 _SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
+_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
 _DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 
 
@@ -44,10 +45,14 @@ def words_of(name: str) -> list[str]:
 def with_roles(sources: Sequence[Source]) -> list[Source]:
     """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
 
-    Judged ids come before the tags and columns that a source was recognised by: topics may stand in <DOC> tags.
+    Judged ids come before the tags and names that a source was recognised by, if they tell questions from passages:
+    topics may stand in <DOC> tags.
     """
     judged = _judged_ids(sources)
-    roles = [_role_of(source, judged) for source in sources]
+    by_ids = [_role_by_ids(source, judged) for source in sources]
+    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
+    is_sure = Role.QUESTIONS in by_ids and bool(others)
+    roles = [_role_of(source, role, is_sure=is_sure) for source, role in zip(sources, by_ids, strict=True)]
     lengths = {row: _mean_length(sources[row]) for row, role in enumerate(roles) if role is Role.TEXTS}
     longest = max(lengths.values(), default=0.0)
     has_passages = Role.PASSAGES in roles
@@ -61,34 +66,34 @@ def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
     judgements = [one for one in sources if one.role is Role.JUDGEMENTS and one.fields.question_id]
     names = {Role.QUESTIONS: "question_id", Role.PASSAGES: "passage_id"}
     return {
-        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS)}
+        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
         for role, name in names.items()
     }
 
 
-def _role_of(source: Source, judged: Mapping[Role, Collection[str]]) -> Role:
-    if source.role not in (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS):
-        return source.role
-    by_ids = _role_by_ids(source, judged)
+def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
+    if is_sure and by_ids is not None:
+        return by_ids
     if source.role is not Role.TEXTS:
-        return by_ids or source.role
+        return source.role
     *folders, name = PurePosixPath(source.name).parts or ("",)
-    return by_ids or _role_by_name([name]) or _role_by_name(folders) or Role.TEXTS
+    return _role_by_name([name]) or by_ids or _role_by_name(folders) or Role.TEXTS
 
 
 def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
     """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
-    if not source.fields.id or not all(judged.values()):
+    id_column = source.fields.id
+    if source.role not in _WITH_IDS or id_column is None or not all(judged.values()):
         return None
-    first = [canonical_id(id_) for id_ in source.first("id", _SAMPLE_ROWS)]
-    hits = {role: sum(id_ in ids for id_ in first) for role, ids in judged.items()}
+    own = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
+    hits = {role: sum(id_ in ids for id_ in own) for role, ids in judged.items()}
     roles = [role for role, count in hits.items() if count]
     if len(roles) == 1:
-        return roles[0] if 2 * hits[roles[0]] >= len(first) else None
-    if not roles:
+        return roles[0] if 2 * hits[roles[0]] >= len(own) else None
+    if not roles or source.role is not Role.TEXTS or _role_by_name([PurePosixPath(source.name).name]):
         return None
-    own = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
-    complete = [role for role, ids in judged.items() if own.issuperset(ids)]
+    whole = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
+    complete = [role for role, ids in judged.items() if whole.issuperset(ids)]
     return complete[0] if len(complete) == 1 else None
 
 

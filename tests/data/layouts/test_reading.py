@@ -316,9 +316,14 @@ def test_files_without_passages_are_refused() -> None:
         read_all(files)
 
 
-def test_rows_with_questions_and_passages_are_no_part_of_a_collection() -> None:
-    with pytest.raises(DataError, match=r"do not form one dataset: rows.csv has questions and passages"):
-        read_all(beir() | {"rows.csv": "질문,지문\n무엇?,하나\n".encode()})
+def test_rows_with_questions_and_passages_join_a_collection() -> None:
+    reading = read_all(
+        beir() | {"scifact/rows.csv": f"질문,지문\n무엇?,새로운 지문\n어디?,{PASSAGES['d4'][1]}\n".encode()}
+    )
+    assert len(reading.question_set.passages) == len(PASSAGES) + 1
+    found = {one.text: one.relevant for one in reading.question_set.questions}
+    assert found["어디?"] == ("d4",), "a text that the corpus has keeps its id"
+    assert found.keys() == {*QUESTIONS.values(), "무엇?", "어디?"}
 
 
 def test_what_is_no_part_is_left_aside_and_told() -> None:
