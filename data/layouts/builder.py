@@ -93,6 +93,7 @@ class DatasetBuilder:
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
+        self._first_position = 0  # of the passages of the source that is read
         self._plan = RowPlan(Columns())
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
@@ -121,6 +122,7 @@ class DatasetBuilder:
         rows_before = self.row_count
         left_out_before = self.rejection.problems.left_out
         self._source += 1
+        self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         for row in source.table().rows:
@@ -179,13 +181,13 @@ class DatasetBuilder:
         text = reader.text("text", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
         if not id_ or reader.problem is not None:
             return reader.problem
-        if id_ in self._position_of:
+        if self._position_of.get(id_, -1) >= self._first_position:  # another file may number its passages alike
             return Problem.of(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=shown(id_, 80))
         self.passage_rows += 1
         if not text:
             text, title = title, ""
             reader.dropped = Problem.of(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=shown(id_, 80))
-        self._add_aliases(reader, self._store(id_, text, title))
+        self._add_aliases(reader, self._store(id_, text, title, is_copy=id_ in self._position_of))
         return None
 
     def _add_aliases(self, reader: RowReader, position: int) -> None:
