@@ -71,7 +71,6 @@ class ProblemCode(StrEnum):
     NO_PASSAGES = "no_passages"
     ONLY_JUDGEMENTS = "only_judgements"
     PREDICTIONS = "predictions"
-    NO_COLLECTION = "no_collection"
     SEVERAL_COLLECTIONS = "several_collections"
     BROKEN_ARCHIVE = "broken_archive"
     EMPTY_FOLDER = "empty_folder"

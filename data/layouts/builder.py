@@ -16,10 +16,10 @@ from data.layouts.cells import (
     is_mark,
     is_missing,
     listed_passages,
-    part_in,
     question_metadata_in,
 )
 from data.layouts.ids import NumberIds
+from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
 from data.layouts.references import PassageNames, named_passages
 from data.layouts.sources import Fields, Role, Source
@@ -248,7 +248,7 @@ class DatasetBuilder:
 
     def _note_part(self, question: _Question, reader: RowReader, source: Source) -> None:
         """Note the published part; a question of several parts is in the strictest, so that no test is trained on."""
-        part = part_in(reader.cell("part")) if source.fields.part else ""
+        part = part_named(reader.cell("part")) if source.fields.part else ""
         if part := part or source.part:
             question.part = _stricter_part(question.part, part)
 

@@ -5,23 +5,25 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from data.formats.tables import as_text
+from data.formats.tables import as_text, is_collection
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _BY_WORD = {
     **dict.fromkeys(("train", "training", "trn", "학습", "훈련"), TRAIN),
-    **dict.fromkeys(("dev", "devel", "development", "val", "valid", "validation", "eval", "검증"), VALIDATION),
-    **dict.fromkeys(("test", "testing", "tst", "heldout", "holdout", "평가", "시험", "테스트"), TEST),
+    **dict.fromkeys(("dev", "devel", "development", "val", "valid", "validation", "검증", "개발"), VALIDATION),
+    **dict.fromkeys(
+        ("test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트"), TEST
+    ),
 }
 _WORD = re.compile(r"[a-z]+|[가-힣]+")
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
+_LONGEST_CELL = 40  # characters; a longer cell is a text
 _KOREAN_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "")
 
 
 def part_named(value: object) -> str:
     """Return the part that a cell of a split column names, "" if it names none: "train", "dev", "학습용"."""
-    words = _words(as_text(value))
-    return _part_of_word(words[0]) if len(words) == 1 else _part_of_words(words)
+    return "" if is_collection(value) else _part_of_words(_words(as_text(value)[:_LONGEST_CELL]))
 
 
 def part_of_path(path: str) -> str:
