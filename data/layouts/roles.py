@@ -7,8 +7,9 @@ from typing import Any
 
 from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
 from data.formats.tables import as_text, is_collection, shown
-from data.layouts.cells import is_missing, list_items, part_in
+from data.layouts.cells import is_missing, list_items
 from data.layouts.lines import WHOLE
+from data.layouts.parts import part_named
 from data.problems import DataError, ProblemCode
 
 Sample = Sequence[Mapping[str, object]]
@@ -155,7 +156,7 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
         return _may_hold_passages(name, sample)
     values = [row.get(name) for row in sample if not is_missing(row.get(name))]
     if role == "part":
-        return bool(values) and all(map(part_in, values))
+        return bool(values) and all(map(part_named, values))
     if role == "label":
         return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
     if role == "start":

@@ -170,6 +170,10 @@ def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
         files=found.files,
         judgement_count=found.judgement_count,
         gaps=found.gaps,
+        used_columns=found.used_columns,
+        metadata_columns=found.metadata_columns,
+        unused_columns=found.unused_columns,
+        published_split=any(question.part for question in found.question_set.questions),
         **understood(found.recognised, found.rejection, (), (), found.row_count),
     )
 
