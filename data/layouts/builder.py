@@ -390,7 +390,7 @@ class DatasetBuilder:
         if fields.metadata:
             question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
         for group in groups:
-            known: list[_Judged] = [id_ for passage in group if (id_ := self._known_id(passage)) is not None]
+            known: list[_Judged] = [named for name in group if (named := self._known_id(name)) is not None]
             question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
             question.groups.append(known)
             self.judgement_count += len(known)

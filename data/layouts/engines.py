@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from data.formats.json_rows import item_table, json_lines
 from data.formats.opening import Format, RecognisedFile
@@ -124,12 +124,13 @@ def ratings_in(value: object) -> Ratings | None:
     requests = value.get("requests")
     if _has_ratings(requests):
         return Ratings(partial(_rank_eval_judgements, requests), partial(_rank_eval_questions, requests), has_ids=True)
-    if _has_ratings(value.get("judgmentRatings")):
-        return Ratings(partial(_rated_queries, value["judgmentRatings"]), None, has_ids=False)
+    rated = value.get("judgmentRatings")
+    if _has_ratings(rated):
+        return Ratings(partial(_rated_queries, rated), None, has_ids=False)
     return None
 
 
-def _has_ratings(entries: object) -> bool:
+def _has_ratings(entries: object) -> TypeGuard[list[Any]]:
     return isinstance(entries, list) and any(isinstance(one, dict) and "ratings" in one for one in entries)
 
 

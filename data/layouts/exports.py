@@ -21,9 +21,9 @@ def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     if opened is None:
         return None
     first = [item for (_, item, _), _ in zip(opened(), range(_SAMPLE), strict=False)]
-    if first and all(map(_is_langsmith_example, first)):
+    if 2 * sum(map(_is_langsmith_example, first)) > len(first):
         return lambda: item_table(lambda: _flat_items(opened(), _LANGSMITH))
-    if first and all(map(_is_label_studio_task, first)):
+    if 2 * sum(map(_is_label_studio_task, first)) > len(first):
         return lambda: item_table(lambda: _tasks(opened()))
     return None
 

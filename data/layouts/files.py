@@ -8,11 +8,12 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 
+from data.apart import File
 from data.formats.columns import Columns
-from data.formats.tables import as_text, is_blank, shown
+from data.formats.tables import as_text, is_blank, is_collection, shown
 from data.layouts.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
-from data.layouts.sources import Role, Source
+from data.layouts.sources import Fields, Role, Sighted, Source, row_source
 from data.problems import DataError, ProblemCode
 
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
@@ -63,7 +64,7 @@ def with_roles(sources: Sequence[Source]) -> list[Source]:
 
 
 def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
-    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and one.fields.question_id]
+    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and getattr(one.fields, "question_id", None)]
     names = {Role.QUESTIONS: "question_id", Role.PASSAGES: "passage_id"}
     return {
         role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
@@ -118,6 +119,8 @@ def _mean_length(source: Source) -> float:
 def _in_role(source: Source, role: Role) -> Source:
     """The source in a role; the title of an entry without a text is what a question asks."""
     fields = source.fields
+    if isinstance(fields, Columns):
+        return source
     is_moved = role is Role.QUESTIONS and source.role is Role.PASSAGES and fields.text is not None
     if is_moved and fields.title and all(is_blank(row.get(fields.text or "")) for row in source.sample):
         fields = replace(fields, text=fields.title, title=None)

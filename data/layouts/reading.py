@@ -1,7 +1,7 @@
 """The public way in to collections: files are told apart by what they hold, and become one question set."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -12,8 +12,15 @@ from data.formats.opening import Format, RecognisedFile, collector_paused, set_n
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder, id_problems
-from data.layouts.column_use import ColumnUse, with_references
-from data.layouts.files import PLAIN_WORDS, holds_passages, require_one_collection, source_beside_others, with_parts, with_roles
+from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
+from data.layouts.files import (
+    PLAIN_WORDS,
+    holds_passages,
+    require_one_collection,
+    source_beside_others,
+    with_parts,
+    with_roles,
+)
 from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
@@ -84,9 +91,7 @@ class Collected:
     row_count: int
     rejection: Rejection
     recognised: RecognisedFile  # of the first file
-    used_columns: tuple[str, ...]
-    metadata_columns: tuple[str, ...]
-    unused_columns: tuple[str, ...]
+    columns: ColumnReport
 
 
 @dataclass(frozen=True)
@@ -176,12 +181,12 @@ def _has_only_judgements(sources: Sequence[Source]) -> bool:
 def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str) -> Collected:
     builder = DatasetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
-    columns = ColumnUse()
+    reports: dict[str, ColumnReport] = {}
     for source in sources:
         whole = with_references(source, builder.names)
         with told_of(source.name, sources):
             rows, left_out = builder.add(whole)
-        columns.add(whole)
+        reports[source.name] = column_report(whole)
         told = source.recognised
         files.append(
             CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
@@ -197,38 +202,45 @@ def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layou
         row_count=builder.row_count,
         rejection=builder.rejection,
         recognised=sources[0].recognised,
-        used_columns=tuple(columns.used),
-        metadata_columns=columns.metadata_names(),
-        unused_columns=columns.unused_names(),
+        columns=joined_report(reports),
     )
+
+
+_LAYOUT_OF_SHAPE = (  # the most telling one first
+    (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
+    (Shape.AUTORAG, Layout.AUTORAG),
+    (Shape.RAGAS, Layout.RAGAS),
+    (Shape.TYDI, Layout.MR_TYDI),
+    (Shape.RATINGS, Layout.QUEPID),
+    (Shape.TRIPLES, Layout.MS_MARCO),
+    (Shape.ENGINE, Layout.ENGINE),
+    (Shape.SMART, Layout.SMART),
+    (Shape.MARKUP, Layout.TREC),
+)
 
 
 def _layout(sources: Sequence[Source]) -> Layout:
     shapes = {source.shape for source in sources}
-    for shape, layout in (
-        (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
-        (Shape.AUTORAG, Layout.AUTORAG),
-        (Shape.RAGAS, Layout.RAGAS),
-        (Shape.TYDI, Layout.MR_TYDI),
-        (Shape.RATINGS, Layout.QUEPID),
-        (Shape.TRIPLES, Layout.MS_MARCO),
-        (Shape.ENGINE, Layout.ENGINE),
-        (Shape.SMART, Layout.SMART),
-        (Shape.MARKUP, Layout.TREC),
-    ):
-        if shape in shapes:
-            return layout
     by_role = {source.role: source for source in reversed(sources)}
-    if Role.ROWS in by_role:
-        return Layout.FILES if Role.PASSAGES in by_role else Layout.ROWS
-    passages = by_role[Role.PASSAGES]
+    by_shape = next((layout for shape, layout in _LAYOUT_OF_SHAPE if shape in shapes), None)
+    if by_shape is not None:
+        return by_shape
+    passages = by_role.get(Role.PASSAGES)
+    if passages is None or Role.ROWS in by_role:
+        return Layout.ROWS if passages is None else Layout.FILES
+    return _layout_of_parts(passages, by_role, has_lines=Shape.LINES in shapes)
+
+
+def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_lines: bool) -> Layout:
+    """The layout of passages, questions and judgements in tables of their own."""
     id_ = plain_name(passages.fields.id or "")
+    is_miracl = id_ == "docid" and passages.fields.title is not None
     if passages.shape is Shape.LINES:
         return Layout.MS_MARCO
-    if Shape.LINES in shapes:
-        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.TREC
+    if has_lines:
+        return Layout.MIRACL if is_miracl else Layout.TREC
     if len(by_role) == 1 or id_ != "id":
-        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.FILES
+        return Layout.MIRACL if is_miracl else Layout.FILES
     judged = by_role.get(Role.JUDGEMENTS)
     is_beir = passages.recognised.format is Format.JSONL and (judged is None or judged.recognised.format is Format.TSV)
     if is_beir and passages.fields.id == "_id":

@@ -166,20 +166,13 @@ def sighted(file: File) -> Sighted:
     if text is not None and (found := _text_sources(file.name, text)):
         return Sighted(found)
     recognised = recognise(file.content, knows, file.name)
-    value = recognised.value
-    if (ratings := ratings_in(value)) is not None:
+    if (ratings := ratings_in(recognised.value)) is not None:
         return Sighted(_rated(file.name, ratings, recognised))
     opener = documents_opener(recognised) or export_opener(recognised)
     if opener is None:
-        if (nested := nested_opener(recognised)) is not None:
-            return Sighted([_nested(file.name, recognised, nested)], recognised)
-        if (dictionaries := dictionaries_in(recognised)) is not None:
-            return Sighted(_dictionaries(file.name, recognised, dictionaries))
-        if recognised.format is Format.TEXT:
-            return Sighted([], recognised)
-        openers = object_openers(recognised)
-        if len(openers) > 1:
-            return _parts(file.name, recognised, openers)
+        if (seen := _tables_of(file.name, recognised)) is not None:
+            return seen
+        value, openers = recognised.value, object_openers(recognised)
         if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
@@ -192,6 +185,18 @@ def sighted(file: File) -> Sighted:
         role = Role.ROWS
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
+
+
+def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
+    """What is seen of a file that holds other tables than one of rows; None for one table."""
+    if recognised.format is Format.TEXT:
+        return Sighted([], recognised)
+    if (nested := nested_opener(recognised)) is not None:
+        return Sighted([_nested(name, recognised, nested)], recognised)
+    if (dictionaries := dictionaries_in(recognised)) is not None:
+        return Sighted(_dictionaries(name, recognised, dictionaries))
+    openers = object_openers(recognised)
+    return _parts(name, recognised, openers) if len(openers) > 1 else None
 
 
 def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
@@ -391,8 +396,8 @@ def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Sour
     """The judgements of a search tool and, if the file has ids of its questions, their texts."""
     id_, text = ASKED_NAMES
     question_id, question, passage_id, grade = RATING_NAMES
-    named = {"question_id": question_id} if ratings.has_ids else {"question": question}
-    judged = Fields(**named, passage_id=passage_id, grade=grade)
+    judged = Fields(passage_id=passage_id, grade=grade)
+    judged = replace(judged, question_id=question_id) if ratings.has_ids else replace(judged, question=question)
     sources = []
     if ratings.questions is not None:
         asked = Fields(id=id_, text=text)
