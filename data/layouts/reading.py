@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from data.apart import File
-from data.formats.columns import plain_name
+from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
@@ -103,8 +103,10 @@ class Alone:
     aside: tuple[Problem, ...] = ()
 
 
-def collected(files: Sequence[File], name: str) -> Collected | Alone:
+def collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
     """Read files, those of archives unpacked before, as one collection; `name` is of the set where no file has one.
+
+    `chosen` names columns by role, in every file that has them.
 
     What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
     a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
@@ -114,11 +116,12 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
     for file in files:
         try:
             with told_of(file.name, files):
-                seen.append((file, sighted(file)))
+                seen.append((file, sighted(file, chosen)))
         except DataError as error:
             refused.append(error)
     if not seen:
         raise refused[0]
+    require_columns(chosen, [column for _, one in seen for column in one.names])
     try:
         return _together(seen, [error.problem for error in refused], name)
     except DataError as error:
