@@ -241,9 +241,8 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
     """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
     left = [name for name in filled if name not in roles.values()]
     if "part" not in roles:
-        parts = [
-            name for name in left if len({part_named(row.get(name)) for row in sample}) > 1 and _fits("part", name, sample)
-        ]
+        several = [name for name in left if len({part_named(row.get(name)) for row in sample}) > 1]
+        parts = [name for name in several if _fits("part", name, sample)]
         roles |= {"part": parts[0]} if len(parts) == 1 else {}
     if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
         answers = next((name for name in left if plain_name(name) == "a"), None)
