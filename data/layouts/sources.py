@@ -41,7 +41,7 @@ from data.layouts.lines import (
 from data.layouts.objects import object_openers
 from data.layouts.passage_columns import with_passage_columns
 from data.layouts.references import Reference
-from data.layouts.roles import assign_columns, unique_column
+from data.layouts.roles import assign_columns, holds_texts, unique_column
 from data.layouts.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
 from data.problems import DataError, ProblemCode
@@ -311,9 +311,15 @@ def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) 
 
     found = _whole_rows(first)
     columns = assign_columns(names, sample)
-    if found is None and columns.question and (columns.context or columns.positives):
+    if found is None and columns.question and _has_own_passages(columns, sample):
         return Role.ROWS, Shape.TABLE, Fields()
     return found or _judgements(first) or _texts(first, sample)
+
+
+def _has_own_passages(columns: Columns, sample: Sequence[Mapping[str, object]]) -> bool:
+    """Whether rows hold the texts of passages, and not the names of passages in another file."""
+    name = columns.context or columns.positives
+    return name is not None and holds_texts(name, sample)
 
 
 def _whole_rows(first: Callable[..., str | None]) -> Told | None:
