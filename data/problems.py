@@ -119,6 +119,7 @@ class ProblemCode(StrEnum):
     CHANGED_IDS = "changed_ids"
     MADE_IDS = "made_ids"
     CHANGED_QUESTION_IDS = "changed_question_ids"
+    LABELS_AS_RELEVANCE = "labels_as_relevance"
     NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"
     # catalog and store
