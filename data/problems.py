@@ -120,6 +120,7 @@ class ProblemCode(StrEnum):
     MADE_IDS = "made_ids"
     MADE_QUESTION_IDS = "made_question_ids"
     CHANGED_QUESTION_IDS = "changed_question_ids"
+    LABELS_AS_RELEVANCE = "labels_as_relevance"
     NO_QUESTION_IN_ROW = "no_question_in_row"
     DECIMAL_COMMA = "decimal_comma"
     # what is in the texts

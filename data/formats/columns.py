@@ -80,7 +80,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "context": (
         "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
         "content", "contents", "body", "doc", "article", "evidence", "contexts", "passages", "referencecontexts",
-        "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk",
+        "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk", "abstract",
         "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
         "텍스트",
     ),

@@ -185,6 +185,9 @@ class RowReader:
             return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
         return {}
 
+    def is_refused(self) -> bool:
+        return self.problem is not None
+
     def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
         """Note why the row cannot be used, by the cell of a role; what was noted before counts no more."""
         self.problem = Problem.of(code, self.row.number, column=self.column(role), **details)

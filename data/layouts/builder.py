@@ -28,6 +28,7 @@ from data.records import RELEVANT_GRADE, Question, QuestionSet, is_made
 _EXAMPLES = 3
 _YES = ("true", "1", "yes", "y")
 
+JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
 _Judged = str | int  # a passage by its id, or by its position if it has none
 
 
@@ -101,6 +102,7 @@ class DatasetBuilder:
         self._unknown_passages = Tally()
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
+        self._labels = Tally()  # columns whose 0 says that a passage is not relevant
         self._unmet: list[str] = []  # ids of questions with a group of which the corpus has no passage
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
@@ -160,6 +162,7 @@ class DatasetBuilder:
     def _notices(self) -> list[Problem]:
         """Return what was done with ids, copies and rows without a question."""
         found = self.passages.notices()
+        found += self._labels.problems(ProblemCode.LABELS_AS_RELEVANCE)
         found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
         if self._blank_question_count:
             first = self._blank_questions[0].row or 0
@@ -177,7 +180,7 @@ class DatasetBuilder:
         title = reader.text("title")
         has_only_title = bool(title) and is_blank(reader.cell("text"))
         text = reader.text("text", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
-        if not id_ or reader.problem is not None:
+        if not id_ or reader.is_refused():
             return reader.problem
         if id_ in self._position_of:
             return Problem.of(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=shown(id_, 80))
@@ -208,13 +211,13 @@ class DatasetBuilder:
         self._asks |= asks
         context = self._context(reader)
         judged = self._listed(reader) if plan.has_lists else []
-        if reader.problem is not None:
+        if reader.is_refused():
             return reader.problem if row.asks else None
         if not asks or (row.is_paragraph and self._is_missing(reader.cell("question"))):
             return self._add_passages_of(reader, context, judged, asks=asks)
         text = reader.text("question", ProblemCode.EMPTY_QUESTION)
         id_ = reader.text("id")
-        if reader.problem is not None:
+        if reader.is_refused():
             return reader.problem
         if is_mark(id_):
             id_ = ""
@@ -227,7 +230,7 @@ class DatasetBuilder:
             id_, question = "", self._known_question("", text, position)
         answers = self._answers(reader)
         grade = grade_in(reader, "label") if plan.columns.label and context else RELEVANT_GRADE
-        if reader.problem is not None:
+        if reader.is_refused():
             return reader.problem
         if question is None:
             question = _Question(row.number, self._source, id_, text, reader.text("kind"))
@@ -235,7 +238,7 @@ class DatasetBuilder:
             self._questions.append(question)
             self._remember(question, position)
         for listed in judged:
-            self._judge(question, *listed, reader)
+            self._judge(question, listed, reader)
         problem = self._judge_context(question, context, grade, reader) if context else None
         if answers:
             question.add_answers(answers, position)
@@ -263,9 +266,9 @@ class DatasetBuilder:
         self.passage_rows += reader.row.is_paragraph and bool(text)
         return text
 
-    def _listed(self, reader: RowReader) -> list[tuple[str, str, str, int | None]]:
+    def _listed(self, reader: RowReader) -> list[JudgedPassage]:
         """Return id, title, text and grade of the passages in lists; the grade of a candidate is None."""
-        found: list[tuple[str, str, str, int | None]] = []
+        found: list[JudgedPassage] = []
         for role, names, grade in self._plan.lists:
             for id_, title, text, is_relevant in listed_passages(reader, names, role):
                 own_grade = grade if is_relevant is None or grade == NOT_RELEVANT else int(is_relevant)
@@ -273,7 +276,7 @@ class DatasetBuilder:
         return found
 
     def _add_passages_of(
-        self, reader: RowReader, context: str, judged: Sequence[tuple[str, str, str, int | None]], *, asks: bool
+        self, reader: RowReader, context: str, judged: Sequence[JudgedPassage], *, asks: bool
     ) -> Problem | None:
         """Store the passages of a row without a question."""
         number = reader.row.number
@@ -324,19 +327,20 @@ class DatasetBuilder:
             known = question.grades.get(position, NOT_RELEVANT)
             if self._plan.columns.label is None or known == grade:
                 return None if self._plan.has_lists else _repeated(number, question)
-            details = {"question": shown(question.text, 80), "passage": shown(context, 80), "grade": known}
-            return Problem.of(ProblemCode.JUDGED_TWICE, number, **details)
+            details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
+            return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
         if self._plan.columns.impossible and as_text(reader.cell("impossible")).lower() in _YES:
             question.rejected.append(position)
         else:
             question.grades[position] = grade
             self.judgement_count += 1
+            if grade == NOT_RELEVANT:
+                self._labels.add(reader.column("label"))
         return None
 
-    def _judge(
-        self, question: _Question, id_: str, title: str, text: str, grade: int | None, reader: RowReader
-    ) -> None:
+    def _judge(self, question: _Question, judged: JudgedPassage, reader: RowReader) -> None:
         """Store a passage of a list with its grade; a passage that is relevant once stays relevant."""
+        id_, title, text, grade = judged
         if id_ in self._position_of and self.passages.find(text) != self._position_of[id_]:
             details = {"id": shown(id_, 80)}
             reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
@@ -344,9 +348,8 @@ class DatasetBuilder:
         else:
             position = self._store(id_, text, title)
         if grade is not None:
-            judged: _Judged = position
-            self.judgement_count += judged not in question.grades
-            question.grades[judged] = max(question.grades.get(judged, NOT_RELEVANT), grade)
+            self.judgement_count += position not in question.grades
+            question.grades[position] = max(question.grades.get(position, NOT_RELEVANT), grade)
 
     def _add_question(self, reader: RowReader, source: Source) -> Problem | None:
         fields, number = source.fields, reader.row.number
@@ -355,7 +358,7 @@ class DatasetBuilder:
         self._asks = True
         id_ = reader.text("id", ProblemCode.EMPTY_ID) if fields.id else ""
         text = reader.text("text", ProblemCode.EMPTY_QUESTION)
-        if reader.problem is not None or not text:
+        if reader.is_refused() or not text:
             return reader.problem
         question = self._by_id.get(id_) if id_ else self._by_text.get(text)
         if question is not None and question.text != text:
@@ -364,7 +367,7 @@ class DatasetBuilder:
             return _repeated(number, question)
         groups = groups_in(reader) if fields.groups else []
         judged = self._listed(reader)
-        if reader.problem is not None:
+        if reader.is_refused():
             return reader.problem
         if question is None:
             kind = reader.text("kind")
@@ -382,7 +385,7 @@ class DatasetBuilder:
             question.groups.append(known)
             self.judgement_count += len(known)
         for listed in judged:
-            self._judge(question, *listed, reader)
+            self._judge(question, listed, reader)
         return None
 
     def _is_known(self, id_: str) -> bool:
@@ -403,7 +406,7 @@ class DatasetBuilder:
             question = self._by_text.get(id_)
         passages = ids_in(reader, "passage_id")
         grade = grade_in(reader, "grade") if fields.grade else RELEVANT_GRADE
-        if reader.problem is not None:
+        if reader.is_refused():
             return reader.problem
         if question is None and fields.question and not fields.question_id:
             question = _Question(reader.row.number, self._source, "", id_, needs_judgement=True)

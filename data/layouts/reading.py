@@ -8,13 +8,13 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from data.apart import File
-from data.formats.columns import plain_name
+from data.formats.columns import plain_name, require_columns
 from data.formats.documents import DOCUMENTS
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder, id_problems
-from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
+from data.layouts.sources import Fields, Role, Shape, Sighted, Source, sighted, stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 
@@ -96,8 +96,10 @@ class Alone:
     aside: tuple[Problem, ...] = ()
 
 
-def collected(files: Sequence[File], name: str) -> Collected | Alone:
+def collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
     """Read files, those of archives unpacked before, as one collection; `name` is of the set where no file has one.
+
+    `chosen` names columns by role, in every file that has them.
 
     What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
     a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
@@ -107,13 +109,14 @@ def collected(files: Sequence[File], name: str) -> Collected | Alone:
     for file in files:
         try:
             with told_of(file.name, files):
-                seen.append((file, _sighted(file, is_alone=len(files) == 1)))
+                seen.append((file, _sighted(file, chosen, is_alone=len(files) == 1)))
         except DataError as error:
             if len(files) == 1 or error.problem.code not in _SPARED:
                 raise
             refused.append((file, error))
     if not seen:
         raise refused[0][1]
+    require_columns(chosen, [column for _, one in seen for column in one.names])
     try:
         return _together(seen, [file.name for file, _ in refused], name)
     except DataError as error:
@@ -136,7 +139,7 @@ def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[str], name
         raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
     sources = _told_apart(sources)
     _require_one(sources)
-    if not any(source.role is Role.PASSAGES or source.fields.positive for source in sources):
+    if not any(source.role is Role.PASSAGES or getattr(source.fields, "positive", None) for source in sources):
         names = ", ".join(source.name for source in sources) or ", ".join(aside)
         raise DataError.of(ProblemCode.NO_PASSAGES, found=shown(names, 200))
     order = (Role.PASSAGES, Role.QUESTIONS, Role.JUDGEMENTS)
@@ -146,9 +149,9 @@ def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[str], name
         return _gathered(sources, aside, layout, _named(files, layout, name))
 
 
-def _sighted(file: File, *, is_alone: bool) -> Sighted:
+def _sighted(file: File, chosen: Mapping[str, str | None], *, is_alone: bool) -> Sighted:
     try:
-        return sighted(file)
+        return sighted(file, chosen)
     except DataError as error:
         if is_alone or error.problem.code in (ProblemCode.UNKNOWN_FORMAT, ProblemCode.WRONG_SHAPE):
             return Sighted([])  # alone it is for the reader of single files, which tells the same
@@ -181,7 +184,7 @@ def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, n
 
 def _told_apart(sources: Sequence[Source]) -> list[Source]:
     """Give the files of ids and texts their role: by their names, by whose ids are judged, and by their length."""
-    judged = [source for source in sources if source.role is Role.JUDGEMENTS and source.fields.question_id]
+    judged = [source for source in sources if isinstance(source.fields, Fields) and source.fields.question_id]
     ids = {
         role: {id_ for source in judged for id_ in source.first(name, _JUDGED)}
         for role, name in ((Role.QUESTIONS, "question_id"), (Role.PASSAGES, "passage_id"))

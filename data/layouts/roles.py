@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from shlex import quote
 from typing import Any
 
 from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
@@ -49,6 +50,7 @@ _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
+_MOST_FLAGS = 5
 _LEAST_ROWS = 2  # that an observation about values needs
 
 
@@ -68,6 +70,7 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
                 if role not in roles and (name := find(role, known, left)) is not None:
                     roles[role] = name
     _replace_system_answers(roles, names, given)
+    _add_by_values(roles, filled, sample)
     if "question" not in roles and (asking := _asking_column([n for n in filled if n not in roles.values()], sample)):
         roles["question"] = asking
     for role in _needless(roles, given):
@@ -77,7 +80,7 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
 
 
 def sibling_columns(role: str, name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that hold passages of a role beside `name`: negative_1 and negative_2, or several known names."""
+    """Return `name` and the other columns that hold passages of its role, such as negative_1 and negative_2."""
     known = NAMES.get(role, ())
     if _without_number(plain_name(name)) not in known:
         return (name,)
@@ -101,26 +104,29 @@ def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) ->
     texts = [name for name in names if name not in taken and _may_hold_passages(name, sample)]
     if columns.answers is not None and columns.question is not None and columns.answers not in texts:
         texts.append(columns.answers)
-    texts.sort(key=lambda name: bool(_is_never_passage(name) and name != columns.answers))
+    if any(_has_spaces(name, sample) for name in texts):
+        texts = [name for name in texts if _has_spaces(name, sample) or name == columns.answers]  # not those of ids
+    texts.sort(key=lambda name: _is_never_passage(name) and name != columns.answers)
     return tuple(
         replace(columns, context=name, answers=None if name == columns.answers else columns.answers) for name in texts
     )
 
 
 def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> DataError:
-    """Return the refusal of a table in which no column is known to hold the passages: what it seems to be, what to do."""
+    """Return the refusal of a table without a known column of passages: what it seems to be, and what to do."""
     candidates = [one.context for one in candidate_columns(columns, names, sample) if one.context is not None]
-    flags = " / ".join(f"--columns context={name}" for name in map(_short, candidates[:5])) or "--columns context=NAME"
+    flags = " / ".join(map(_flag, candidates[:_MOST_FLAGS])) or _flag("NAME")
     details = {"found": shown(", ".join(names), 300), "flags": flags}
-    retrieved = [name for name in names if _RETRIEVED.search(plain_name(name))]
+    retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
     files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
     if retrieved:
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
     if files and columns.question is not None:
         return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=_short(files[0]))
-    if columns.question is not None and columns.answers is not None and candidates == [columns.answers]:
-        question, answers = _short(columns.question), _short(columns.answers)
-        return DataError.of(ProblemCode.ANSWERS_ALONE, **details, question=question, answers=answers)
+    others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
+    if columns.question is not None and columns.answers is not None and not others:
+        details |= {"question": _short(columns.question), "answers": _short(columns.answers)}
+        return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": _flag(columns.answers)})
     return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=_wanted())
 
 
@@ -131,6 +137,13 @@ def unique_column(names: Sequence[str], sample: Sample) -> str | None:
         if len(values) == len(sample) == len(set(values)) and all(values):
             return name
     return names[0] if names else None
+
+
+def _flag(name: str) -> str:
+    """Return the flag of the command line that names the column of the passages."""
+    option = f"context={_short(name)}"
+    is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
+    return f"--columns {option if is_plain else quote(option)}"
 
 
 def _short(name: str) -> str:
@@ -149,20 +162,20 @@ def _without_number(name: str) -> str:
 
 def _fits(role: str, name: str, sample: Sample) -> bool:
     """Whether the values of a column can be those of a role."""
-    if role == "context":
-        return _may_hold_passages(name, sample) and not _is_never_passage(name)
-    if role in ("positives", "candidates"):
-        return _may_hold_passages(name, sample)
     values = [row.get(name) for row in sample if not is_missing(row.get(name))]
-    if role == "part":
-        return bool(values) and all(map(part_in, values))
-    if role == "label":
-        return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
-    if role == "start":
-        return bool(values) and all(WHOLE.fullmatch(as_text(one)) for value in values for one in list_items(value))
-    if role in ("id", "passage_id", "kind", "question"):
-        return not any(map(is_collection, values)) or role == "question"
-    return True
+    if not sample:
+        return role != "context" or not _is_never_passage(name)
+    match role:
+        case "context" | "positives" | "candidates":
+            return _may_hold_passages(name, sample) and not (role == "context" and _is_never_passage(name))
+        case "part":
+            return bool(values) and all(map(part_in, values))
+        case "label":
+            return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
+        case "start":
+            return bool(values) and all(WHOLE.fullmatch(as_text(one)) for value in values for one in list_items(value))
+        case _:
+            return role not in ("id", "passage_id", "kind") or not any(map(is_collection, values))
 
 
 def _is_label(value: object) -> bool:
@@ -206,8 +219,34 @@ def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: 
     if reference is None or answers in (None, reference) or "answers" in given or reference in given.values():
         return
     roles["answers"] = reference
-    if "context" not in given and plain_name(roles.get("context", "")) in ("contexts", "retrievedcontexts"):
+    if "context" not in given and plain_name(roles.get("context", "")) == "contexts":
         del roles["context"]
+
+
+def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
+    """Whether a column is the `contexts` of an evaluation, which has answers of a system beside reference answers."""
+    has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
+    is_evaluation = has_reference and any(plain_name(other) in ("answer", "response") for other in names)
+    return is_evaluation and plain_name(name) == "contexts"
+
+
+def _has_spaces(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column hold several words, or lists."""
+    values = [row.get(name) for row in sample if not is_missing(row.get(name))]
+    return 2 * sum(is_collection(value) or " " in as_text(value) for value in values) > len(values)
+
+
+def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
+    """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
+    left = [name for name in filled if name not in roles.values()]
+    if "part" not in roles:
+        parts = [
+            name for name in left if len({part_in(row.get(name)) for row in sample}) > 1 and _fits("part", name, sample)
+        ]
+        roles |= {"part": parts[0]} if len(parts) == 1 else {}
+    if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
+        answers = next((name for name in left if plain_name(name) == "a"), None)
+        roles |= {} if answers is None else {"answers": answers}
 
 
 def _needless(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

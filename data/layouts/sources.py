@@ -30,7 +30,7 @@ from data.layouts.lines import (
 )
 from data.layouts.objects import object_openers
 from data.layouts.passage_columns import with_passage_columns
-from data.layouts.roles import assign_columns
+from data.layouts.roles import assign_columns, unique_column
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
 from data.problems import DataError, ProblemCode
 
@@ -137,9 +137,14 @@ class Sighted:
     table: Table | None = None
     sample: Sequence[Mapping[str, object]] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the file."""
+        return self.table.names if self.table else tuple(name for source in self.sources for name in source.names)
 
-def sighted(file: File) -> Sighted:
-    """Tell what a file holds. Raises `DataError` where it is broken."""
+
+def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sighted:
+    """Tell what a file holds; `chosen` names columns by role. Raises `DataError` where it is broken."""
     is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
     try:
         text = EncodedText(file.content, file.content.encoding) if is_text else None
@@ -167,8 +172,10 @@ def sighted(file: File) -> Sighted:
     table, sample = looked_at(opener())
     if (nested := nested_rows_opener(opener, sample)) is not None:
         return Sighted([_nested(file.name, recognised, nested)], recognised)
-    role, shape, fields = told_by_names(table.names, sample)
-    if table.roles and role not in (None, Role.ROWS):
+    given = {role: name for role, name in (chosen or {}).items() if name in table.names}
+    by_user = told_by_columns(given, table.names, sample)
+    role, shape, fields = by_user or told_by_names(table.names, sample)
+    if table.roles and by_user is None and role not in (None, Role.ROWS):
         role = Role.ROWS
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
@@ -241,6 +248,21 @@ def _holds_dataset(table: Table, sample: Sequence[Mapping[str, object]]) -> bool
     return columns.question is not None and (columns.context is not None or columns.positives is not None)
 
 
+def told_by_columns(
+    chosen: Mapping[str, str | None], names: Sequence[str], sample: Sequence[Mapping[str, object]]
+) -> tuple[Role, Shape, Fields | Columns] | None:
+    """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
+    if not chosen:
+        return None
+    columns = assign_columns(names, sample, chosen)
+    if columns.question is None and columns.context is not None and columns.id is not None:
+        return Role.PASSAGES, Shape.TABLE, Fields(id=columns.id, text=columns.context, title=columns.title)
+    if columns.question is None or columns.context is not None or columns.positives is not None:
+        return Role.ROWS, Shape.TABLE, columns
+    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind)
+    return Role.QUESTIONS, Shape.TABLE, fields
+
+
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
     """Tell what rows are by the names of their columns; no role where these are of no collection."""
     by_plain = {plain_name(name): name for name in reversed(names)}
@@ -248,7 +270,11 @@ def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) 
     def first(*known: str) -> str | None:
         return next((by_plain[name] for name in known if name in by_plain), None)
 
-    return _whole_rows(first) or _judgements(first) or _texts(first, sample)
+    found = _whole_rows(first)
+    columns = assign_columns(names, sample)
+    if found is None and columns.question and (columns.context or columns.positives):
+        return Role.ROWS, Shape.TABLE, Fields()
+    return found or _judgements(first) or _texts(first, sample)
 
 
 def _whole_rows(first: Callable[..., str | None]) -> Told | None:
@@ -279,7 +305,9 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
 
 
 def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
-    question_id, passage_id, plain_id = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_IDS)
+    question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
+    passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
+    passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
     asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
     if asked and text is None and (question_id or plain_id):
         told = Fields(id=question_id or plain_id, text=asked, answers=first("answers"), metadata=metadata)

@@ -68,7 +68,7 @@ def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading
     A file without a question, or a table without a column of them, is read as passages only. Raises `DataError` where a
     file cannot be read, the column of the passages is missing, or nothing is left.
     """
-    return _read(files, {} if columns is None else asdict(columns))
+    return _read_chosen(files, {} if columns is None else asdict(columns))
 
 
 def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
@@ -90,15 +90,15 @@ def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | N
     return carried_out(WORK, files, chosen or {})
 
 
-def _found(files: Sequence[File], is_alone: bool) -> Collected | Alone:
-    """The collection that files make, or the one file that is read by itself, as it is where its columns are given."""
+def _found(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> Collected | Alone:
+    """Return the collection that files make, or the single file whose rows hold all; `chosen` names its columns."""
     inner = with_distinct_names(unpacked(files))
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    if is_alone and len(inner) == 1:
+    if (is_alone or chosen) and len(inner) == 1:
         return Alone(inner[0], Sighted([]))
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
-    found = collected(inner, files[0].name if is_archive else "")
+    found = collected(inner, files[0].name if is_archive else "", chosen)
     if is_archive and isinstance(found, Alone):
         return replace(found, file=found.file._replace(name=files[0].name))
     return found
@@ -154,12 +154,16 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
     """What can be chosen of a file that is read by itself; nothing of a collection."""
-    found = _found(files, is_alone=True)
+    found = _found(files, {}, is_alone=True)
     return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
-    found = _found(files, is_alone=bool(chosen))
+    return _read_chosen(files, chosen) if chosen else read_files(files)
+
+
+def _read_chosen(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
+    found = _found(files, chosen)
     if isinstance(found, Alone):
         return _read_rows(found, chosen)
     return Reading(

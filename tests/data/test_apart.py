@@ -111,7 +111,9 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
     with pytest.raises(UnusableFileError, match="No context column found") as told:
         read_apart(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert told.value.proposal == Proposal(Columns("가", title="제목"), ("가", "나", "제목"), (first,))
+    assert told.value.proposal == Proposal(
+        Columns("가", title="제목"), ("가", "나", "제목"), (first,), (Columns("가", "나", title="제목"),)
+    )
 
 
 def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPat
         (Columns("질문", "답변"), Columns("질문", "비고")),
         (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
     )
-    monkeypatch.setattr(apart, "started", lambda folder: apart.carry_out(folder))
+    monkeypatch.setattr(apart, "started", apart.carry_out)
 
     def fail(*_: object) -> None:
         raise DataError.of(ProblemCode.EMPTY_FILE)
@@ -198,7 +200,7 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(reading, "write_questions", full)
+    monkeypatch.setattr(reading, "write_question_set", full)
     with pytest.raises(OSError, match="No space left") as told:
         read_apart(TABLE, "set.csv")
     assert told.value.errno == errno.ENOSPC
