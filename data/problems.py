@@ -49,6 +49,8 @@ class ProblemCode(StrEnum):
     UNKNOWN_FORMAT = "unknown_format"
     UNKNOWN_ENCODING = "unknown_encoding"
     DOUBTFUL_ENCODING = "doubtful_encoding"
+    WRONG_ENCODING = "wrong_encoding"
+    UNKNOWN_ENCODING_NAME = "unknown_encoding_name"
     BROKEN_JSON = "broken_json"
     NESTED_TOO_DEEP = "nested_too_deep"
     WRONG_SHAPE = "wrong_shape"
@@ -104,6 +106,7 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
+    GUESSED_ENCODING = "guessed_encoding"
     OTHER_TEXT = "other_text"
     TITLE_AS_TEXT = "title_as_text"
     # files of a collection do not fit together
@@ -145,6 +148,7 @@ MENDED = frozenset(
         ProblemCode.DROPPED_CELL,
         ProblemCode.MENDED_TEXT,
         ProblemCode.MENDED_BYTES,
+        ProblemCode.GUESSED_ENCODING,
         ProblemCode.OTHER_TEXT,
         ProblemCode.TITLE_AS_TEXT,
     }

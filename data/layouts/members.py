@@ -47,7 +47,8 @@ def unpacked(files: Sequence[File]) -> list[File]:
             size += new[0].content.size
         else:
             new = [file]
-        found += new
+        encoding = file.content.named_encoding
+        found += [inner.with_encoding(encoding) for inner in new] if encoding else new
     check_size(len(found), "files", MOST_FILES)
     return found
 
