@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from data.formats.binary import is_workbook, parquet_table, workbook_table
 from data.formats.columns import is_known
-from data.formats.delimited import delimited_tables, find_delimiter
+from data.formats.delimited import delimited_tables, find_table
 from data.formats.documents import refuse_document
 from data.formats.json_rows import (
     holds_json_text,
@@ -61,6 +61,7 @@ class RecognisedFile:
     encoding: str = ""
     text: EncodedText | None = None
     delimiter: str = ""
+    titles: int = 0  # filled rows above the header
     value: Any = None  # the parsed JSON; None where there is an object a line
     problems: tuple[Problem, ...] = ()
 
@@ -125,8 +126,10 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     if start in "{[" or (start == '"' and holds_json_text(text.head)):
         format_, value = _json(text)
         return replace(found, format=format_, value=value)
-    if delimiter := find_delimiter(text.head, knows):
-        return replace(found, format=Format.TSV if delimiter == "\t" else Format.CSV, delimiter=delimiter)
+    if table := find_table(text.head, knows):
+        format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
+        problems = (*encoding.problems, *table.problems)
+        return replace(found, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
     if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
         return replace(found, format=Format.CSV, delimiter="\t")
@@ -188,7 +191,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:
-            return delimited_tables(text, recognised.delimiter)
+            return delimited_tables(text, recognised.delimiter, recognised.titles)
 
 
 def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
