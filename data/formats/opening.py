@@ -12,10 +12,10 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from data.formats.binary import is_workbook, parquet_table, workbook_table
+from data.formats.binary import parquet_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_table
-from data.formats.documents import refuse_document
+from data.formats.documents import OLE, ZIP, refuse_document
 from data.formats.json_rows import (
     holds_json_text,
     is_jsonl,
@@ -25,8 +25,10 @@ from data.formats.json_rows import (
     parse_json,
     squad_articles,
 )
+from data.formats.refusals import refuse_pointer, refuse_structure, refuse_web_page
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from data.formats.workbooks import is_workbook, open_workbook
 from data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
@@ -62,7 +64,7 @@ class RecognisedFile:
     text: EncodedText | None = None
     delimiter: str = ""
     titles: int = 0  # filled rows above the header
-    value: Any = None  # the parsed JSON; None where there is an object a line
+    value: Any = None  # the parsed JSON, None where there is an object a line; the opened workbook
     problems: tuple[Problem, ...] = ()
 
 
@@ -101,12 +103,14 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
     refuse_document(content, name)
-    if not content.start.startswith(b"PK\x03\x04"):
+    if not content.start.startswith((ZIP, OLE)):
         return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    if not is_workbook(content.whole, name):
+    whole = content.whole
+    if whole.startswith(ZIP) and not is_workbook(whole, name):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    return RecognisedFile(Format.EXCEL)
+    workbook = open_workbook(whole, knows)
+    return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
 def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
@@ -120,6 +124,8 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
+    refuse_pointer(text.head[:1000].lstrip())
+    refuse_web_page(text.head)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
@@ -135,6 +141,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
         return replace(found, format=Format.CSV, delimiter="\t")
     if not holds_passages(text.head):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    refuse_structure(text.head)
     return found
 
 
@@ -181,7 +188,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            return lambda: workbook_table(content.whole)
+            return recognised.value.table  # type: ignore[no-any-return]
         case Format.PARQUET:
             return partial(parquet_table, content)
         case Format.JSONL:

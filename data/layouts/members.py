@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from data.apart import File
-from data.formats.binary import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.formats.documents import document_kind
 from data.formats.opening import file_content
 from data.formats.tables import broken_told, mend, shown
 from data.formats.text import Content, check_size
+from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
 MOST_FILES = 1000

@@ -41,7 +41,7 @@ def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
         (b" \n\t\n", ProblemCode.EMPTY_FILE),
         (b"\xef\xbb\xbf", ProblemCode.EMPTY_FILE),
         (b"\xff\xfe", ProblemCode.EMPTY_FILE),
-        (b"<!doctype html><html></html>", ProblemCode.UNKNOWN_FORMAT),
+        (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"one word", ProblemCode.UNKNOWN_FORMAT),
