@@ -25,7 +25,7 @@ from data.formats.json_rows import (
     parse_json,
     squad_articles,
 )
-from data.formats.refusals import refuse_pointer, refuse_structure, refuse_web_page
+from data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
 from data.formats.workbooks import is_workbook, open_workbook
@@ -132,6 +132,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     if start in "{[" or (start == '"' and holds_json_text(text.head)):
         format_, value = _json(text)
         return replace(found, format=format_, value=value)
+    refuse_structure(text.head)
     if table := find_table(text.head, knows):
         format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
         problems = (*encoding.problems, *table.problems)
@@ -141,7 +142,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
         return replace(found, format=Format.CSV, delimiter="\t")
     if not holds_passages(text.head):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
-    refuse_structure(text.head)
+    refuse_lines(text.head)
     return found
 
 

@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from data.problems import DataError, ProblemCode
 
@@ -16,10 +18,13 @@ _REPEATED = 0.9  # fraction of the lines in which a delimiter stands equally oft
 # between fields, and seldom in prose
 _SEPARATORS = re.compile("\\|{1,3}|\\^{1,2}|~{1,2}|::+|;;|##+|@@+|%%+|\\$\\$+|&&+|[=-]>|[\t;¦¬§│‖\x01\x02\x1c-\x1f]")
 _JUDGEMENTS = "a list of judgements for learning to rank (grade, qid, document); give it together with the corpus"
-_STRUCTURES = (  # what most lines look like
+# what most lines look like: those of the first kind may pass for a table, so they are looked for before one is
+_FIRST_STRUCTURES = (
     (re.compile(r"\d+\s+qid:\S+"), _JUDGEMENTS),
-    (re.compile(r"\s*(?:- )?[\w.\-]+:(?:\s|$)"), "lines of keys and values, such as YAML"),
     (re.compile(r"\s*(?:insert into|create table|drop table)\b", re.IGNORECASE), "an SQL dump"),
+)
+_OTHER_STRUCTURES = (
+    (re.compile(r"\s*(?:- )?[\w.\-]+:(?:\s|$)"), "lines of keys and values, such as YAML"),
     (re.compile(r"[A-Z][A-Z0-9] {2}- "), "a list of references (RIS)"),
     (re.compile(r"\s*\w+\s*=\s*[{\"]"), "BibTeX or settings"),
     (re.compile(r"\s*</?[a-z][\w:-]*(?:\s[^<>]*)?/?>", re.IGNORECASE), "markup (XML or HTML)"),
@@ -43,16 +48,31 @@ def refuse_web_page(start: str) -> None:
 
 
 def refuse_structure(head: str) -> None:
+    """Raise `DataError` if lines have a structure that may pass for a table, and is none."""
+    _refuse(_lines(head), _FIRST_STRUCTURES)
+
+
+def refuse_lines(head: str) -> None:
     """Raise `DataError` if lines that are no table have a delimiter or a structure: no line of them is a passage."""
-    lines = [line for line in head[:200_000].splitlines() if line.strip()][:_MOST_LINES]
-    for pattern, found in _STRUCTURES:
-        if sum(pattern.match(line) is not None for line in lines) > 0.5 * len(lines):
-            raise DataError.of(ProblemCode.UNKNOWN_STRUCTURE, found=found)
+    lines = _lines(head)
+    _refuse(lines, _OTHER_STRUCTURES)
     if (delimiter := _repeated(lines)) is not None:
         raise DataError.of(ProblemCode.UNKNOWN_DELIMITER, delimiter=delimiter)
 
 
-def _repeated(lines: list[str]) -> str | None:
+def _lines(head: str) -> list[str]:
+    """Return the first lines that are neither blank nor comments."""
+    lines = (line for line in head[:200_000].split("\n") if line.strip() and not line.startswith("#"))
+    return list(islice(lines, _MOST_LINES))
+
+
+def _refuse(lines: Sequence[str], structures: Iterable[tuple[re.Pattern[str], str]]) -> None:
+    for pattern, found in structures:
+        if sum(pattern.match(line) is not None for line in lines) > 0.5 * max(1, len(lines)):
+            raise DataError.of(ProblemCode.UNKNOWN_STRUCTURE, found=found)
+
+
+def _repeated(lines: Sequence[str]) -> str | None:
     """Return a separator that stands equally often inside nearly every line."""
     if len(lines) < _LEAST_LINES:
         return None

@@ -20,9 +20,11 @@ def test_a_break_is_placed(text: str, line: int, column: int) -> None:
         parse_json(text)
 
 
-@pytest.mark.parametrize("text", ['{"data": [', '[{"a": 1},\n{"a": "b', '{"a": {"b": 1}', '[{"a": tr', '[{"a": 1},\n{"a": '])
+@pytest.mark.parametrize(
+    "text", ['{"data": [', '[{"a": 1},\n{"a": "b', '{"a": {"b": 1}', '[{"a": tr', '[{"a": 1},\n{"a": ']
+)
 def test_json_that_ends_in_the_middle_is_incomplete(text: str) -> None:
-    with pytest.raises(DataError, match="ends in the middle.*Get the file again") as caught:
+    with pytest.raises(DataError, match=r"ends in the middle.*Get the file again") as caught:
         parse_json(text)
     assert caught.value.problem.details == {"line": text.count("\n") + 1}
 
