@@ -19,6 +19,7 @@ from cyclopts import CoercionError, Parameter, Token
 from data.apart import File as SourceFile
 from data.commands import AsJson, columns_of, commands_of, one_of, run
 from data.formats.columns import Columns, PairColumns
+from data.formats.encodings import ENCODINGS
 from data.formats.rows import FileReading
 from data.formats.text import Content
 from data.layouts.reading import Layout
@@ -66,14 +67,22 @@ _FILE_HELP = (
 File = Annotated[Path, Parameter(help=_FILE_HELP)]
 Files = Annotated[Path, Parameter(help="more files of the same collection")]
 NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
+NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
 Data = Annotated[str, Parameter(help="a path, a set of the catalog or of the workspace")]
 Out = Annotated[Path, Parameter(help="the zip archive to be written")]
 
 
 @commands.command
-def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json: AsJson = False) -> int:
+def inspect(
+    file: File,
+    /,
+    *files: Files,
+    columns: NamedColumns = None,
+    encoding: NamedEncoding = "",
+    as_json: AsJson = False,
+) -> int:
     """Tell what a file holds, or several of a collection."""
-    reading = _read_questions((file, *files), columns)
+    reading = _read_questions((file, *files), columns, encoding)
     figures, parts = audit(reading.question_set), split(reading.question_set)
     notes = content_notes(reading.question_set, parts)
     if as_json:
@@ -85,9 +94,9 @@ def inspect(file: File, /, *files: Files, columns: NamedColumns = None, as_json:
 
 
 @commands.command(name="keep")
-def keep_file(file: File, /, *files: Files, columns: NamedColumns = None) -> int:
+def keep_file(file: File, /, *files: Files, columns: NamedColumns = None, encoding: NamedEncoding = "") -> int:
     """Put a file, or several of a collection, among the sets of the workspace."""
-    reading = _read_questions((file, *files), columns)
+    reading = _read_questions((file, *files), columns, encoding)
     kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     note_used(kept.key)  # as on the Data page
     tell("\n".join([*_understood(reading), f"Kept as {kept.key}"]))
@@ -106,11 +115,11 @@ def write(data: Data, /, *, out: Out, layout: Literal["beir", "mteb"] = "beir") 
     return 0
 
 
-def _read_questions(files: tuple[Path, ...], columns: NamedColumns) -> Reading:
+def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: str) -> Reading:
     """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = CATALOG.get(_catalog_name(files))
     if entry is None:
-        return read_paths_apart(files, columns or {})
+        return read_paths_apart(files, columns or {}, encoding)
     reading = read_files_apart([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
@@ -251,10 +260,11 @@ def inspect_pairs(
     scale: Scale = None,
     columns: NamedPairColumns = None,
     parts: Parts = (),
+    encoding: NamedEncoding = "",
     as_json: AsJson = False,
 ) -> int:
     """Tell what files of sentence pairs hold; several are parts of one set."""
-    reading = _read_pairs((file, *files), kind, scale, columns, parts)
+    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
     rows = split_pairs(reading.pairs)
     figures = audit_pairs(reading.pairs, rows)
     if as_json:
@@ -273,9 +283,10 @@ def keep_pairs(
     scale: Scale = None,
     columns: NamedPairColumns = None,
     parts: Parts = (),
+    encoding: NamedEncoding = "",
 ) -> int:
     """Keep sentence pairs as a set of the workspace; several files are parts of one set."""
-    reading = _read_pairs((file, *files), kind, scale, columns, parts)
+    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
     kept = keep_set_of_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
     tell("\n".join([*_understood_pairs(reading), f"Kept as {kept.key}"]))
     return 0
@@ -286,7 +297,7 @@ commands.command("questions.__main__:make_questions", name="make-questions", hel
 
 
 def _read_pairs(
-    files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts
+    files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts, *, encoding: str
 ) -> PairReading:
     if parts and len(parts) != len(files) and _catalog_name(files) not in PAIR_CATALOG:
         raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
@@ -296,7 +307,7 @@ def _read_pairs(
         raise CoercionError(msg=str(error)) from error
     entry = PAIR_CATALOG.get(_catalog_name(files))
     if entry is None:
-        return read_pair_files_apart(files, options)
+        return read_pair_files_apart(files, options, encoding)
     told = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
     reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **told))
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))

@@ -67,6 +67,10 @@ class File(NamedTuple):
     content: Content
     name: str
 
+    def with_encoding(self, encoding: str) -> "File":
+        """Return the file with the encoding that the user names; if empty, it is detected."""
+        return File(Content(self.content.source, encoding), self.name)
+
 
 @dataclass(frozen=True)
 class Work(Generic[R]):
@@ -166,7 +170,7 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
                 path = content.source.absolute()
             else:
                 path.write_bytes(content.source)
-            asked.append({"path": str(path), "name": name})
+            asked.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
@@ -328,7 +332,7 @@ def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
-    files = [File(Content(Path(one["path"])), one["name"]) for one in asked["files"]]
+    files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
     try:
         reading = _read(work, files, asked["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))

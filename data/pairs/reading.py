@@ -135,9 +135,12 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
     return Proposal(file.columns, file.available, file.first_rows)
 
 
-def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
-    """Read files from disk in a process of its own; see `read_pairs_apart`."""
-    return read_pairs_apart([(file_content(path), path.name) for path in paths], options)
+def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
+    """Read files from disk in a process of its own; see `read_pairs_apart`.
+
+    `encoding` is that of their text; if empty, it is detected.
+    """
+    return read_pairs_apart([(Content(file_content(path).source, encoding), path.name) for path in paths], options)
 
 
 def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:

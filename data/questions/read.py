@@ -76,9 +76,14 @@ def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) 
     return read_paths_apart([path], chosen)
 
 
-def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
-    return read_files_apart(files_of_paths(paths), chosen)
+def read_paths_apart(
+    paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None, encoding: str = ""
+) -> Reading:
+    """Read files and folders from disk together, in a process of its own; see `read_files_apart`.
+
+    `encoding` is that of their text; if empty, it is detected.
+    """
+    return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen)
 
 
 def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
