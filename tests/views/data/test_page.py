@@ -352,7 +352,16 @@ def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     told = "읽은 내용: BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
     assert told in texts(app).replace("**", "")
     assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
-    assert "scifact/qrels/test.tsv · 적합성 판정 · TSV · UTF-8 · 행 5개" in texts(app)
+    assert "#### 파일 3개" in texts(app)
+    files = next(table.value for table in app.dataframe if "role" in table.value)
+    assert files.iloc[2].to_dict() == {
+        "file": "scifact/qrels/test.tsv",
+        "role": "적합성 판정",
+        "format": "TSV",
+        "encoding": "UTF-8",
+        "rows": 5,
+        "left_out": 0,
+    }
     assert statuses(app) == ["info"]
     assert not [box for box in app.selectbox if (box.key or "").startswith("column_")]
     press(app, "use")
