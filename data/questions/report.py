@@ -51,8 +51,9 @@ def _file_lines(reading: Reading) -> list[str]:
 
 
 def _column_lines(reading: Reading) -> list[str]:
+    listed = set(asdict(reading.columns).values()) if reading.columns is not None else set()
     lists = {
-        "Used columns": reading.used_columns,
+        "Used columns": [name for name in reading.used_columns if name not in listed],
         "Kept as metadata": reading.metadata_columns,
         "Unused columns": reading.unused_columns,
     }

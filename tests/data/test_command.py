@@ -43,8 +43,11 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
         "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
         "Questions asked more than once: 0; answers not found in their passage: 1",
-        "Split of the answerable questions by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
+        "Split of the answerable questions, drawn by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
         "test 0 (0 groups)",
+        "Only 2 train questions, fewer than 20: most differences are chance.",
+        "Only 0 validation questions, fewer than 20: most differences are chance.",
+        "Only 0 test questions, fewer than 20: most differences are chance.",
     ]
 
 

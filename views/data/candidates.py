@@ -10,9 +10,15 @@ from data.formats.opening import EncodingCandidate
 from views.ui.headings import draw_heading
 from views.ui.words import plain, word
 
+_ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 Cells = Mapping[str, str]
 Roles = Mapping[str, str | None]
 R = TypeVar("R", bound=Roles)
+
+
+def role_key(role: str) -> str:
+    """Return the locale key of a role of question sets, whose help is `column.KEY_help`."""
+    return _ROLE_KEYS.get(role, role)
 
 
 def pick_reading(
@@ -29,7 +35,9 @@ def pick_reading(
     for number, roles in enumerate(readings):
         columns = {role: name for role, name in roles.items() if name is not None}
         with st.container(border=True):
-            st.markdown(" · ".join(f"{word(f'column.{role}')} ← {plain(name)}" for role, name in columns.items()))
+            st.markdown(
+                " · ".join(f"{word(f'column.{role_key(role)}')} ← {plain(name)}" for role, name in columns.items())
+            )
             st.dataframe(_table(columns, first_rows), hide_index=True)
             searches_answers = answers is not None and columns.get("context") == answers
             label = "search_answers" if searches_answers else "read_so"
@@ -40,7 +48,7 @@ def pick_reading(
 
 def _table(columns: Mapping[str, str], first_rows: Sequence[Cells]) -> pd.DataFrame:
     """The first rows, a column for each role; two roles may have one column."""
-    titles = {role: f"{word(f'column.{role}')} ({name})" for role, name in columns.items()}
+    titles = {role: f"{word(f'column.{role_key(role)}')} ({name})" for role, name in columns.items()}
     rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
     return pd.DataFrame(rows, columns=[*titles.values()])
 

@@ -27,7 +27,13 @@ P = TypeVar("P")
 GivenFile = tuple[bytes, str]  # content and name
 _LONGEST_NAME = 200  # of all files together
 # errors that another file may resolve: of a collection that is dropped file by file
-_INCOMPLETE = (ProblemCode.NO_PASSAGES, ProblemCode.MISSING_COLUMN)
+_INCOMPLETE = (
+    ProblemCode.NO_PASSAGES,
+    ProblemCode.MISSING_COLUMN,
+    ProblemCode.ANSWERS_ALONE,
+    ProblemCode.EVALUATION_OUTPUT,
+    ProblemCode.DOCUMENTS_BY_NAME,
+)
 
 
 @dataclass(frozen=True)

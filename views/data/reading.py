@@ -18,7 +18,7 @@ from data.problems import Problem, ProblemCode
 from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview, report
-from views.data.candidates import pick_encoding, pick_reading
+from views.data.candidates import pick_encoding, pick_reading, role_key
 from views.data.preview import Preview, Read
 from views.data.ways import reading_progress
 from views.names import set_name
@@ -123,7 +123,7 @@ def _columns(shown: Preview) -> None:
     first = [role for role in _ROLES if role in _FIRST_ROLES or given[role] is not None]
     more = [role for role in _ROLES if role not in first]
     chosen = _pick_columns(first, shown)
-    draw_first(shown.first_rows, shown.available, chosen)
+    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in chosen.items()})
     if more:
         with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.sha256[:16]}"):
             chosen |= _pick_columns(more, shown)
@@ -138,7 +138,7 @@ def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
         for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            chosen[role] = pick_column(place, role, given[role], shown.available, _key(role, shown))
+            chosen[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
     return chosen
 
 

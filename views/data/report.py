@@ -8,8 +8,10 @@ import streamlit as st
 
 from data.layouts.reading import CollectionFile
 from data.questions.read import Reading
-from data.split import PARTS
+from data.split import PARTS, SplitMethod
+from views.data.candidates import role_key
 from views.data.preview import Read
+from views.splits import split_text
 from views.ui import tables
 from views.ui.headings import draw_heading
 from views.ui.problems import problem_text
@@ -32,7 +34,7 @@ def _draw_columns(reading: Reading) -> None:
     roles: dict[str, list[str]] = {}
     for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
         if name is not None:
-            roles.setdefault(name, []).append(word(f"column.{role}"))
+            roles.setdefault(name, []).append(word(f"column.{role_key(role)}"))
     lines = []
     for use, names in (
         ("used", reading.used_columns),
@@ -72,8 +74,8 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
         "role": tables.text("data_page.file_role"),
         "format": tables.text("data_page.file_format"),
         "encoding": tables.text("data_page.file_encoding"),
-        "rows": tables.number("data_page.file_rows", "localized"),
-        "left_out": tables.number("data_page.file_rows_left_out", "localized"),
+        "rows": tables.number("data_page.file_rows", "localized", width=100),
+        "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
     }
     if not table["encoding"].any():
         del columns["encoding"]
@@ -94,9 +96,11 @@ def _draw_split(found: Read) -> None:
     if not found.reading.question_set.questions:
         return
     counts = ", ".join(f"{word(f'part.{part}')} {len(found.split.rows[part]):,}" for part in PARTS)
-    source = "published" if found.reading.published_split else "drawn"
+    source = "published" if found.split.is_published else "drawn"
     draw_heading(word("data_page.split_report"))
     st.markdown(word(f"data_page.split_{source}", counts=counts))
+    if found.split.method is not SplitMethod.GROUPED:
+        st.caption(split_text(found.split))
 
 
 def _draw_notices(reading: Reading) -> None:

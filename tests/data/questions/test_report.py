@@ -16,13 +16,23 @@ READING = read("질문,지문,난이도,메모\n수도는?,서울은 수도이�
 def test_reading_lists_used_metadata_and_unused_columns() -> None:
     columns = {"used_columns": ("질문", "지문"), "metadata_columns": ("난이도",), "unused_columns": ("메모",)}
     lines = reading_lines(replace(READING, **columns))
-    assert lines[3:6] == ["Used columns: 질문, 지문", "Kept as metadata: 난이도", "Unused columns: 메모"]
+    assert lines[2:5] == [
+        "Columns: question <- 질문, context <- 지문",
+        "Kept as metadata: 난이도",
+        "Unused columns: 메모",
+    ]
+
+
+def test_reading_lists_used_columns_that_have_no_role_of_their_own() -> None:
+    columns = {"used_columns": ("질문", "지문", "난이도"), "unused_columns": ("메모",)}
+    assert "Used columns: 난이도" in reading_lines(replace(READING, **columns))
+    assert "Used columns: 질문, 지문, 난이도" in reading_lines(replace(READING, columns=None, **columns))
 
 
 def test_reading_lists_no_empty_kind_of_column() -> None:
     columns = {"used_columns": ("질문", "지문"), "metadata_columns": (), "unused_columns": ()}
     lines = "\n".join(reading_lines(replace(READING, **columns)))
-    assert "Used columns: 질문, 지문" in lines
+    assert "question <- 질문, context <- 지문" in lines
     assert "metadata" not in lines
     assert "Unused" not in lines
 
@@ -31,6 +41,11 @@ def test_split_lines_say_how_the_split_came_about_and_warn_of_few_questions() ->
     lines = split_lines(split(READING.question_set))
     assert lines[0].startswith("Split of the answerable questions, drawn")
     assert any("fewer than" in line for line in lines[1:])
+
+
+def test_split_lines_say_that_the_split_is_published() -> None:
+    published = read("질문,지문,split\n수도는?,서울이다.,train\n강은?,한강이다.,test\n".encode(), "set.csv")
+    assert "as published" in split_lines(split(published.question_set))[0]
 
 
 def test_refusal_lists_candidate_readings_with_their_flags() -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.apart import UnusableFileError
@@ -71,15 +70,12 @@ def test_names_of_columns_are_no_markup() -> None:
     assert r"\*\*굵게\*\*" in listed
 
 
-@pytest.mark.parametrize(
-    ("is_published", "words"),
-    [
-        (True, "파일에 정해진 분할을 그대로 사용합니다: 학습용 2"),
-        (False, "파일에 정해진 분할이 없어 질문을 새로 나눴습니다: 학습용 2"),
-    ],
-)
-def test_report_says_whether_the_split_is_published(is_published: bool, words: str) -> None:
-    assert words in texts(page_with(preview_with_report(published_split=is_published)))
+def test_report_says_whether_the_split_is_published() -> None:
+    drawn = page_with(preview_of([(TABLE.encode(), "set.csv")]))
+    assert "파일에 정해진 분할이 없어 질문을 새로 나눴습니다: 학습용 2" in texts(drawn)
+    parts = "질문,지문,split\n수도는?,서울은 수도이다.,train\n강은?,한강이다.,test\n"
+    published = page_with(preview_of([(parts.encode(), "set.csv")]))
+    assert "파일에 정해진 분할을 그대로 사용합니다: 학습용 1, 검증용 0, 평가용 1" in texts(published)
 
 
 def test_report_shows_notices_about_whole_files_but_not_about_rows() -> None:
