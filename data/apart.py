@@ -32,7 +32,8 @@ from pydantic import TypeAdapter
 
 from data.files.progress import ReadingProgress, read_progress, write_progress_to
 from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.opening import EncodingCandidate, Proposal
+from data.formats.encodings import EncodingCandidate
+from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode

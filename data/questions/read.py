@@ -10,10 +10,11 @@ from pydantic import InstanceOf, TypeAdapter
 from data.apart import File, Work, carried_out
 from data.files.progress import ReadingProgress
 from data.formats.columns import Columns
+from data.formats.encodings import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
 from data.formats.tables import Table
-from data.formats.text import Content
+from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
@@ -168,8 +169,13 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
     """What can be chosen of a file that is read by itself; nothing of a collection."""
-    found = _found(files, {}, is_alone=True)
-    return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+    try:
+        found = _found(files, {}, is_alone=True)
+        return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+    except DataError as error:
+        if error.problem.code not in ENCODING_PROBLEMS:
+            raise
+        return Proposal(Columns(), encodings=encodings_to_choose(file.content for file in unpacked(files)))
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

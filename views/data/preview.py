@@ -12,9 +12,9 @@ from data.apart import File, UnusableFileError
 from data.collection import display_name
 from data.files.progress import ReadingProgress
 from data.formats.columns import Columns
-from data.formats.opening import EncodingCandidate
+from data.formats.encodings import EncodingCandidate
 from data.formats.tables import shown as shortened
-from data.formats.text import Content
+from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names
 from data.problems import DataError, ProblemCode
 from data.questions.audit import Audit, audit
@@ -137,7 +137,7 @@ def preview_of(
 def read_again(preview: Preview, columns: Columns | None, progress: ReadingProgress | None = None) -> Preview:
     """Read the files with the columns that the user chose; None: they are guessed."""
     try:
-        files = [File(Content(content), name) for content, name in preview.files]
+        files = [File(Content(content, preview.encoding), name) for content, name in preview.files]
         reading = read_files_apart(files, asdict(columns) if columns else None, progress)
     except UnusableFileError as error:
         proposal = error.proposal
@@ -160,10 +160,19 @@ def read_again(preview: Preview, columns: Columns | None, progress: ReadingProgr
         available=reading.available_columns,
         first_rows=reading.first_rows,
         candidates=(),
-        encodings=(),
+        encodings=_encodings(preview, reading),
         read=_looked_at(reading),
         error=None,
     )
+
+
+def _encodings(preview: Preview, reading: Reading) -> tuple[EncodingCandidate, ...]:
+    """The encodings to choose from: those offered before, or others if the encoding is a guess."""
+    if preview.encoding:
+        return preview.encodings
+    if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in reading.problems):
+        return encodings_to_choose(Content(content) for content, _ in preview.files)
+    return ()
 
 
 def without_answers(preview: Preview) -> Preview:

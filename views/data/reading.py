@@ -53,6 +53,9 @@ def draw(shown: Preview) -> None:
                 draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
+                if shown.encodings:
+                    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+                        _encoding(shown)
                 report.draw(shown.read)
                 draw_problems([shown.read.reading], shown.title)
 
@@ -106,7 +109,13 @@ def _choices(shown: Preview) -> None:
     selected = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
     if selected is not None:
         _read_again(replace(shown, number=shown.number + 1), Columns(**selected))
-    encoding = pick_encoding(shown.encodings, shown.encoding, f"encoding_{key}")
+    _encoding(shown)
+
+
+def _encoding(shown: Preview) -> None:
+    """Draw the encodings to choose from, if any; the files are read again in the one that the user chooses."""
+    used = shown.encoding or (shown.read.reading.encoding if shown.read is not None else "")
+    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}")
     if encoding is not None:
         _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from data.apart import UnusableFileError
 from data.formats.columns import Columns
-from data.formats.opening import EncodingCandidate, Proposal
+from data.formats.encodings import EncodingCandidate
+from data.formats.opening import Proposal
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import read
 from data.questions.report import reading_lines, refusal_lines, split_lines

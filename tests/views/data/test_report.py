@@ -6,13 +6,14 @@ from streamlit.testing.v1 import AppTest
 
 from data.apart import UnusableFileError
 from data.formats.columns import Columns
-from data.formats.opening import EncodingCandidate, Proposal
+from data.formats.encodings import EncodingCandidate
+from data.formats.opening import Proposal
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.audit import audit
 from data.questions.read import read
 from data.split import split
 from tests.views.data.test_page import counts
-from tests.views.driving import data_page, keys, opened, press, texts
+from tests.views.driving import data_page, keys, opened, press, run, texts
 from views.data.preview import Preview, Read, preview_of
 
 FAQ = """질문,답변,상담 기록
@@ -124,3 +125,39 @@ def test_an_encoding_is_chosen_by_its_first_line() -> None:
     box.select("gb18030")
     app.run()
     assert [code.value for code in app.code] == ["庱搒偼"]
+
+
+# letters that are tidy text in several encodings, and one that must be guessed
+CYRILLIC = "вопрос,текст\nгде живёт выдра,выдра живёт у реки\nкогда прилетает журавль,журавль прилетает зимой\n"
+GUESSED = "question,context\nWo?,Köln\n"
+
+
+def test_a_named_encoding_is_used_and_can_be_changed_again() -> None:
+    shown = refused(encodings=(EncodingCandidate("Windows-1251", "а"), EncodingCandidate("KOI8-R", "б")))
+    files = ((CYRILLIC.replace("вопрос,текст", "question,context").encode("koi8_r"), "set.csv"),)
+    app = page_with(replace(shown, files=files))
+    next(one for one in app.selectbox if one.label == "인코딩").select("KOI8-R")
+    run(app)
+    press(app, f"encoding_{'0' * 16}")
+    assert not app.error
+    assert "KOI8-R" in texts(app)
+    assert counts(app)[0] == "2"
+    box = next(one for one in app.selectbox if one.label == "인코딩")
+    assert (box.value, box.options) == ("KOI8-R", ["Windows-1251", "KOI8-R"])
+    press(app, "use")
+
+
+def test_a_guessed_encoding_can_be_replaced() -> None:
+    preview = preview_of([(GUESSED.encode("cp1252"), "set.csv")])
+    assert preview.read is not None
+    assert preview.encodings[0].name == "Windows-1252"
+    assert len(preview.encodings) > 1
+    app = page_with(preview)
+    assert "인코딩" in [one.label for one in app.selectbox]
+
+
+def test_text_of_an_unknown_encoding_offers_several() -> None:
+    preview = preview_of([("вопрос,текст\nгде,там\n".encode("koi8_r"), "set.csv")])
+    assert preview.error is not None
+    assert {"KOI8-R", "Windows-1251"} <= {encoding.name for encoding in preview.encodings}
+    assert any(encoding.sample.startswith("вопрос") for encoding in preview.encodings)
