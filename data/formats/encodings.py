@@ -49,6 +49,7 @@ _MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's langua
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
 _LONGEST_SHOWN, _MOST_EXAMPLES = 40, 4
+_LONGEST_SAMPLE = 200  # characters of a line to choose an encoding by
 _UTF16_FAMILIAR = re.compile("[\t\n\r -~가-힣]")
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -61,6 +62,13 @@ class Encoding(NamedTuple):
     name: str
     errors: str = "strict"
     problems: tuple[Problem, ...] = ()
+
+
+class EncodingCandidate(NamedTuple):
+    """An encoding that can decode the bytes of a text, as `--encoding` takes it, and a line as it decodes it."""
+
+    name: str
+    sample: str
 
 
 class Bytes(Protocol):
@@ -227,7 +235,26 @@ def _sample(start: bytes) -> bytes:
 
 def _examples(ratings: "Sequence[Rating]", compared: "Sequence[Rating]") -> str:
     """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
-    lines = zip(*(rating.text.split("\n") for rating in compared), strict=False)
-    place = next((place for place, line in enumerate(lines) if len(set(line)) > 1), 0)
+    place = _telling_line([rating.text for rating in compared])
     told = ((_NAMES[rating.codec], rating.text.split("\n")[place].strip()) for rating in ratings[:_MOST_EXAMPLES])
     return "; ".join(f"{name}: {shown(line, _LONGEST_SHOWN)}" for name, line in told)
+
+
+def _telling_line(texts: Sequence[str]) -> int:
+    """Return the position of the first line in which texts differ, 0 if they are equal."""
+    lines = zip(*(text.split("\n") for text in texts), strict=False)
+    return next((place for place, line in enumerate(lines) if len(set(line)) > 1), 0)
+
+
+def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
+    """Return the encodings that can decode the text and make different texts of it, the likeliest first."""
+    from data.formats.languages import rate_encodings
+
+    ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
+    texts: dict[str, str] = {}  # by codec
+    for rating in ratings:
+        if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:
+            texts[rating.codec] = rating.text
+    place = _telling_line([*texts.values()])
+    lines = {codec: text.split("\n")[place].strip() for codec, text in texts.items()}
+    return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())

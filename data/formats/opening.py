@@ -16,6 +16,7 @@ from data.formats.binary import parquet_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_table
 from data.formats.documents import OLE, ZIP, refuse_document
+from data.formats.encodings import EncodingCandidate
 from data.formats.json_rows import (
     holds_json_text,
     is_jsonl,
@@ -66,13 +67,6 @@ class RecognisedFile:
     titles: int = 0  # filled rows above the header
     value: Any = None  # the parsed JSON, None where there is an object a line; the opened workbook
     problems: tuple[Problem, ...] = ()
-
-
-class EncodingCandidate(NamedTuple):
-    """An encoding that fits the bytes of a text, as `--encoding` takes it, and the first line as it decodes it."""
-
-    name: str
-    sample: str
 
 
 class Proposal(NamedTuple, Generic[C]):

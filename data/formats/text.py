@@ -8,7 +8,13 @@ from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from data.formats.encodings import Encoding, detect_encoding
+from data.formats.encodings import (
+    ENCODING_PROBLEMS,
+    Encoding,
+    EncodingCandidate,
+    detect_encoding,
+    encoding_candidates,
+)
 from data.formats.tables import RawRow, Table
 from data.problems import DataError, ProblemCode
 
@@ -66,6 +72,18 @@ def check_size(size: int, unit: str, limit: int) -> None:
     """Raise `DataError` where a file holds or claims more than is read."""
     if size > limit:
         raise DataError.of(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
+
+
+def encodings_to_choose(contents: Iterable[Content]) -> tuple[EncodingCandidate, ...]:
+    """Return the possible encodings of the first content whose encoding is unknown, wrongly named or a guess."""
+    for content in contents:
+        try:
+            is_doubtful = any(problem.code is ProblemCode.GUESSED_ENCODING for problem in content.encoding.problems)
+        except DataError as error:
+            is_doubtful = error.problem.code in ENCODING_PROBLEMS
+        if is_doubtful:
+            return encoding_candidates(content)
+    return ()
 
 
 @dataclass(frozen=True)

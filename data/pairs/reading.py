@@ -20,6 +20,7 @@ from data.formats.columns import (
     require_columns,
     wanted_names,
 )
+from data.formats.encodings import ENCODING_PROBLEMS
 from data.formats.opening import (
     Format,
     Proposal,
@@ -34,7 +35,7 @@ from data.formats.opening import (
 )
 from data.formats.rows import FileReading, understood
 from data.formats.tables import RawRow, Table, as_text, is_blank, is_collection, shown
-from data.formats.text import Content, line_table
+from data.formats.text import Content, encodings_to_choose, line_table
 from data.pairs.assembly import (
     LARGEST,
     GatheredPairs,
@@ -276,6 +277,15 @@ def _name(names: Sequence[str]) -> str:
     return shown(", ".join(plain), 200)
 
 
+def _proposed(files: Sequence[File]) -> Proposal[PairColumns]:
+    try:
+        return propose_pair_columns(*files[0])
+    except DataError as error:
+        if error.problem.code not in ENCODING_PROBLEMS:
+            raise
+        return Proposal(PairColumns(), encodings=encodings_to_choose(file.content for file in files))
+
+
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
     write_pairs(folder, reading.pairs)
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
@@ -286,7 +296,7 @@ WORK = Work(
     "pairs",
     PairColumns,
     read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
-    propose=lambda files: propose_pair_columns(*files[0]),
+    propose=_proposed,
     leave=_leave,
     open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
 )

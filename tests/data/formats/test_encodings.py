@@ -7,7 +7,7 @@ import pytest
 
 from data.apart import File, UnusableFileError
 from data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS
-from data.formats.text import Content, EncodedText
+from data.formats.text import Content, EncodedText, encodings_to_choose
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import read_files_apart, read_paths_apart
 from tests.data.layouts.written import zipped
@@ -167,3 +167,17 @@ def test_damaged_utf8_is_mended_and_told() -> None:
         None,
         {"encoding": "UTF-8", "count": 1, "line": 1},
     )
+
+
+def test_candidates_are_named_as_the_flag_takes_them_and_differ() -> None:
+    content = Content("вопрос,текст\nгде,там\n".encode("koi8_r"))
+    candidates = encodings_to_choose([Content(b"plain"), content])
+    samples = {candidate.name: candidate.sample for candidate in candidates}
+    assert samples["KOI8-R"] == "вопрос"
+    assert len({*samples.values()}) == len(samples) > 1
+    for name in samples:
+        assert Content(content.source, name).encoding.name == name
+
+
+def test_text_whose_encoding_is_known_has_no_candidates() -> None:
+    assert encodings_to_choose([Content("질문".encode()), Content("질문,지문\n".encode("cp949"))]) == ()
