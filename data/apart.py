@@ -30,8 +30,10 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
+from data.files.progress import ReadingProgress, read_progress, write_progress_to
 from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.opening import EncodingCandidate, Proposal
+from data.formats.encodings import EncodingCandidate
+from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode
@@ -51,6 +53,7 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
+_PROGRESS = "progress.txt"  # in such a folder
 _COMMAND = (sys.executable, "-m", "data.apart")
 
 _promised: list[int] = []  # bytes, of the readings at work
@@ -66,6 +69,10 @@ class File(NamedTuple):
 
     content: Content
     name: str
+
+    def with_encoding(self, encoding: str) -> "File":
+        """Return the file with the encoding that the user names; if empty, it is detected."""
+        return File(Content(self.content.source, encoding), self.name)
 
 
 @dataclass(frozen=True)
@@ -149,8 +156,10 @@ def _memory_to_use() -> int:
     return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
-def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
-    """Have one kind of reading done in a process of its own.
+def carried_out(
+    work: Work[R], files: Sequence[File], options: Mapping[str, Any], progress: ReadingProgress | None = None
+) -> R:
+    """Have one kind of reading done in a process of its own; `progress` is called with the files done and their number.
 
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
@@ -166,13 +175,13 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
                 path = content.source.absolute()
             else:
                 path.write_bytes(content.source)
-            asked.append({"path": str(path), "name": name})
+            asked.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits)
+                _watch(pid, limits, folder / _PROGRESS, progress)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -190,9 +199,10 @@ def _parent_folder() -> Path:
     return place if os.access(place, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits) -> None:
+def _watch(pid: int, limits: Limits, progress_file: Path, progress: ReadingProgress | None) -> None:
     """Wait until the process has ended, and end it where it takes too much."""
     end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
+    reported: tuple[int, int] | None = None
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
@@ -200,6 +210,10 @@ def _watch(pid: int, limits: Limits) -> None:
             with suppress(psutil.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_LOOKS)
                 return
+            files_done = read_progress(progress_file) if progress is not None else None
+            if progress is not None and files_done is not None and files_done != reported:
+                reported = files_done
+                progress(*files_done)
             if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
             if process.memory_info().rss - at_first > limits.memory:
@@ -328,7 +342,8 @@ def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
-    files = [File(Content(Path(one["path"])), one["name"]) for one in asked["files"]]
+    files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
+    write_progress_to(folder / _PROGRESS)
     try:
         reading = _read(work, files, asked["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))

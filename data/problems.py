@@ -47,9 +47,17 @@ class ProblemCode(StrEnum):
     NEEDS_TIME = "needs_time"
     READING_DIED = "reading_died"
     UNKNOWN_FORMAT = "unknown_format"
+    UNKNOWN_DELIMITER = "unknown_delimiter"
+    UNKNOWN_STRUCTURE = "unknown_structure"
+    LFS_POINTER = "lfs_pointer"
+    ANNEX_POINTER = "annex_pointer"
+    WEB_PAGE = "web_page"
     UNKNOWN_ENCODING = "unknown_encoding"
     DOUBTFUL_ENCODING = "doubtful_encoding"
+    WRONG_ENCODING = "wrong_encoding"
+    UNKNOWN_ENCODING_NAME = "unknown_encoding_name"
     BROKEN_JSON = "broken_json"
+    CUT_JSON = "cut_json"
     NESTED_TOO_DEEP = "nested_too_deep"
     WRONG_SHAPE = "wrong_shape"
     NOT_A_WORKBOOK = "not_a_workbook"
@@ -82,6 +90,7 @@ class ProblemCode(StrEnum):
     NOT_AN_OBJECT = "not_an_object"
     FIELD_COUNT = "field_count"
     BROKEN_QUOTES = "broken_quotes"
+    NOTE_ROW = "note_row"
     FORMULA_ERROR = "formula_error"
     NOT_TEXT = "not_text"
     TOO_LONG = "too_long"
@@ -105,6 +114,7 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
+    GUESSED_ENCODING = "guessed_encoding"
     OTHER_TEXT = "other_text"
     TITLE_AS_TEXT = "title_as_text"
     # files of a collection do not fit together
@@ -125,6 +135,10 @@ class ProblemCode(StrEnum):
     CHANGED_QUESTION_IDS = "changed_question_ids"
     LABELS_AS_RELEVANCE = "labels_as_relevance"
     NO_QUESTION_IN_ROW = "no_question_in_row"
+    TITLE_LINES = "title_lines"
+    BLANK_MARKS = "blank_marks"
+    MERGED_CELLS = "merged_cells"
+    OTHER_SHEETS = "other_sheets"
     DECIMAL_COMMA = "decimal_comma"
     # what is in the texts
     MARKUP = "markup"
@@ -148,6 +162,7 @@ MENDED = frozenset(
         ProblemCode.DROPPED_CELL,
         ProblemCode.MENDED_TEXT,
         ProblemCode.MENDED_BYTES,
+        ProblemCode.GUESSED_ENCODING,
         ProblemCode.OTHER_TEXT,
         ProblemCode.TITLE_AS_TEXT,
     }

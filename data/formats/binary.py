@@ -1,20 +1,16 @@
-"""Parquet files and Excel workbooks (.xlsx) become a table."""
+"""Parquet files become a table."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from io import BytesIO
 from itertools import count
 from typing import Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.formats.columns import guess_columns
-from data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank
+from data.formats.tables import RawRow, Table, broken_told, column_names
 from data.formats.text import Content, check_size
-from data.problems import DataError, ProblemCode
+from data.problems import ProblemCode
 
 MAX_ROWS = 10_000_000
 MAX_VALUES = 200_000_000
@@ -122,82 +118,3 @@ def _value(scalar: Any) -> Any:
         return scalar.cast(pa.string()).as_py()
     except (pa.ArrowException, ValueError):
         return f"({scalar.type})"
-
-
-MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
-_UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
-_ALWAYS_UNPACKED = 2**25
-_MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
-_MAX_SHEET_COLUMNS = 256
-_MAX_SHEETS = 100
-
-warnings.filterwarnings("ignore", module="openpyxl")  # of styles and extensions, which are not read
-
-
-def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
-    """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
-    return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
-
-
-def is_workbook(content: bytes, name: str = "") -> bool:
-    """Whether a zip archive holds a workbook. What cannot be opened is a broken one, unless it is called .zip.
-
-    Raises `DataError` where it claims to unpack to too much, or where a workbook is broken.
-    """
-    part = "xl/workbook.xml"
-    if part.encode() not in content and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
-        return False
-    with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
-        entries = archive.infolist()
-        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
-        if not any(entry.filename == part for entry in entries):
-            return False
-        if (damaged := archive.testzip()) is not None:  # who reads rows stops before a checksum is looked at
-            raise BadZipFile(f"Bad CRC-32 for file {damaged!r}")
-        return True
-
-
-def workbook_table(content: bytes) -> Table:
-    """Read the first sheet whose first filled row names question and context, else the first filled sheet.
-
-    Raises `DataError` where the workbook is broken, empty or larger than a workbook can be.
-    """
-    import openpyxl  # only who reads a workbook waits for it
-
-    best: tuple[Any, tuple[str, ...]] | None = None
-    with broken_told(ProblemCode.BROKEN_WORKBOOK):
-        workbook = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True)
-        for sheet in workbook.worksheets[:_MAX_SHEETS]:
-            sheet.reset_dimensions()  # some writers note a wrong size, which would hide rows
-            names = column_names(next(_filled_rows(sheet, _MAX_SHEET_COLUMNS), (0, []))[1])
-            columns = guess_columns(names)
-            if columns.question and columns.context:
-                best = sheet, names
-                break
-            if names and best is None:
-                best = sheet, names
-        if best is None:
-            raise DataError.of(ProblemCode.EMPTY_FILE)
-        sheet, names = best
-        rows = _filled_rows(sheet, len(names))
-        next(rows)
-    return Table(names, (RawRow(number, dict(zip(names, row, strict=False))) for number, row in rows))
-
-
-def _filled_rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
-    """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
-    from openpyxl.utils.escape import unescape
-
-    def value(cell: Any) -> Any:
-        if not isinstance(cell.value, str):
-            return cell.value
-        # a text may look like an error and be none; a carriage return is kept as _x000D_
-        return CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
-
-    with broken_told(ProblemCode.BROKEN_WORKBOOK):
-        for number, cells in enumerate(sheet.iter_rows(max_col=width), start=1):
-            check_size(number, "rows", _MAX_SHEET_ROWS)
-            row = [value(cell) for cell in cells]
-            filled = [place for place, held in enumerate(row, start=1) if not is_blank(held)]
-            if filled:
-                yield number, row[: filled[-1]]

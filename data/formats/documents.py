@@ -1,4 +1,4 @@
-"""Documents that hold no rows (Word, PowerPoint, Hangul, PDF, old Excel): recognised by content, then by name.
+"""Documents that hold no rows (Word, PowerPoint, Hangul, PDF): recognised by content, then by name.
 
 Reading them is not supported. Recognising them lets the error say how to save the text in a format that is.
 """
@@ -24,14 +24,13 @@ _BY_MIME_TYPE = (  # of a zip archive whose first entry is `mimetype`
     (b"application/hwp+zip", ProblemCode.HANGUL_DOCUMENT),
     (b"application/vnd.oasis.opendocument.text", ProblemCode.WORD_DOCUMENT),
     (b"application/vnd.oasis.opendocument.presentation", ProblemCode.PRESENTATION),
-    (b"application/vnd.oasis.opendocument.spreadsheet", ProblemCode.OLD_WORKBOOK),
 )
 _BY_STREAM = (  # of an OLE file
     ("WordDocument", ProblemCode.WORD_DOCUMENT),
     ("PowerPoint Document", ProblemCode.PRESENTATION),
     ("HwpSummaryInformation", ProblemCode.HANGUL_DOCUMENT),
-    ("Workbook", ProblemCode.OLD_WORKBOOK),
 )
+_OF_WORKBOOKS = ("Workbook", "Book")
 _BY_SUFFIX = {
     ".doc": ProblemCode.WORD_DOCUMENT,
     ".docx": ProblemCode.WORD_DOCUMENT,
@@ -60,8 +59,8 @@ def document_kind(content: Content, name: str = "") -> ProblemCode | None:
     """Return which document a file is; None where it may hold data."""
     start = content.start
     named = _BY_SUFFIX.get(PurePath(name).suffix.lower())
-    if start.startswith(OLE):  # a file with a password tells no more than that it is one of Office
-        return _kind_of_ole(start) or named or ProblemCode.OLD_WORKBOOK
+    if start.startswith(OLE):
+        return _kind_of_ole(start, named)
     if start.startswith(ZIP):  # an .xlsx file may be called .xls
         return _kind_of_zip(content) or (None if named is ProblemCode.OLD_WORKBOOK else named)
     if _PDF in start[:_PDF_WITHIN]:
@@ -74,19 +73,23 @@ def document_kind(content: Content, name: str = "") -> ProblemCode | None:
     return named if is_binary else None
 
 
-def _kind_of_ole(start: bytes) -> ProblemCode | None:
+def _kind_of_ole(start: bytes, named: ProblemCode | None) -> ProblemCode | None:
+    code = next((code for stream, code in _BY_STREAM if _holds_stream(start, stream)), None)
+    if code is None and _holds_stream(start, *_OF_WORKBOOKS):
+        return None
+    return code or named or ProblemCode.OLD_WORKBOOK  # with a password it tells no more than that it is one of Office
+
+
+def _holds_stream(start: bytes, *streams: str) -> bool:
     """Look for the names of streams in the directory of an OLE file, whose header says where it begins."""
     try:
         sector_size = 1 << struct.unpack_from("<H", start, 30)[0]
         first_sector = struct.unpack_from("<I", start, 48)[0]
     except struct.error:
-        return None
+        return False
     begin = (first_sector + 1) * sector_size
-    for part in (start[begin : begin + _DIRECTORY_BYTES], start):
-        for stream, code in _BY_STREAM:
-            if stream.encode("utf-16-le") in part:
-                return code
-    return None
+    parts = (start[begin : begin + _DIRECTORY_BYTES], start)
+    return any(stream.encode("utf-16-le") in part for part in parts for stream in streams)
 
 
 def _kind_of_zip(content: Content) -> ProblemCode | None:

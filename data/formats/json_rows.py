@@ -10,6 +10,7 @@ from data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, sho
 from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
 
+_WORDS = ("true", "false", "null")  # of JSON, which may be cut themselves
 _MOST_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
@@ -24,6 +25,9 @@ def parse_json(text: str) -> Any:
     try:
         return _decoded(text)
     except json.JSONDecodeError as error:
+        rest = text[error.pos : error.pos + 10].strip()
+        if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
+            raise DataError.of(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
         raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error

@@ -12,10 +12,11 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from data.formats.binary import is_workbook, parquet_table, workbook_table
+from data.formats.binary import parquet_table
 from data.formats.columns import is_known
-from data.formats.delimited import delimited_tables, find_delimiter
-from data.formats.documents import refuse_document
+from data.formats.delimited import delimited_tables, find_table
+from data.formats.documents import OLE, ZIP, refuse_document
+from data.formats.encodings import EncodingCandidate
 from data.formats.json_rows import (
     holds_json_text,
     is_jsonl,
@@ -25,8 +26,10 @@ from data.formats.json_rows import (
     parse_json,
     squad_articles,
 )
+from data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from data.formats.workbooks import is_workbook, open_workbook
 from data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
@@ -61,15 +64,9 @@ class RecognisedFile:
     encoding: str = ""
     text: EncodedText | None = None
     delimiter: str = ""
-    value: Any = None  # the parsed JSON; None where there is an object a line
+    titles: int = 0  # filled rows above the header
+    value: Any = None  # the parsed JSON, None where there is an object a line; the opened workbook
     problems: tuple[Problem, ...] = ()
-
-
-class EncodingCandidate(NamedTuple):
-    """An encoding that fits the bytes of a text, as `--encoding` takes it, and the first line as it decodes it."""
-
-    name: str
-    sample: str
 
 
 class Proposal(NamedTuple, Generic[C]):
@@ -100,12 +97,14 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
     refuse_document(content, name)
-    if not content.start.startswith(b"PK\x03\x04"):
+    if not content.start.startswith((ZIP, OLE)):
         return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    if not is_workbook(content.whole, name):
+    whole = content.whole
+    if whole.startswith(ZIP) and not is_workbook(whole, name):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    return RecognisedFile(Format.EXCEL)
+    workbook = open_workbook(whole, knows)
+    return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
 def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
@@ -119,19 +118,25 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
+    refuse_pointer(text.head[:1000].lstrip())
+    refuse_web_page(text.head)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
     if start in "{[" or (start == '"' and holds_json_text(text.head)):
         format_, value = _json(text)
         return replace(found, format=format_, value=value)
-    if delimiter := find_delimiter(text.head, knows):
-        return replace(found, format=Format.TSV if delimiter == "\t" else Format.CSV, delimiter=delimiter)
+    refuse_structure(text.head)
+    if table := find_table(text.head, knows):
+        format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
+        problems = (*encoding.problems, *table.problems)
+        return replace(found, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
     if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
         return replace(found, format=Format.CSV, delimiter="\t")
     if not holds_passages(text.head):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    refuse_lines(text.head)
     return found
 
 
@@ -178,7 +183,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            return lambda: workbook_table(content.whole)
+            return recognised.value.table  # type: ignore[no-any-return]
         case Format.PARQUET:
             return partial(parquet_table, content)
         case Format.JSONL:
@@ -188,7 +193,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:
-            return delimited_tables(text, recognised.delimiter)
+            return delimited_tables(text, recognised.delimiter, recognised.titles)
 
 
 def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from data.apart import File
-from data.formats.binary import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.formats.documents import document_kind
 from data.formats.opening import file_content
 from data.formats.tables import broken_told, mend, shown
 from data.formats.text import Content, check_size
+from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
 MOST_FILES = 1000
@@ -47,7 +47,8 @@ def unpacked(files: Sequence[File]) -> list[File]:
             size += new[0].content.size
         else:
             new = [file]
-        found += new
+        encoding = file.content.named_encoding
+        found += [inner.with_encoding(encoding) for inner in new] if encoding else new
     check_size(len(found), "files", MOST_FILES)
     return found
 

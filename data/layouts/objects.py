@@ -54,8 +54,8 @@ def _list_opener(value: list[Any]) -> dict[str, Opener]:
 def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
     if _is_by_id(value):
         return {"": _opener([_with_id(id_, item) for id_, item in value.items()])}
-    if _is_by_column(value):
-        return {"": _opener(_rows_of_columns(value), skipped=[n for n in value if not isinstance(value[n], dict)])}
+    if columns := _columns_in(value):
+        return {"": _opener(_rows_of_columns(columns), [name for name in value if name not in columns])}
     lists = {name: items for name, items in value.items() if _is_list_of_objects(items)}
     if len(lists) == 1:
         return _list_of_questions(*next(iter(lists.items())), value)
@@ -148,17 +148,19 @@ def _with_id(id_: str, item: Any) -> Any:
     return {"id": id_, **item} if "id" not in item else {"_id": id_, **item}
 
 
-def _is_by_column(value: Mapping[str, Any]) -> bool:
-    """Whether an object holds columns, each an object of cells by row, as pandas writes a table."""
-    columns = [cells for cells in value.values() if isinstance(cells, dict)]
-    if len(columns) < 2 or 2 * len(columns) <= len(value) or not any(map(is_known, value)):
-        return False
-    rows = set(columns[0])
-    return bool(rows) and all(2 * len(rows & set(cells)) > max(len(rows), len(cells)) for cells in columns)
+def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the columns of an object of cells by row, as pandas writes a table; nothing for any other object."""
+    objects = {name: cells for name, cells in value.items() if isinstance(cells, dict) and cells}
+    if not any(map(is_known, objects)):
+        return {}
+    for rows in objects.values():
+        columns = {name: cells for name, cells in objects.items() if 2 * len(rows.keys() & cells.keys()) > len(rows)}
+        if len(columns) > 1 and 2 * len(columns) > len(value):
+            return columns
+    return {}
 
 
-def _rows_of_columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    columns = {name: cells for name, cells in value.items() if isinstance(cells, dict)}
+def _rows_of_columns(columns: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = dict.fromkeys(row for cells in columns.values() for row in cells)
     return [{name: cells.get(row) for name, cells in columns.items()} for row in rows]
 

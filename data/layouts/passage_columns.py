@@ -11,7 +11,7 @@ from typing import Any
 
 from data.formats.columns import plain_name
 from data.formats.rows import parsed
-from data.formats.tables import Table, is_blank, is_collection
+from data.formats.tables import Table, as_text, is_blank, is_collection
 from data.layouts.passage_lists import ListedPassage, joined_text, passages_in, plain_value
 from data.layouts.roles import assign_columns
 
@@ -42,12 +42,13 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
             {"answers": "answers", "positives": _PROVENANCE, "context": None},
         )
     lists = {name: found for name in table.names if (found := _lists(name, sample))}
+    if lists and assign_columns(table.names, sample, table.roles).question is None:
+        asking = _asking_column(table, sample)
+        table = table if asking is None else replace(table, roles={**table.roles, "question": asking})
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
     facts = next((name for name in table.names if plain_name(name) in _FACTS), None)
-    titled = next(
-        (name for name in lists if name != facts and all(one.title for row in lists[name] for one in row)), None
-    )
+    titled = next((name for name, found in lists.items() if name != facts and _has_titles(found)), None)
     if facts is not None and titled is not None:
         return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled, "context": None})
     roles: dict[str, list[str]] = {}
@@ -69,6 +70,16 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     return table, sample
 
 
+def _asking_column(table: Table, sample: Sample) -> str | None:
+    """Return the only column of which most cells end in a question mark, whatever its name."""
+    rows = sample[:_SAMPLE_ROWS]
+    texts = {name: [as_text(cell) for row in rows if isinstance(cell := row.get(name), str)] for name in table.names}
+    asking = [
+        name for name, cells in texts.items() if 2 * sum(text.endswith(("?", "？")) for text in cells) > len(rows)
+    ]
+    return asking[0] if len(asking) == 1 else None
+
+
 def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
     """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
     cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
@@ -76,6 +87,10 @@ def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
     texts = [passage.text for passages in lists for passage in passages]
     addresses = sum(_ADDRESS.fullmatch(text) is not None for text in texts)
     return lists if texts and 2 * len(lists) > len(cells) and 2 * addresses < len(texts) else []
+
+
+def _has_titles(lists: list[list[ListedPassage]]) -> bool:
+    return any(passages and all(passage.title for passage in passages) for passages in lists)
 
 
 def _is_list(cell: object) -> bool:
@@ -159,7 +174,8 @@ def _with_output(name: str) -> Callable[[Mapping[str, Any]], Cells]:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
 
     def cells(row: Mapping[str, Any]) -> Cells:
-        items = [item for item in plain_value(row.get(name)) or [] if isinstance(item, dict)]
+        outputs = plain_value(row.get(name))
+        items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
         passages = [_as_object(passage) for found in _provenance(items) for passage in found]
         return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
 

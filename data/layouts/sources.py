@@ -186,8 +186,9 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         return Sighted([_nested(file.name, recognised, nested)], recognised)
     refuse_predictions(table.names, file.name)
     given = {role: name for role, name in (chosen or {}).items() if name in table.names}
-    role, shape, fields = told_by_columns(given, table.names, sample) or told_by_names(table.names, sample)
-    if table.roles and role not in (None, Role.ROWS):
+    by_user = told_by_columns(given, table.names, sample)
+    role, shape, fields = by_user or told_by_names(table.names, sample)
+    if table.roles and by_user is None and role not in (None, Role.ROWS):
         role = Role.ROWS
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)

@@ -8,10 +8,12 @@ from typing import Any
 from pydantic import InstanceOf, TypeAdapter
 
 from data.apart import File, Work, carried_out
+from data.files.progress import ReadingProgress
 from data.formats.columns import Columns
+from data.formats.encodings import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
-from data.formats.text import Content
+from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import column_report
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
@@ -75,18 +77,31 @@ def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) 
     return read_paths_apart([path], chosen)
 
 
-def read_paths_apart(paths: Sequence[Path], chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read files and folders from disk together, in a process of its own; see `read_files_apart`."""
-    return read_files_apart(files_of_paths(paths), chosen)
+def read_paths_apart(
+    paths: Sequence[Path],
+    chosen: Mapping[str, str | None] | None = None,
+    encoding: str = "",
+    progress: ReadingProgress | None = None,
+) -> Reading:
+    """Read files and folders from disk together, in a process of its own; see `read_files_apart`.
+
+    `encoding` is that of their text; if empty, it is detected.
+    """
+    return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen, progress)
 
 
-def read_files_apart(files: Sequence[File], chosen: Mapping[str, str | None] | None = None) -> Reading:
+def read_files_apart(
+    files: Sequence[File],
+    chosen: Mapping[str, str | None] | None = None,
+    progress: ReadingProgress | None = None,
+) -> Reading:
     """Read files as `read_files` does, in a process of its own.
 
-    `chosen` names columns of a single one by role; those of the other roles are guessed. Raises `UnusableFileError`,
+    `chosen` names columns of a single one by role; those of the other roles are guessed. `progress` is called while it
+    reads many files. Raises `UnusableFileError`,
     also where reading takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
     """
-    return carried_out(WORK, files, chosen or {})
+    return carried_out(WORK, files, chosen or {}, progress)
 
 
 def _found(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> Collected | Alone:
@@ -140,8 +155,13 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
     """What can be chosen of a file that is read by itself; nothing of a collection."""
-    found = _found(files, {}, is_alone=True)
-    return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+    try:
+        found = _found(files, {}, is_alone=True)
+        return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+    except DataError as error:
+        if error.problem.code not in ENCODING_PROBLEMS:
+            raise
+        return Proposal(Columns(), encodings=encodings_to_choose(file.content for file in unpacked(files)))
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

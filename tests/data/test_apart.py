@@ -18,7 +18,8 @@ import pytest
 from data import apart
 from data.apart import Limits, UnusableFileError, make_ready
 from data.formats.columns import Columns, PairColumns
-from data.formats.opening import EncodingCandidate, Proposal
+from data.formats.encodings import EncodingCandidate
+from data.formats.opening import Proposal
 from data.formats.text import Content
 from data.pairs import reading as pair_reading
 from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart

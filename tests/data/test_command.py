@@ -43,8 +43,11 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
         "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
         "Questions asked more than once: 0; answers not found in their passage: 1",
-        "Split of the answerable questions by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
+        "Split of the answerable questions, drawn by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
         "test 0 (0 groups)",
+        "Only 2 train questions, fewer than 20: most differences are chance.",
+        "Only 0 validation questions, fewer than 20: most differences are chance.",
+        "Only 0 test questions, fewer than 20: most differences are chance.",
     ]
 
 
@@ -355,3 +358,64 @@ def test_a_document_says_what_to_do(name: str, words: str, tmp_path: Path, capsy
     told = capsys.readouterr().err
     assert words in told
     assert "CSV or Excel file" in told
+
+
+JUDGED = {
+    "corpus.jsonl": """{"_id": "a", "title": "강", "text": "한강은 서울을 지난다."}
+{"_id": "b", "text": "부산은 항구이다."}
+""",
+    "queries.jsonl": '{"_id": "q1", "text": "강은?"}\n',
+    "test.tsv": "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0\n",
+}
+
+
+def test_records_list_every_passage_and_the_grade_of_every_judged_passage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / name for name in JUDGED]
+    for path in paths:
+        path.write_text(JUDGED[path.name], encoding="utf-8")
+    assert main(["inspect", *map(str, paths), "--json", "--records"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["records"] == {
+        "passages": [
+            {"id": "a", "title": "강", "text": "한강은 서울을 지난다."},
+            {"id": "b", "title": "", "text": "부산은 항구이다."},
+        ],
+        "questions": [{"id": "q1", "text": "강은?", "grades": {"a": 2, "b": 0}, "answers": [], "starts": []}],
+    }
+    dataset = printed["dataset"]
+    assert dataset["files"] == [*JUDGED]
+    assert (dataset["articles"], dataset["published_split"]) == (1, False)
+    assert sum(dataset["split"].values()) == 1
+    assert [*dataset["split"]] == ["train", "validation", "test"]
+    assert {"used_columns", "metadata_columns", "unused_columns"} <= dataset.keys()
+
+
+def test_records_hold_answers_and_where_they_start_and_rejected_passages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def question(id_: str, text: str, answers: list[dict[str, object]]) -> dict[str, object]:
+        return {"id": id_, "question": text, "answers": answers, "is_impossible": not answers}
+
+    questions = [question("1", "수도는?", [{"text": "서울", "answer_start": 0}]), question("2", "강은?", [])]
+    paragraph = {"context": "서울은 수도이다.", "qas": questions}
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps({"data": [{"title": "도시", "paragraphs": [paragraph]}]}), encoding="utf-8")
+    assert main(["inspect", str(path), "--json", "--records"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    passage = printed["records"]["passages"][0]["id"]
+    first, second = printed["records"]["questions"]
+    assert (first["grades"], first["answers"], first["starts"]) == ({passage: 1}, ["서울"], [0])
+    assert (second["grades"], second["answers"]) == ({passage: 0}, [])
+    assert printed["dataset"]["files"] == ["set.json"]
+
+
+def test_json_without_records_has_none(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file), "--json"]) == 0
+    assert "records" not in json.loads(capsys.readouterr().out)
+
+
+def test_records_need_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file), "--records"]) == 2
+    assert "--records needs --json" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from data.store import StoredSet
 from views.data import audit as data_audit
 from views.data import make as data_make
 from views.data import pairs as data_pairs
-from views.data import preview
+from views.data import preview, ways
 from views.data import reading as data_reading
 from views.data.stored import draw_sets
 from views.names import set_name
@@ -55,7 +55,7 @@ def _draw_questions(used: StoredSet) -> None:
         show_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
-    preview.draw_ways()
+    ways.draw()
     shown = preview.current()
     if shown is None:
         draw_sets(used.key)

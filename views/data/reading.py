@@ -2,7 +2,7 @@
 sentence pairs are told of in the same way: status, columns, first rows, and the rows that cannot be used."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 
 import pandas as pd
@@ -13,19 +13,22 @@ from data.collection import LONGEST_NAME, display_name
 from data.formats.columns import Columns
 from data.formats.rows import FileReading
 from data.formats.tables import column_names
-from data.layouts.reading import CollectionFile
 from data.pairs.reading import PairFileReading
 from data.problems import Problem, ProblemCode
 from data.questions.read import Reading
 from data.store import CATALOG
-from views.data import preview
+from views.data import preview, report
+from views.data.candidates import pick_encoding, pick_reading, role_key
 from views.data.preview import Preview, Read
+from views.data.ways import reading_progress
 from views.names import set_name
 from views.ui import tables
 from views.ui.problems import errors_told, failure_text, problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
+_FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
+_FIELDS_IN_ROW = 3
 _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows
 
@@ -41,6 +44,7 @@ def draw(shown: Preview) -> None:
             if shown.error is not None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
+                _choices(shown)
             if shown.read is not None:
                 warnings = [*left_out_words([shown.read.reading]), *_gaps(shown.read.reading, grave=True)]
                 if labels := shown.read.audit.labels:
@@ -49,7 +53,10 @@ def draw(shown: Preview) -> None:
                 draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
-                _draw_files(shown.read.reading.files)
+                if shown.encodings:
+                    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+                        _encoding(shown)
+                report.draw(shown.read)
                 draw_problems([shown.read.reading], shown.title)
 
 
@@ -95,40 +102,57 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
-def _draw_files(files: Sequence[CollectionFile]) -> None:
-    if not files:
-        return
-    lines = []
-    for file in files:
-        rows = word("pairs_page.rows", rows=f"{file.row_count:,}")
-        left_out = word("data_page.file_left_out", left_out=f"{file.left_out:,}") if file.left_out else ""
-        told = [word(f"role.{file.role}"), word(f"format.{file.format}"), file.encoding, rows, left_out]
-        lines.append(" · ".join([plain(file.name), *filter(None, told)]))
-    st.caption("  \n".join(lines))
-    with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
-        for file in files:
-            if file.first_rows:
-                st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
-                st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
+def _choices(shown: Preview) -> None:
+    """Draw the readings and encodings to choose from; the files are read again as the user chooses."""
+    key = shown.sha256[:16]
+    readings = [asdict(columns) for columns in shown.candidates]
+    selected = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
+    if selected is not None:
+        _read_again(replace(shown, number=shown.number + 1), Columns(**selected))
+    _encoding(shown)
+
+
+def _encoding(shown: Preview) -> None:
+    """Draw the encodings to choose from, if any; the files are read again in the one that the user chooses."""
+    used = shown.encoding or (shown.read.reading.encoding if shown.read is not None else "")
+    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}")
+    if encoding is not None:
+        _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
+
+
+def _read_again(shown: Preview, columns: Columns | None) -> None:
+    with reading_progress() as progress:
+        preview.show(preview.read_again(shown, columns, progress))
+    st.rerun()
 
 
 def _columns(shown: Preview) -> None:
     st.caption(word("data_page.columns"))
-    places = [place for _ in range(2) for place in st.columns(len(_ROLES) // 2)]
     given = asdict(shown.columns)
-    chosen = {
-        role: pick_column(place, role, given[role], shown.available, _key(role, shown))
-        for role, place in zip(_ROLES, places, strict=True)
-    }
-    draw_first(shown.first_rows, shown.available, chosen)
+    first = [role for role in _ROLES if role in _FIRST_ROLES or given[role] is not None]
+    more = [role for role in _ROLES if role not in first]
+    chosen = _pick_columns(first, shown)
+    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in chosen.items()})
+    if more:
+        with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.sha256[:16]}"):
+            chosen |= _pick_columns(more, shown)
     if chosen != given:
-        with st.spinner(word("data_page.reading"), show_time=True):
-            preview.show(preview.read_again(shown, Columns(**chosen)))
-        st.rerun()
+        _read_again(shown, Columns(**chosen))
+
+
+def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]:
+    """Draw the fields for the columns of some roles, a few in a row."""
+    given = asdict(shown.columns)
+    chosen: dict[str, str | None] = {}
+    for start in range(0, len(roles), _FIELDS_IN_ROW):
+        row = roles[start : start + _FIELDS_IN_ROW]
+        for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
+            chosen[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
+    return chosen
 
 
 def _key(role: str, shown: Preview) -> str:
-    return f"column_{role}_{shown.sha256[:16]}"
+    return f"column_{role}_{shown.sha256[:16]}_{shown.number}"
 
 
 def _notes(found: Read) -> list[str]:

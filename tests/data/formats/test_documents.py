@@ -40,7 +40,8 @@ DOCUMENTS = [
     ("manual.hwp", ole_file("FileHeader", "\x05HwpSummaryInformation"), ProblemCode.HANGUL_DOCUMENT),
     ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.HANGUL_DOCUMENT),
     ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
-    ("table.xls", ole_file("Workbook"), ProblemCode.OLD_WORKBOOK),
+    ("table.xls", ole_file("EncryptedPackage"), ProblemCode.OLD_WORKBOOK),
+    ("table.xls", ole_file("Workbook"), ProblemCode.BROKEN_WORKBOOK),
 ]
 
 

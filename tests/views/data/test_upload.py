@@ -16,7 +16,8 @@ from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir
 from tests.views.data.test_page import LABELS, OTHER, counts, drop, statuses, upload
 from tests.views.driving import data_page, keys, opened, press, run, texts
-from views.data.preview import preview_of, preview_with, sample_csv
+from views.data.preview import preview_of, preview_with
+from views.data.ways import sample_csv
 from views.ui.words import LANGUAGES, catalog
 
 QUESTIONS_ONLY = "질문\n수도는?\n바다는?\n"
@@ -114,7 +115,8 @@ def test_the_sample_csv_is_read_right(language: str) -> None:
 
 
 def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> None:
-    assert "CSV · TSV · Excel · JSON(KorQuAD) · JSONL · Parquet · TXT" in texts(app)
+    assert "CSV · TSV · Excel · JSON(KorQuAD, DPR …) · JSONL · Parquet · Arrow · TXT · Markdown" in texts(app)
+    assert "HTML · PDF · Word · zip" in texts(app)
     assert "예시 CSV 내려받기" in [button.label for button in app.get("download_button")]
     upload(app, sample_csv("ko"), "예시.csv")
     assert statuses(app) == ["success"]
