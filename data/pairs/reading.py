@@ -196,7 +196,8 @@ class _OpenedFile:
                 found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
                     raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
-                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
+                flags = f"--columns {role}=NAME"
+                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted, flags=flags)
         return replace(self, columns=columns)
 
 
