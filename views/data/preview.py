@@ -30,7 +30,8 @@ GivenFile = tuple[bytes, str]  # content and name
 MEGABYTE = 10**6  # bytes
 _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
 # errors that another file may resolve: of a collection that is dropped file by file
-_INCOMPLETE = (ProblemCode.NO_PASSAGES, ProblemCode.MISSING_COLUMN)
+_LACKS_PASSAGES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
+_INCOMPLETE = (*_LACKS_PASSAGES, ProblemCode.MISSING_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,6 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None) -> Preview:
         return alone
     if "file" in together.error.problem.details:
         return together  # it says which file is wrong, and the others stay
-    if together.error.problem.code is ProblemCode.NO_COLLECTION:
-        return alone
     return replace(alone, beside=tuple(old))
 
 
@@ -107,7 +106,7 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
     """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
-    if shown.error is None or shown.error.problem.code is not ProblemCode.NO_PASSAGES:
+    if shown.error is None or shown.error.problem.code not in _LACKS_PASSAGES:
         return False
     parts = str(shown.error.problem.details["found"]).split(", ")
     return all(name in parts for _, name in files)
