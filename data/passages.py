@@ -228,6 +228,10 @@ class GatheredPassages:
         elif self._copies.setdefault(id_, place) != place:
             self._ambiguous.add(id_)
 
+    def titles(self) -> Sequence[str]:
+        """Return the titles by position, "" for unknown ones."""
+        return self._titles
+
     def passages(self) -> Passages:
         """Return all of them; ids that are missing are made."""
         texts = pa.chunked_array([*self._blocks, column_of(self._open)])

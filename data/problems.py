@@ -77,7 +77,8 @@ class ProblemCode(StrEnum):
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
     NO_PASSAGES = "no_passages"
-    NO_COLLECTION = "no_collection"
+    ONLY_JUDGEMENTS = "only_judgements"
+    PREDICTIONS = "predictions"
     SEVERAL_COLLECTIONS = "several_collections"
     BROKEN_ARCHIVE = "broken_archive"
     EMPTY_FOLDER = "empty_folder"
@@ -122,6 +123,8 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
+    ONLY_IDS = "only_ids"
+    NO_KNOWN_COLUMN = "no_known_column"
     # all rows are used: how the file was read
     MERGED_PASSAGES = "merged_passages"
     REPEATED_PASSAGES = "repeated_passages"

@@ -29,6 +29,10 @@ class Columns:
     part: str | None = None  # train, validation or test
     impossible: str | None = None  # whether the passage does not answer the question
 
+    @property
+    def has_passages(self) -> bool:
+        return (self.context or self.positives or self.candidates) is not None
+
 
 # By role, the best name first; compared in lower case without spaces, underscores, hyphens and dots.
 NAMES: dict[str, tuple[str, ...]] = {

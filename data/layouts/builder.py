@@ -16,10 +16,12 @@ from data.layouts.cells import (
     is_mark,
     is_missing,
     listed_passages,
-    part_in,
     question_metadata_in,
 )
+from data.layouts.ids import NumberIds
+from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
+from data.layouts.references import PassageNames, named_passages
 from data.layouts.sources import Fields, Role, Source
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
@@ -45,7 +47,7 @@ class _Question:
     answers: dict[str, int] = field(default_factory=dict)  # and where each begins in the first relevant passage
     grades: dict[_Judged, int] = field(default_factory=dict)
     rejected: list[int] = field(default_factory=list)  # positions of passages without an answer
-    groups: list[list[str]] = field(default_factory=list)  # of passage ids
+    groups: list[list[_Judged]] = field(default_factory=list)
     metadata: QuestionMetadata | None = None
     needs_judgement: bool = False
 
@@ -92,13 +94,16 @@ class DatasetBuilder:
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
+        self._first_position = 0  # of the passages of the source that is read
         self._plan = RowPlan(Columns())
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
         self._questions: list[_Question] = []
         self._by_id: dict[str, _Question] = {}
+        self._number_ids = NumberIds(lambda: self._by_id)
         self._by_text: dict[str, _Question] = {}
         self._by_passage: dict[tuple[str, int], _Question] = {}
+        self.names = PassageNames(self._position_of, self.passages.titles)
         self._unknown_passages = Tally()
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
@@ -119,6 +124,7 @@ class DatasetBuilder:
         rows_before = self.row_count
         left_out_before = self.rejection.problems.left_out
         self._source += 1
+        self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         for row in source.table().rows:
@@ -182,13 +188,13 @@ class DatasetBuilder:
         text = reader.text("text", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
         if not id_ or reader.is_refused():
             return reader.problem
-        if id_ in self._position_of:
+        if self._position_of.get(id_, -1) >= self._first_position:  # another file may number its passages alike
             return Problem.of(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=shown(id_, 80))
         self.passage_rows += 1
         if not text:
             text, title = title, ""
             reader.dropped = Problem.of(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=shown(id_, 80))
-        self._add_aliases(reader, self._store(id_, text, title))
+        self._add_aliases(reader, self._store(id_, text, title, is_copy=id_ in self._position_of))
         return None
 
     def _add_aliases(self, reader: RowReader, position: int) -> None:
@@ -204,7 +210,7 @@ class DatasetBuilder:
             self._position_of.setdefault(id_, position)
         return position
 
-    def _add_row(self, reader: RowReader, _: Source) -> Problem | None:
+    def _add_row(self, reader: RowReader, source: Source) -> Problem | None:
         """Read a row that holds a question, its passages, or both."""
         row, plan = reader.row, self._plan
         asks = row.asks and plan.columns.question is not None
@@ -234,9 +240,9 @@ class DatasetBuilder:
             return reader.problem
         if question is None:
             question = _Question(row.number, self._source, id_, text, reader.text("kind"))
-            question.part = part_in(reader.cell("part")) if plan.columns.part else ""
             self._questions.append(question)
             self._remember(question, position)
+        self._note_part(question, reader, source)
         for listed in judged:
             self._judge(question, listed, reader)
         problem = self._judge_context(question, context, grade, reader) if context else None
@@ -246,6 +252,12 @@ class DatasetBuilder:
 
     def _is_missing(self, value: object) -> bool:
         return is_missing(value) if self._plan.has_marks else is_blank(value)
+
+    def _note_part(self, question: _Question, reader: RowReader, source: Source) -> None:
+        """Note the published part; a question of several parts is in the strictest, so that no test is trained on."""
+        part = part_named(reader.cell("part")) if source.fields.part else ""
+        if part := part or source.part:
+            question.part = _stricter_part(question.part, part)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
         cell = None if self._plan.columns.answers is None else reader.cell("answers")
@@ -363,7 +375,7 @@ class DatasetBuilder:
         question = self._by_id.get(id_) if id_ else self._by_text.get(text)
         if question is not None and question.text != text:
             return Problem.of(ProblemCode.DUPLICATE_ID, number, id=shown(id_, 80), first=question.row)
-        if question is not None and not fields.positive:
+        if question is not None and not fields.positive and not source.references:
             return _repeated(number, question)
         groups = groups_in(reader) if fields.groups else []
         judged = self._listed(reader)
@@ -374,25 +386,50 @@ class DatasetBuilder:
             question = _Question(number, self._source, id_, text, kind, needs_judgement=True)
             self._questions.append(question)
             self._remember(question)
+        self._note_part(question, reader, source)
         if fields.answers:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
         if fields.metadata:
             question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
         for group in groups:
-            known = [passage for passage in group if self._is_known(passage)]
+            known: list[_Judged] = [named for name in group if (named := self._known_id(name)) is not None]
             question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
             question.groups.append(known)
             self.judgement_count += len(known)
         for listed in judged:
             self._judge(question, listed, reader)
+        return self._judge_named(question, reader, source)
+
+    def _judge_named(self, question: _Question, reader: RowReader, source: Source) -> Problem | None:
+        """Judge the passages that the row names; a name of several passages is a group: one of them is enough."""
+        grade_in_row = RELEVANT_GRADE
+        if source.references and not isinstance(source.fields, Columns) and source.fields.grade:
+            grade_in_row = grade_in(reader, "grade")
+        if reader.is_refused():
+            return reader.problem
+        groups = list[list[_Judged]]()
+        count = len(question.grades)
+        for column, kind, grade in source.references:
+            for name, positions in named_passages(reader.row.cells.get(column), kind, self.names):
+                if not positions:
+                    self._unknown_passages.add(reader.fit(name))
+                for position in positions:
+                    known = question.grades.get(position, NOT_RELEVANT)
+                    question.grades[position] = max(known, grade * grade_in_row)
+                if grade:
+                    groups.append(list(positions))
+        self.judgement_count += len(question.grades) - count
+        if any(len(group) > 1 for group in groups):
+            question.groups += groups
         return None
 
-    def _is_known(self, id_: str) -> bool:
-        if id_ not in self._position_of:
-            self._unknown_passages.add(id_)
-            return False
-        return True
+    def _known_id(self, name: str) -> str | None:
+        """The id of a passage, which a judgement may write as another number; counts names of no passage."""
+        id_ = self.names.id_of(name)
+        if id_ is None:
+            self._unknown_passages.add(name)
+        return id_
 
     def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:
         fields = source.fields
@@ -400,7 +437,7 @@ class DatasetBuilder:
             raise TypeError("a source of judgements has `Fields`")
         if fields.question_id:
             id_ = reader.text("question_id", ProblemCode.EMPTY_ID)
-            question = self._by_id.get(id_)
+            question = self._by_id.get(id_) or self._by_id.get(self._number_ids.find(id_) or "")
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
             question = self._by_text.get(id_)
@@ -412,23 +449,27 @@ class DatasetBuilder:
             question = _Question(reader.row.number, self._source, "", id_, needs_judgement=True)
             self._questions.append(question)  # ratings bring their questions
             self._remember(question)
+        if question is None:
+            for _ in passages:
+                self._unknown_questions.add(id_)
+            return None
+        self._note_part(question, reader, source)
         twice: Problem | None = None
         for passage in passages:
-            if question is None:
-                self._unknown_questions.add(id_)
-            elif passage in question.grades:
+            named = self.names.id_of(passage) or passage
+            if named in question.grades:
                 details = {"question": shown(id_, 80), "passage": shown(passage, 80)}
-                known = question.grades[passage]
+                known = question.grades[named]
                 twice = Problem.of(ProblemCode.JUDGED_TWICE, reader.row.number, **details, grade=known)
-            elif self._is_known(passage):
-                question.grades[passage] = grade
+            elif self._known_id(passage) is not None:
+                question.grades[named] = grade
                 self.judgement_count += 1
         return twice
 
     def _finished(self, id_: str, question: _Question, ids: Sequence[str]) -> Question:
         grades: dict[str, int] = {}
         for judged, grade in question.grades.items():
-            passage = ids[judged if isinstance(judged, int) else self._position_of[judged]]
+            passage = self._passage_id(judged, ids)
             grades[passage] = max(grades.get(passage, NOT_RELEVANT), grade)
         starts = tuple(question.answers.values())
         found = Question.judged(
@@ -448,7 +489,7 @@ class DatasetBuilder:
     def _with_metadata(self, found: Question, question: _Question, ids: Sequence[str]) -> Question:
         """Add the groups of a question and what an export of this project says of it."""
         metadata = question.metadata or QuestionMetadata()
-        groups = [[ids[self._position_of[named]] for named in group] for group in question.groups]
+        groups = [[self._passage_id(named, ids) for named in group] for group in question.groups]
         groups += [self._known_ids(group, ids) for group in metadata.groups]
         if not any(groups):
             groups = []  # no passage answers the question, which is reported as such
@@ -467,8 +508,19 @@ class DatasetBuilder:
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
         )
 
-    def _known_ids(self, named: Iterable[str], ids: Sequence[str]) -> list[str]:
-        return [ids[self._position_of[id_]] for id_ in named if self._is_known(id_)]
+    def _passage_id(self, judged: _Judged, ids: Sequence[str]) -> str:
+        return ids[judged if isinstance(judged, int) else self._position_of[judged]]
+
+    def _known_ids(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
+        known = (id_ for name in names if (id_ := self._known_id(name)) is not None)
+        return [ids[self._position_of[id_]] for id_ in known]
+
+
+_PARTS = ("", "train", "validation", "test")
+
+
+def _stricter_part(known: str, part: str) -> str:
+    return max(known, part, key=_PARTS.index)
 
 
 def _repeated(row: int, question: _Question) -> Problem:

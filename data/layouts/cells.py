@@ -17,13 +17,6 @@ MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numb
 NOT_RELEVANT = 0
 _BLANK_MARKS = frozenset({"nan", "n/a", "<na>", "null"})  # what programs write for a missing value
 _LONGEST_MARK = 12  # with white space around it
-_PARTS = {
-    "train": "train", "training": "train", "trn": "train", "학습": "train", "훈련": "train",
-    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
-    "development": "validation", "검증": "validation", "개발": "validation",
-    "test": "test", "tst": "test", "testing": "test", "eval": "test", "평가": "test", "시험": "test",
-    "테스트": "test",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,11 +57,6 @@ def is_missing(value: object) -> bool:
 def is_mark(text: str) -> bool:
     """Whether a stripped text is the mark of a missing value."""
     return len(text) < _LONGEST_MARK and text.lower() in _BLANK_MARKS
-
-
-def part_in(value: object) -> str:
-    """Return the part that a cell names ("train", "validation" or "test"), "" for anything else."""
-    return "" if is_collection(value) else _PARTS.get(as_text(value).lower(), "")
 
 
 def grade_in(reader: RowReader, role: str) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
 from data.formats.tables import as_text, is_collection, shown
-from data.layouts.cells import is_missing, list_items, part_in
+from data.layouts.cells import is_missing, list_items
 from data.layouts.lines import WHOLE
+from data.layouts.parts import part_named
 from data.problems import DataError, ProblemCode
 
 Sample = Sequence[Mapping[str, object]]
@@ -169,7 +170,7 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
         case "context" | "positives" | "candidates":
             return _may_hold_passages(name, sample) and not (role == "context" and _is_never_passage(name))
         case "part":
-            return bool(values) and all(map(part_in, values))
+            return bool(values) and all(map(part_named, values))
         case "label":
             return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
         case "start":
@@ -241,7 +242,9 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
     left = [name for name in filled if name not in roles.values()]
     if "part" not in roles:
         parts = [
-            name for name in left if len({part_in(row.get(name)) for row in sample}) > 1 and _fits("part", name, sample)
+            name
+            for name in left
+            if len({part_named(row.get(name)) for row in sample}) > 1 and _fits("part", name, sample)
         ]
         roles |= {"part": parts[0]} if len(parts) == 1 else {}
     if "answers" not in roles and plain_name(roles.get("question", "")) == "q":

@@ -16,6 +16,16 @@ from data.formats.opening import Format, RecognisedFile, looked_at, recognise, t
 from data.formats.tables import Table, as_text, is_blank, shown
 from data.formats.text import EncodedText
 from data.layouts.dictionaries import JUDGEMENT_NAMES, PASSAGE_NAMES, QUESTION_NAMES, Dictionaries, dictionaries_in
+from data.layouts.engines import (
+    ASKED_NAMES,
+    RATING_NAMES,
+    Ratings,
+    documents_opener,
+    holds_rated_lines,
+    rated_lines,
+    ratings_in,
+)
+from data.layouts.exports import export_opener, refuse_predictions
 from data.layouts.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
@@ -30,7 +40,9 @@ from data.layouts.lines import (
 )
 from data.layouts.objects import object_openers
 from data.layouts.passage_columns import with_passage_columns
+from data.layouts.references import Reference
 from data.layouts.roles import assign_columns, unique_column
+from data.layouts.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
 from data.problems import DataError, ProblemCode
 
@@ -53,11 +65,13 @@ class Shape(StrEnum):
     PARTS = "parts"  # of one file
     LINES = "lines"
     MARKUP = "markup"
+    SMART = "smart"
     AUTORAG = "autorag"
     LLAMA_INDEX = "llama_index"
     RAGAS = "ragas"
     TYDI = "tydi"
     RATINGS = "ratings"
+    ENGINE = "engine"
     TRIPLES = "triples"
 
 
@@ -78,6 +92,8 @@ class Fields:
     groups: str | None = None  # of ids: AND between them, OR within
     positive: str | None = None  # texts, or objects with an id and a text
     negative: str | None = None
+    part: str | None = None  # the published one of a question
+    judged: str | None = None  # ids of passages, beside the question
     context: None = None  # answers are in no passage of their row
 
 
@@ -94,6 +110,8 @@ class Source:
     recognised: RecognisedFile = field(repr=False)
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
     sample: Sequence[Mapping[str, object]] = field(repr=False, default=())
+    part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
+    references: tuple[Reference, ...] = ()  # columns of questions that name their passages
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
@@ -150,28 +168,23 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         text = EncodedText(file.content, file.content.encoding) if is_text else None
     except DataError:
         text = None  # its reader tells of the encoding
-    if text is not None:
-        if found := _markup(file.name, text):
-            return Sighted(found)
-        if (kind := lines_of_a_kind(text, knows)) is not None:
-            return Sighted([_lines(file.name, text, kind)])
+    if text is not None and (found := _text_sources(file.name, text)):
+        return Sighted(found)
     recognised = recognise(file.content, knows, file.name)
-    value = recognised.value
-    if (nested := nested_opener(recognised)) is not None:
-        return Sighted([_nested(file.name, recognised, nested)], recognised)
-    if (dictionaries := dictionaries_in(recognised)) is not None:
-        return Sighted(_dictionaries(file.name, recognised, dictionaries))
-    if recognised.format is Format.TEXT:
-        return Sighted([], recognised)
-    openers = object_openers(recognised)
-    if len(openers) > 1:
-        return _parts(file.name, recognised, openers)
-    if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
-        recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
-    opener = openers.get("") or table_opener(file.content, recognised)
+    if (ratings := ratings_in(recognised.value)) is not None:
+        return Sighted(_rated(file.name, ratings, recognised))
+    opener = documents_opener(recognised) or export_opener(recognised)
+    if opener is None:
+        if (seen := _tables_of(file.name, recognised)) is not None:
+            return seen
+        value, openers = recognised.value, object_openers(recognised)
+        if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+            recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
+        opener = openers.get("") or table_opener(file.content, recognised)
     table, sample = looked_at(opener())
     if (nested := nested_rows_opener(opener, sample)) is not None:
         return Sighted([_nested(file.name, recognised, nested)], recognised)
+    refuse_predictions(table.names, file.name)
     given = {role: name for role, name in (chosen or {}).items() if name in table.names}
     by_user = told_by_columns(given, table.names, sample)
     role, shape, fields = by_user or told_by_names(table.names, sample)
@@ -179,6 +192,18 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         role = Role.ROWS
     source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
     return Sighted([source] if role else [], recognised, table, sample)
+
+
+def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
+    """What is seen of a file that holds other tables than one of rows; None for one table."""
+    if recognised.format is Format.TEXT:
+        return Sighted([], recognised)
+    if (nested := nested_opener(recognised)) is not None:
+        return Sighted([_nested(name, recognised, nested)], recognised)
+    if (dictionaries := dictionaries_in(recognised)) is not None:
+        return Sighted(_dictionaries(name, recognised, dictionaries))
+    openers = object_openers(recognised)
+    return _parts(name, recognised, openers) if len(openers) > 1 else None
 
 
 def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
@@ -189,10 +214,14 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     recognised = seen.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
         return nested[0]
-    if (rows := nested_opener(recognised)) is not None:
-        return _nested(file.name, recognised, rows)
-    opener = object_openers(recognised).get("") or table_opener(file.content, recognised)
-    table, sample = with_passage_columns(*((seen.table, seen.sample) if seen.table else looked_at(opener())))
+    if seen.table is None:
+        exported = documents_opener(recognised) or export_opener(recognised)
+        if exported is None and (rows := nested_opener(recognised)) is not None:
+            return _nested(file.name, recognised, rows)
+        opener = exported or object_openers(recognised).get("") or table_opener(file.content, recognised)
+        table, sample = with_passage_columns(*looked_at(opener()))
+    else:
+        table, sample = with_passage_columns(seen.table, seen.sample)
     require_columns(chosen, table.names)
     is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
     columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
@@ -263,6 +292,17 @@ def told_by_columns(
     return Role.QUESTIONS, Shape.TABLE, fields
 
 
+def _text_sources(name: str, text: EncodedText) -> list[Source]:
+    """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
+    if found := _markup(name, text):
+        return found
+    if holds_rated_lines(text.head):
+        recognised = RecognisedFile(Format.TEXT, text.encoding.name, text, problems=text.encoding.problems)
+        return _rated(name, rated_lines(text), recognised)
+    kind = lines_of_a_kind(text, knows)
+    return [] if kind is None else [_lines(name, text, kind)]
+
+
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
     """Tell what rows are by the names of their columns; no role where these are of no collection."""
     by_plain = {plain_name(name): name for name in reversed(names)}
@@ -297,6 +337,13 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
     asked = first(*_QUESTIONS)
     if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
         return None
+    if question_id and asked:
+        answers = first("answers")
+        return (
+            Role.QUESTIONS,
+            Shape.TABLE,
+            Fields(id=question_id, text=asked, answers=answers, judged=passage_id, grade=grade),
+        )
     if question_id:
         return Role.JUDGEMENTS, Shape.TABLE, Fields(question_id=question_id, passage_id=passage_id, grade=grade)
     if asked and grade:
@@ -305,6 +352,7 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
 
 
 def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
+    """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
     question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
     passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
     passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
@@ -314,7 +362,8 @@ def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, objec
         return Role.QUESTIONS, Shape.TABLE, told
     if question_id and text and not (asked or passage_id):
         return Role.QUESTIONS, Shape.TABLE, Fields(id=question_id, text=text, metadata=metadata)
-    id_ = passage_id or plain_id
+    ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
+    id_ = unique_column(ids, sample)
     if text is None or asked or id_ is None:
         return (Role.ROWS if text else None), Shape.TABLE, Fields()
     title = first(*_TITLES)
@@ -348,6 +397,9 @@ def _markup(name: str, text: EncodedText) -> list[Source]:
         id_, asked = TOPIC_NAMES
         opener = partial(topic_table, text)
         source = Source(name, Role.QUESTIONS, Shape.MARKUP, Fields(id=id_, text=asked), TOPIC_NAMES, opener, told)
+    elif holds_smart_entries(text.head):
+        fields, opener = Fields(id=ID, title=TITLE, text=TEXT), partial(smart_table, text)
+        source = Source(name, Role.TEXTS, Shape.SMART, fields, opener().names, opener, told)
     else:
         return []
     return [_with_sample(source)]
@@ -355,20 +407,35 @@ def _markup(name: str, text: EncodedText) -> list[Source]:
 
 def _lines(name: str, text: EncodedText, kind: Lines) -> Source:
     told = RecognisedFile(Format.TSV, text.encoding.name, text, "\t", problems=text.encoding.problems)
+    grade = None if kind is Lines.SMART_JUDGEMENTS else "score"
+    judged = Fields(question_id="query-id", passage_id="corpus-id", grade=grade)
+    triples = Fields(text="query", positive="positive", negative="negative")
     role, shape, fields = {
         Lines.TEXTS: (Role.TEXTS, Shape.LINES, Fields(id="id", text="text")),
-        Lines.TRIPLES: (
-            Role.QUESTIONS,
-            Shape.TRIPLES,
-            Fields(text="query", positive="positive", negative="negative"),
-        ),
-    }.get(kind, (Role.JUDGEMENTS, Shape.LINES, Fields(question_id="query-id", passage_id="corpus-id", grade="score")))
+        Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, triples),
+    }.get(kind, (Role.JUDGEMENTS, Shape.LINES, judged))
     return _with_sample(Source(name, role, shape, fields, kind.value, partial(line_rows, text, kind), told))
 
 
 def _with_sample(source: Source) -> Source:
     table, sample = looked_at(source.table())
     return replace(source, first_rows=table.first, sample=sample)
+
+
+def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Source]:
+    """The judgements of a search tool and, if the file has ids of its questions, their texts."""
+    id_, text = ASKED_NAMES
+    question_id, question, passage_id, grade = RATING_NAMES
+    judged = Fields(passage_id=passage_id, grade=grade)
+    judged = replace(judged, question_id=question_id) if ratings.has_ids else replace(judged, question=question)
+    sources = []
+    if ratings.questions is not None:
+        asked = Fields(id=id_, text=text)
+        opener = ratings.questions
+        questions = f"{name}: queries"
+        sources.append(Source(questions, Role.QUESTIONS, Shape.ENGINE, asked, ASKED_NAMES, opener, recognised))
+    sources.append(Source(name, Role.JUDGEMENTS, Shape.ENGINE, judged, RATING_NAMES, ratings.judgements, recognised))
+    return [*map(_with_sample, sources)]
 
 
 def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:

@@ -13,14 +13,13 @@ from data.formats.columns import Columns
 from data.formats.encodings import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
-from data.formats.tables import Table
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
+from data.layouts.column_use import column_report
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
-from data.layouts.roles import candidate_columns, columns_in_use, missing_passages
+from data.layouts.roles import candidate_columns, missing_passages
 from data.layouts.sources import Shape, Sighted, row_source
-from data.layouts.trees import NestedTable
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
 
@@ -138,22 +137,9 @@ def _read_rows(alone: Alone, chosen: Mapping[str, str | None]) -> Reading:
         gaps=(*builder.gaps(), *alone.aside),
         judgement_count=builder.judgement_count if columns.label else 0,
         published_split=any(question.part for question in question_set.questions),
-        **_column_report(source.table(), columns),
+        **column_report(source)._asdict(),
         **understood(source.recognised, builder.rejection, source.names, source.first_rows, builder.row_count),
     )
-
-
-def _column_report(table: Table, columns: Columns) -> dict[str, Any]:
-    """Return every column and key of a file by its use."""
-    if isinstance(table, NestedTable):
-        return table.keys.columns()
-    used = columns_in_use(columns, table.names)
-    metadata = {name for name in (columns.kind,) if name is not None}
-    return {
-        "used_columns": (*(name for name in table.names if name in used - metadata), *table.joined),
-        "metadata_columns": tuple(name for name in table.names if name in metadata),
-        "unused_columns": (*(name for name in table.names if name not in used), *table.skipped),
-    }
 
 
 def propose_columns(content: bytes | Content) -> Proposal[Columns]:
@@ -194,6 +180,8 @@ def _read_chosen(files: Sequence[File], chosen: Mapping[str, str | None]) -> Rea
         files=found.files,
         judgement_count=found.judgement_count,
         gaps=found.gaps,
+        **found.columns._asdict(),
+        published_split=any(question.part for question in found.question_set.questions),
         **understood(found.recognised, found.rejection, (), (), found.row_count),
     )
 

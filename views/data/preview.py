@@ -27,8 +27,9 @@ P = TypeVar("P")
 GivenFile = tuple[bytes, str]  # content and name
 _LONGEST_NAME = 200  # of all files together
 # errors that another file may resolve: of a collection that is dropped file by file
+_LACKS_PASSAGES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
 _INCOMPLETE = (
-    ProblemCode.NO_PASSAGES,
+    *_LACKS_PASSAGES,
     ProblemCode.MISSING_COLUMN,
     ProblemCode.ANSWERS_ALONE,
     ProblemCode.EVALUATION_OUTPUT,
@@ -85,8 +86,6 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Read
         return alone
     if "file" in together.error.problem.details:
         return together  # it says which file is wrong, and the others stay
-    if together.error.problem.code is ProblemCode.NO_COLLECTION:
-        return alone
     return replace(alone, beside=tuple(old))
 
 
@@ -114,7 +113,7 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
     """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
-    if shown.error is None or shown.error.problem.code is not ProblemCode.NO_PASSAGES:
+    if shown.error is None or shown.error.problem.code not in _LACKS_PASSAGES:
         return False
     parts = str(shown.error.problem.details["found"]).split(", ")
     return all(name in parts for _, name in files)
