@@ -168,7 +168,7 @@ def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | No
     """Return the only name with a known word in it, for the roles whose words are rarely those of another column."""
     if role not in ("title", "answers", "question", "context"):
         return None
-    known = {word for word in wanted if len(word) > 1}
+    known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))

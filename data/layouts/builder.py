@@ -148,7 +148,7 @@ class DatasetBuilder:
         question_ids = list(filled_ids("q", given_ids))
         if any(given_ids):
             made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
-            self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made))
+            self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
         questions = tuple(
             self._finished(id_, question, ids) for id_, question in zip(question_ids, self._questions, strict=True)
         )

@@ -51,6 +51,7 @@ _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
+_SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MOST_FLAGS = 5
 _LEAST_ROWS = 2  # that an observation about values needs
 
@@ -68,13 +69,15 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
         for candidates in (filled, names) if find is known_name else (filled,):
             for role, known in NAMES.items():
                 left = [name for name in candidates if name not in roles.values() and _fits(role, name, sample)]
+                if find is has_word and role == "context":
+                    left = [name for name in left if not sample or holds_texts(name, sample)]
                 if role not in roles and (name := find(role, known, left)) is not None:
                     roles[role] = name
     _replace_system_answers(roles, names, given)
     _add_by_values(roles, filled, sample)
     if "question" not in roles and (asking := _asking_column([n for n in filled if n not in roles.values()], sample)):
         roles["question"] = asking
-    for role in _needless(roles, given):
+    for role in _needless(roles, given, sample):
         del roles[role]
     columns = replace(Columns(**roles), **{role: None for role in chosen or {} if role not in given})
     return _with_ids(columns, names, sample, given)
@@ -105,8 +108,8 @@ def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) ->
     texts = [name for name in names if name not in taken and _may_hold_passages(name, sample)]
     if columns.answers is not None and columns.question is not None and columns.answers not in texts:
         texts.append(columns.answers)
-    if any(_has_spaces(name, sample) for name in texts):
-        texts = [name for name in texts if _has_spaces(name, sample) or name == columns.answers]  # not those of ids
+    if any(holds_texts(name, sample) for name in texts):
+        texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # not those of ids
     texts.sort(key=lambda name: _is_never_passage(name) and name != columns.answers)
     return tuple(
         replace(columns, context=name, answers=None if name == columns.answers else columns.answers) for name in texts
@@ -195,7 +198,7 @@ def _may_hold_passages(name: str, sample: Sample) -> bool:
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
-    return not items or any(isinstance(item, (str, dict, list, tuple)) and not _is_number(item) for item in items)
+    return not items or not all(map(_is_number, items))
 
 
 def _is_number(item: object) -> bool:
@@ -231,28 +234,27 @@ def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
     return is_evaluation and plain_name(name) == "contexts"
 
 
-def _has_spaces(name: str, sample: Sample) -> bool:
-    """Whether most filled cells of a column hold several words, or lists."""
+def holds_texts(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
     values = [row.get(name) for row in sample if not is_missing(row.get(name))]
-    return 2 * sum(is_collection(value) or " " in as_text(value) for value in values) > len(values)
+    texts = [as_text(value) for value in values if not is_collection(value)]
+    several = sum(_SEVERAL_WORDS.search(text[:1000]) is not None for text in texts)
+    return 2 * (several + len(values) - len(texts)) > len(values)
 
 
 def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
     """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
     left = [name for name in filled if name not in roles.values()]
     if "part" not in roles:
-        parts = [
-            name
-            for name in left
-            if len({part_named(row.get(name)) for row in sample}) > 1 and _fits("part", name, sample)
-        ]
+        several = [name for name in left if len({part_named(row.get(name)) for row in sample}) > 1]
+        parts = [name for name in several if _fits("part", name, sample)]
         roles |= {"part": parts[0]} if len(parts) == 1 else {}
     if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
         answers = next((name for name in left if plain_name(name) == "a"), None)
         roles |= {} if answers is None else {"answers": answers}
 
 
-def _needless(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
     """Roles that mean nothing in a table without the column they belong to."""
     found = []
     if "question" not in roles:
@@ -261,6 +263,9 @@ def _needless(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
         found += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
         found.append("start")
+    values = [row.get(roles["context"]) for row in sample] if {"question", "context"} <= roles.keys() else []
+    if values and all(map(_is_number, values)):
+        found.append("context")  # ids of passages beside the questions
     return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
 
 

@@ -41,7 +41,7 @@ from data.layouts.lines import (
 from data.layouts.objects import object_openers
 from data.layouts.passage_columns import with_passage_columns
 from data.layouts.references import Reference
-from data.layouts.roles import assign_columns, unique_column
+from data.layouts.roles import assign_columns, holds_texts, unique_column
 from data.layouts.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
 from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
 from data.problems import DataError, ProblemCode
@@ -277,6 +277,17 @@ def _holds_dataset(table: Table, sample: Sequence[Mapping[str, object]]) -> bool
     return columns.question is not None and (columns.context is not None or columns.positives is not None)
 
 
+def _text_sources(name: str, text: EncodedText) -> list[Source]:
+    """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
+    if found := _markup(name, text):
+        return found
+    if holds_rated_lines(text.head):
+        recognised = RecognisedFile(Format.TEXT, text.encoding.name, text, problems=text.encoding.problems)
+        return _rated(name, rated_lines(text), recognised)
+    kind = lines_of_a_kind(text, knows)
+    return [] if kind is None else [_lines(name, text, kind)]
+
+
 def told_by_columns(
     chosen: Mapping[str, str | None], names: Sequence[str], sample: Sequence[Mapping[str, object]]
 ) -> tuple[Role, Shape, Fields | Columns] | None:
@@ -292,17 +303,6 @@ def told_by_columns(
     return Role.QUESTIONS, Shape.TABLE, fields
 
 
-def _text_sources(name: str, text: EncodedText) -> list[Source]:
-    """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
-    if found := _markup(name, text):
-        return found
-    if holds_rated_lines(text.head):
-        recognised = RecognisedFile(Format.TEXT, text.encoding.name, text, problems=text.encoding.problems)
-        return _rated(name, rated_lines(text), recognised)
-    kind = lines_of_a_kind(text, knows)
-    return [] if kind is None else [_lines(name, text, kind)]
-
-
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
     """Tell what rows are by the names of their columns; no role where these are of no collection."""
     by_plain = {plain_name(name): name for name in reversed(names)}
@@ -312,9 +312,15 @@ def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) 
 
     found = _whole_rows(first)
     columns = assign_columns(names, sample)
-    if found is None and columns.question and (columns.context or columns.positives):
+    if found is None and columns.question and _has_own_passages(columns, sample):
         return Role.ROWS, Shape.TABLE, Fields()
     return found or _judgements(first) or _texts(first, sample)
+
+
+def _has_own_passages(columns: Columns, sample: Sequence[Mapping[str, object]]) -> bool:
+    """Whether rows hold the texts of passages, and not the names of passages in another file."""
+    name = columns.context or columns.positives
+    return name is not None and holds_texts(name, sample)
 
 
 def _whole_rows(first: Callable[..., str | None]) -> Told | None:
