@@ -176,7 +176,7 @@ def file_content(path: Path) -> Content:
 
 
 def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
-    """Return what opens the table of a file of any format but SQuAD's anew at each call.
+    """Return what opens the table of a file anew at each call; the rows of nested JSON are those of its outer lists.
 
     Both raise `DataError` where the file is broken.
     """
@@ -186,10 +186,10 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
             return recognised.value.table  # type: ignore[no-any-return]
         case Format.PARQUET:
             return partial(parquet_table, content)
-        case Format.JSONL:
-            return partial(jsonl_table, text)
-        case Format.JSON:
+        case Format.JSON | Format.SQUAD if recognised.value is not None:
             return partial(json_table, recognised.value)
+        case Format.JSON | Format.JSONL | Format.SQUAD:
+            return partial(jsonl_table, text)
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:

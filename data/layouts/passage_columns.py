@@ -57,8 +57,8 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
             roles.setdefault(role, []).append(name)
     columns = assign_columns(table.names, sample, table.roles)
     has_text = columns.context is not None and columns.context not in lists
-    if has_text:
-        roles.pop("positives", None)
+    if has_text or "candidates" in roles:
+        roles.pop("positives", None)  # quotations
         roles.pop("unclear", None)
     unclear = roles.pop("unclear", [])
     if roles and not has_text:

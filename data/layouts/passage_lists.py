@@ -53,8 +53,6 @@ def passages_in(cell: object) -> list[ListedPassage]:
     """
     value = _value(cell)
     entries = list(_entries(value, _MAX_DEPTH))
-    if value and not entries and isinstance(cell, str):
-        return [ListedPassage("", "", cell.strip())]  # a passage that only looks like JSON
     numbers = [entry.id for entry, id_name in entries if id_name in _POSITION_NAMES]
     count = len(entries)
     is_numbered = count > 1 and numbers in ([*map(str, range(count))], [*map(str, range(1, count + 1))])
@@ -178,8 +176,14 @@ def _value(cell: object, *, only_objects: bool = False) -> Any:
         cell = as_text(cell)
     if isinstance(cell, str) and cell.lstrip()[:1] in brackets:
         value = parsed(cell.strip())
-        return cell if only_objects and not isinstance(value, dict) else value
+        is_text = only_objects and not isinstance(value, dict)
+        return cell if is_text or _holds_numbers(value) else value
     return plain_value(cell)
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers alone, such as the mark of a citation."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item.isdigit() for item in value)
 
 
 def plain_value(value: Any) -> Any:

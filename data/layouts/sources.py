@@ -256,10 +256,9 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
             role = _ROLE_OF_LIST.get(plain_name(part), role)
         seen[part] = table, sample
         if role is not None:
-            source = Source(
-                f"{name}: {part}", role, shape, fields, table.names, opener, recognised, table.first, sample
-            )
-            sources.append(source)
+            shape = Shape.PARTS if shape is Shape.TABLE else shape
+            names, first = table.names, table.first
+            sources.append(Source(f"{name}: {part}", role, shape, fields, names, opener, recognised, first, sample))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
