@@ -72,6 +72,7 @@ class ProblemCode(StrEnum):
     UNKNOWN_COLUMN = "unknown_column"
     ANSWERS_ALONE = "answers_alone"
     EVALUATION_OUTPUT = "evaluation_output"
+    UNMARKED_PASSAGES = "unmarked_passages"
     DOCUMENTS_BY_NAME = "documents_by_name"
     NO_GOOD_ROW = "no_good_row"
     NO_GOOD_START = "no_good_start"

@@ -38,6 +38,7 @@ MARK_NAMES = (
     "isselected", "issupporting", "isrelevant", "relevant", "relevance", "ispositive", "isgold", "isanswer",
     "hasanswer", "label", "관련여부", "관련도",
 )  # fmt: skip
+_UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _POSITION_NAMES = ("id",)  # may number the entries of one list
 _TRUE = ("true", "yes", "y", "positive", "relevant")
 _FALSE = ("false", "no", "n", "negative", "irrelevant", "not relevant")
@@ -167,6 +168,21 @@ def is_marked(value: object) -> bool | None:
         return float(text) >= 1
     except ValueError:
         return None
+
+
+def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
+    """Whether the lists of a column, one a row, may hold passages of which nothing says that they answer."""
+    passages = [passage for row in lists for passage in row]
+    if plain_name(name) not in _UNCLEAR_NAMES or any(passage.is_relevant is not None for passage in passages):
+        return False
+    is_plural = any(len(row) > 1 for row in lists)
+    return is_plural and (plain_name(name) != "context" or any(passage.title for passage in passages))
+
+
+def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a column of these rows holds such lists."""
+    cells = [row.get(name) for row in sample[:50]]
+    return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
 
 
 def _value(cell: object, *, only_objects: bool = False) -> Any:
