@@ -56,7 +56,8 @@ def _refused(error: Exception) -> int:
 
 
 _FILE_HELP = (
-    "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; the folder or a zip archive of a collection; "
+    "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
+    "PowerPoint, Hangul); the folder or a zip archive of a collection, of documents or of `save_to_disk`; "
     f"or a dataset of the catalog: {', '.join(CATALOG)}"
 )
 File = Annotated[Path, Parameter(help=_FILE_HELP)]
