@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from math import ceil
 from pathlib import Path
@@ -30,7 +31,6 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
-from data.files.progress import ReadingProgress, read_progress, write_progress_to
 from data.files.temporary import remove_leftovers_of, temporary_folder
 from data.formats.encodings import EncodingCandidate
 from data.formats.opening import Proposal
@@ -53,7 +53,7 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
-_PROGRESS = "progress.txt"  # in such a folder
+_PROGRESS = "progress.txt"
 _COMMAND = (sys.executable, "-m", "data.apart")
 
 _promised: list[int] = []  # bytes, of the readings at work
@@ -62,6 +62,9 @@ _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
 
 R = TypeVar("R")
+Report = Callable[[int, int], None]  # files read, of how many
+_progress_file: list[Path] = []  # of the reading that this process carries out
+_reported = [0.0]  # when, by the monotonic clock
 
 
 class File(NamedTuple):
@@ -156,10 +159,8 @@ def _memory_to_use() -> int:
     return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
-def carried_out(
-    work: Work[R], files: Sequence[File], options: Mapping[str, Any], progress: ReadingProgress | None = None
-) -> R:
-    """Have one kind of reading done in a process of its own; `progress` is called with the files done and their number.
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
+    """Have one kind of reading done in a process of its own; `report` is called as files are read.
 
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
@@ -181,7 +182,7 @@ def carried_out(
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits, folder / _PROGRESS, progress)
+                _watch(pid, limits, partial(_report_from, folder / _PROGRESS, report) if report else None)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -199,10 +200,9 @@ def _parent_folder() -> Path:
     return place if os.access(place, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits, progress_file: Path, progress: ReadingProgress | None) -> None:
+def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None = None) -> None:
     """Wait until the process has ended, and end it where it takes too much."""
     end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
-    reported: tuple[int, int] | None = None
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
@@ -210,16 +210,29 @@ def _watch(pid: int, limits: Limits, progress_file: Path, progress: ReadingProgr
             with suppress(psutil.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_LOOKS)
                 return
-            files_done = read_progress(progress_file) if progress is not None else None
-            if progress is not None and files_done is not None and files_done != reported:
-                reported = files_done
-                progress(*files_done)
+            if report_progress is not None:
+                report_progress()
             if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
             if process.memory_info().rss - at_first > limits.memory:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
+
+
+def report_files_read(read: int, total: int) -> None:
+    """Tell the process that waits for this one how many files are read; nothing if no process waits."""
+    if _progress_file and (read == total or time.monotonic() - _reported[0] >= _SECONDS_BETWEEN_LOOKS):
+        _reported[0] = time.monotonic()
+        with suppress(OSError):
+            _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
+
+
+def _report_from(path: Path, report: Report) -> None:
+    """Report what the reading process has written, unless it is writing right now."""
+    with suppress(OSError, ValueError):
+        read, total = map(int, path.read_text(encoding="ascii").split())
+        report(read, total)
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -341,9 +354,9 @@ def _ask(folder: Path) -> int:
 def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
+    _progress_file[:] = [folder / _PROGRESS]
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
     files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
-    write_progress_to(folder / _PROGRESS)
     try:
         reading = _read(work, files, asked["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))

@@ -54,7 +54,7 @@ def _column_lines(reading: Reading) -> list[str]:
     listed = set(asdict(reading.columns).values()) if reading.columns is not None else set()
     lists = {
         "Used columns": [name for name in reading.used_columns if name not in listed],
-        "Kept as metadata": reading.metadata_columns,
+        "Metadata columns": reading.metadata_columns,
         "Unused columns": reading.unused_columns,
     }
     return [f"{title}: {', '.join(names)}" for title, names in lists.items() if names]
