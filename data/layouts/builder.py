@@ -506,6 +506,7 @@ class DatasetBuilder:
             kind=found.kind or metadata.kind,
             made=metadata.made if is_made(metadata.made) else "",
             hidden=metadata.hidden,
+            part=found.part or metadata.part,
             starts=starts if len(starts) == len(answers) else (),
             rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
