@@ -1,12 +1,12 @@
 """Compressed files: what the standard library unpacks, within limits."""
 
+import bz2
+import gzip
+import lzma
 import tarfile
-from bz2 import BZ2File
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from gzip import GzipFile
 from io import BytesIO
-from lzma import LZMAFile
 from typing import IO, Any
 
 from data.formats.tables import broken_told, shown
@@ -14,20 +14,17 @@ from data.formats.text import Content, check_size
 from data.formats.workbooks import unpacked_limit
 from data.problems import ProblemCode
 
-_READERS: dict[bytes, Any] = {b"\x1f\x8b": GzipFile, b"BZh": BZ2File, b"\xfd7zXZ\x00": LZMAFile}
-_SUFFIXES = (".gz", ".bz2", ".xz")
+_READERS: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 _PART = 1 << 20
 
 
 def is_compressed(start: bytes) -> bool:
     """Whether a file begins as gzip, bzip2 or xz do."""
     return start.startswith(tuple(_READERS))
-
-
-def without_suffix(name: str) -> str:
-    """Return the name of a compressed file without its last suffix."""
-    suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
-    return name[: len(name) - len(suffix)]
 
 
 def decompressed(content: Content, name: str, left: int) -> Content:
@@ -39,6 +36,7 @@ def decompressed(content: Content, name: str, left: int) -> Content:
 
 
 def is_tar(content: Content) -> bool:
+    """Whether a file is an archive of files that is not compressed."""
     return content.start[257:262] == b"ustar"
 
 
@@ -60,4 +58,5 @@ def _read(file: IO[bytes], most: int) -> bytes:
 
 
 def broken_archive(name: str) -> AbstractContextManager[None]:
+    """Let whatever a broken archive causes be a `DataError` that names it."""
     return broken_told(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80))
