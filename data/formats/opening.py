@@ -209,7 +209,7 @@ def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
 def set_name(name: str, otherwise: str) -> str:
     """Return what a set is called by the name of its file."""
     plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
-    plain = plain.removesuffix(".gz")
+    plain = plain.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
     return plain[: len(plain) - len(suffix)] or otherwise
 

@@ -5,24 +5,24 @@ What an archive claims to hold is looked at before anything is unpacked, and no 
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from gzip import GzipFile
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from typing import BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from data.apart import File
+from data.formats.compression import broken_archive, decompressed, is_compressed, is_tar, tar_files
 from data.formats.documents import document_kind
+from data.formats.encodings import codec_of_names
 from data.formats.opening import file_content
-from data.formats.tables import broken_told, mend, shown
+from data.formats.tables import mend, shown
 from data.formats.text import Content, check_size
 from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
 MOST_FILES = 1000
 _MOST_PLACES = 100_000  # that are looked at in a folder
-_PART = 1 << 20
-_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
 _LONGEST_NAME = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
 _NO_DATA = (".md", ".rst", ".py", ".yaml", ".yml", ".png", ".jpg", ".jpeg", ".svg", ".pdf", ".html", ".bib", ".cff")
@@ -42,9 +42,12 @@ def unpacked(files: Sequence[File]) -> list[File]:
         elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
-        elif file.content.start.startswith(_GZIP):
-            new = [File(_unpacked_gzip(file, MAX_UNPACKED_BYTES - size), file.name)]
-            size += new[0].content.size
+        elif is_compressed(file.content.start):
+            inner = File(decompressed(file.content, file.name, MAX_UNPACKED_BYTES - size), file.name)
+            new = _untarred(inner) if is_tar(inner.content) else [inner]
+            size += inner.content.size
+        elif is_tar(file.content):
+            new = _untarred(file)
         else:
             new = [file]
         encoding = file.content.named_encoding
@@ -111,57 +114,43 @@ def _shown_name(name: str) -> str:
     return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
 
 
+def _untarred(file: File) -> list[File]:
+    files = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
+    return [File(Content(content), name) for name, content in islice(files, MOST_FILES + 1) if _may_hold_data(name)]
+
+
 def _unzipped(file: File, left: int) -> Iterator[File]:
     most = unpacked_limit(file.content.size, left)
-    with _broken_told(file.name), file.content.open() as packed, ZipFile(packed) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir() and _may_hold_data(_name_of(entry))]
+    with broken_archive(file.name), file.content.open() as packed, _opened_zip(packed) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir() and _may_hold_data(entry.filename)]
         for entry in entries:
             if not entry.file_size and entry.CRC:  # no bytes have the checksum 0
-                raise BadZipFile(f"the directory says that {shown(_name_of(entry), 80)} is empty, and it is not")
+                raise BadZipFile(f"the directory says that {shown(entry.filename, 80)} is empty, and it is not")
         check_size(len(entries), "files", MOST_FILES)
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
             content = archive.read(entry)  # no more than it claims, and its checksum is looked at
-            inner = File(Content(content), _shown_name(_name_of(entry)))
-            if content.startswith(_GZIP):
+            inner = File(Content(content), _shown_name(entry.filename))
+            if is_compressed(content):
                 most -= len(content)
-                inner = File(_unpacked_gzip(inner, most), inner.name)
+                inner = File(decompressed(inner.content, inner.name, most), inner.name)
                 most -= inner.content.size
             yield inner
 
 
-def _name_of(entry: ZipInfo) -> str:
-    """Return the name of an entry. Without the flag of UTF-8, programs write UTF-8 or the code page of their system.
+def _opened_zip(packed: BinaryIO) -> ZipFile:
+    """Open an archive. Without the flag of UTF-8, programs write names as UTF-8 or in the code page of their system.
 
-    Python reads such names as CP437; on Korean Windows they are CP949.
+    Python reads such names as CP437; all names together tell which encoding they are in.
     """
-    if entry.flag_bits & _UTF8_NAME or entry.filename.isascii():
-        return entry.filename
+    archive = ZipFile(packed)
+    names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]
     try:
-        given = entry.filename.encode("cp437")
-    except UnicodeEncodeError:  # an extra field of the entry told the name in Unicode
-        return entry.filename
-    for encoding in ("utf-8", "cp949"):
-        try:
-            return given.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return entry.filename
-
-
-def _unpacked_gzip(file: File, left: int) -> Content:
-    most = unpacked_limit(file.content.size, left)
-    parts, size = list[bytes](), 0
-    with _broken_told(file.name), file.content.open() as packed, GzipFile(fileobj=packed) as archive:
-        while part := archive.read(_PART):
-            parts.append(part)
-            size += len(part)
-            check_size(size, "unpacked bytes", most)
-    return Content(b"".join(parts))
-
-
-def _broken_told(name: str) -> AbstractContextManager[None]:
-    return broken_told(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80))
+        given = "\n".join(name for name in names if not name.isascii()).encode("cp437")
+    except UnicodeEncodeError:  # an extra field of an entry told its name in Unicode
+        return archive
+    codec = codec_of_names(given) if given else None
+    return archive if codec is None else ZipFile(packed, metadata_encoding=codec)
 
 
 def _may_hold_data(name: str) -> bool:
