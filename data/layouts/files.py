@@ -13,7 +13,7 @@ from data.formats.columns import Columns
 from data.formats.tables import as_text, is_blank, is_collection, shown
 from data.layouts.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
-from data.layouts.sources import Fields, Role, Sighted, Source, row_source
+from data.layouts.sources import Role, Sighted, Source, as_questions, row_source
 from data.problems import DataError, ProblemCode
 
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
@@ -201,8 +201,7 @@ def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | N
         return source
     if columns.question is None:
         raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
-    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
-    return replace(source, role=Role.QUESTIONS, fields=fields)
+    return as_questions(source, columns)
 
 
 def _without_texts(source: Source) -> ProblemCode:

@@ -149,7 +149,7 @@ def _together(
     sources.sort(key=lambda source: order.index(source.role))
     with collector_paused():
         layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name))
+        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name), chosen)
 
 
 def _sources(
@@ -185,18 +185,20 @@ def _has_only_judgements(sources: Sequence[Source]) -> bool:
     )
 
 
-def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str) -> Collected:
+def _gathered(
+    sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str, chosen: Mapping[str, str | None]
+) -> Collected:
     builder = DatasetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
     reports: dict[str, ColumnReport] = {}
     for source in sources:
-        whole = with_references(source, builder.names)
+        whole = with_references(source, builder.names, chosen)
         with told_of(source.name, sources):
             rows, left_out = builder.add(whole)
         reports[source.name] = column_report(whole)
         told = source.recognised
         files.append(
-            CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
+            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
         )
     question_set = builder.question_set(name)
     return Collected(

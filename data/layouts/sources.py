@@ -229,6 +229,12 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
 
 
+def as_questions(source: Source, columns: Columns) -> Source:
+    """Return rows as questions without passages of their own."""
+    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
+    return replace(source, role=Role.QUESTIONS, fields=fields)
+
+
 def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
     """The columns chosen by role, and those that the file tells for roles that are free."""
     free = {role: name for role, name in table.roles.items() if name is None or name not in chosen.values()}
