@@ -46,14 +46,16 @@ _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
 _TIMES_AS_LONG = 10  # by the clock: others may be at work, too
 _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
 _SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-# texts are a tenth of their size in a workbook or another archive, or in Parquet
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b"), 10
+_SECONDS_A_FILE = 0.02  # after the first
+# texts are a tenth of their size in a workbook, another archive, Parquet or a document
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")), 10
 _SHARE_OF_FREE_MEMORY = 0.8
 _SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
-_PROGRESS = "progress.txt"
+_PROGRESS = "progress.txt"  # in such a folder
+_LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _COMMAND = (sys.executable, "-m", "data.apart")
 
 _promised: list[int] = []  # bytes, of the readings at work
@@ -112,9 +114,9 @@ class Limits:
     @classmethod
     def of(cls, *contents: Content) -> "Limits":
         """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
+        size = sum(one.size * (_PACKED_TIMES if one.mark.startswith(_PACKED) else 1) for one in contents)
         memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
-        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND + _SECONDS_A_FILE * (len(contents) - 1)))
 
     @contextmanager
     def held_free(self) -> Iterator[None]:
@@ -404,7 +406,7 @@ def _leave_failure(folder: Path, error: UnusableFileError) -> None:
 
 def _serve() -> None:
     """Copy this process for every folder of the input, and tell the copy's number."""
-    for name in (*_WORKS.values(), "openpyxl"):  # which commands read only for what they need
+    for name in (*_WORKS.values(), *_LIBRARIES):  # which commands read only for what they need
         import_module(name)
     gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end

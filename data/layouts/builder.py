@@ -21,7 +21,7 @@ from data.layouts.cells import (
 from data.layouts.ids import NumberIds
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
-from data.layouts.references import PassageNames, named_passages
+from data.layouts.references import NameKind, PassageNames, is_file_name, named_passages
 from data.layouts.sources import Fields, Role, Source
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
@@ -427,6 +427,12 @@ class DatasetBuilder:
             question.groups += groups
         return None
 
+    def _document_positions(self, name: str) -> Sequence[int]:
+        """The positions of the passages of a document that a judgement names by its file name instead of an id."""
+        if not is_file_name(name) or self.names.id_of(name) is not None:
+            return ()
+        return self.names.find(NameKind.FILE, name)
+
     def _known_id(self, name: str) -> str | None:
         """The id of a passage, which a judgement may write as another number; counts names of no passage."""
         id_ = self.names.id_of(name)
@@ -459,6 +465,12 @@ class DatasetBuilder:
         self._note_part(question, reader, source)
         twice: Problem | None = None
         for passage in passages:
+            if positions := self._document_positions(passage):
+                self.judgement_count += len([one for one in positions if one not in question.grades])
+                question.grades |= dict.fromkeys(positions, grade)
+                if len(positions) > 1 and grade:
+                    question.groups.append(list(positions))
+                continue
             named = self.names.id_of(passage) or passage
             if named in question.grades:
                 details = {"question": shown(id_, 80), "passage": shown(passage, 80)}

@@ -20,26 +20,31 @@ from data.formats.text import Content, check_size
 from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
-MOST_FILES = 1000
+MOST_FILES = 10_000
 _MOST_PLACES = 100_000  # that are looked at in a folder
 _ZIP = b"PK\x03\x04"
 _LONGEST_NAME = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NO_DATA = (".md", ".rst", ".py", ".yaml", ".yml", ".png", ".jpg", ".jpeg", ".svg", ".pdf", ".html", ".bib", ".cff")
+_NO_TEXT = {
+    *(".py", ".ipynb", ".sh", ".js", ".css", ".yaml", ".yml", ".toml", ".bib", ".cff", ".lock", ".crc"),
+    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".mp3", ".mp4", ".wav"),
+}
+_OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
 
 
 def unpacked(files: Sequence[File]) -> list[File]:
     """Return the files, those of archives instead of these. Raises `DataError` where an archive is broken or a bomb.
 
-    A workbook, which is an archive too, stays one file; hidden files and those that only describe others are left out.
+    A workbook, which is an archive too, stays one file; hidden files are left out. Of files that only describe others
+    (`describes_data`) an archive's content is not unpacked.
     """
     found: list[File] = []
     size = 0
     for file in files:
         if document_kind(file.content, file.name) is not None:
             new = [file]  # its reader says what to do with it
-        elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
+        elif file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
         elif is_compressed(file.content.start):
@@ -62,9 +67,9 @@ def files_of(path: Path) -> list[File]:
         return [File(file_content(path), path.name)]
     places = [place for place in sorted(islice(path.rglob("*"), _MOST_PLACES)) if place.is_file()]
     named = [(place, place.relative_to(path).as_posix()) for place in places]
-    told = [(place, name) for place, name in named if _may_hold_data(name)]
+    told = [(place, name) for place, name in named if not _is_hidden(name)]
     check_size(len(told), "files", MOST_FILES)
-    if not any(place.stat().st_size for place, _ in told):
+    if not any(place.stat().st_size for place, name in told if not describes_data(name)):
         raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
     return [File(_content_in_folder(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
 
@@ -116,17 +121,26 @@ def _shown_name(name: str) -> str:
 
 def _untarred(file: File) -> list[File]:
     files = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
-    return [File(Content(content), name) for name, content in islice(files, MOST_FILES + 1) if _may_hold_data(name)]
+    visible = ((name, content) for name, content in files if not _is_hidden(name))
+    return [
+        File(Content(b"" if describes_data(name) else content), name)
+        for name, content in islice(visible, MOST_FILES + 1)
+    ]
 
 
 def _unzipped(file: File, left: int) -> Iterator[File]:
     most = unpacked_limit(file.content.size, left)
     with broken_archive(file.name), file.content.open() as packed, _opened_zip(packed) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir() and _may_hold_data(entry.filename)]
+        files = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_hidden(entry.filename)]
+        check_size(len(files), "files", MOST_FILES)
+        entries = [entry for entry in files if not describes_data(entry.filename)]
+        if not entries:
+            return
+        read = {entry.filename for entry in entries}
+        yield from (File(Content(b""), _shown_name(entry.filename)) for entry in files if entry.filename not in read)
         for entry in entries:
             if not entry.file_size and entry.CRC:  # no bytes have the checksum 0
                 raise BadZipFile(f"the directory says that {shown(entry.filename, 80)} is empty, and it is not")
-        check_size(len(entries), "files", MOST_FILES)
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
             content = archive.read(entry)  # no more than it claims, and its checksum is looked at
@@ -153,8 +167,12 @@ def _opened_zip(packed: BinaryIO) -> ZipFile:
     return archive if codec is None else ZipFile(packed, metadata_encoding=codec)
 
 
-def _may_hold_data(name: str) -> bool:
+def describes_data(name: str) -> bool:
+    """Return whether a file is about the files beside it, or holds no text: README, licence, program, picture."""
     path = PurePosixPath(name.replace("\\", "/"))
-    if any(part == "__MACOSX" or part.startswith((".", "_SUCCESS")) for part in path.parts if part != ".."):
-        return False
-    return path.suffix.lower() not in _NO_DATA and path.stem.lower() not in _ABOUT
+    return path.suffix.lower() in _NO_TEXT or path.stem.lower() in _ABOUT
+
+
+def _is_hidden(name: str) -> bool:
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return any(part in _OF_SYSTEMS or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")

@@ -73,6 +73,7 @@ class Shape(StrEnum):
     RATINGS = "ratings"
     ENGINE = "engine"
     TRIPLES = "triples"
+    DOCUMENT = "document"
 
 
 @dataclass(frozen=True)
