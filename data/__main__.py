@@ -33,7 +33,7 @@ from data.questions.content import content_notes
 from data.questions.read import Reading, read_files_apart, read_paths_apart
 from data.split import PARTS, Part, split
 from data.store import CATALOG, find, keep, note_used, obtain
-from data.terminal import end_progress_line, report_progress, tell
+from data.terminal import report_progress, tell
 from data.workspace import is_of_the_disk, replacing
 
 commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
@@ -56,7 +56,8 @@ def _refused(error: Exception) -> int:
 
 
 _FILE_HELP = (
-    "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text; the folder or a zip archive of a collection; "
+    "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
+    "PowerPoint, Hangul); the folder or a zip archive of a collection, of documents or of `save_to_disk`; "
     f"or a dataset of the catalog: {', '.join(CATALOG)}"
 )
 File = Annotated[Path, Parameter(help=_FILE_HELP)]
@@ -122,16 +123,13 @@ def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: st
     """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = CATALOG.get(_catalog_name(files))
     if entry is None:
-        reading = read_paths_apart(files, columns or {}, encoding, _report_files_read)
-        end_progress_line()
-        return reading
+        return read_paths_apart(files, columns or {}, encoding, _report_reading)
     reading = read_files_apart([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 
-def _report_files_read(done: int, total: int) -> None:
-    if total > 1:
-        report_progress(f"Reading {total:,} files", done / total)
+def _report_reading(read: int, total: int) -> None:
+    report_progress("Reading files", read / total, is_total=False)
 
 
 def _catalog_name(files: tuple[Path, ...]) -> str:

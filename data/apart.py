@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from math import ceil
 from pathlib import Path
@@ -30,7 +31,6 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
-from data.files.progress import ReadingProgress, read_progress, write_progress_to
 from data.files.temporary import remove_leftovers_of, temporary_folder
 from data.formats.encodings import EncodingCandidate
 from data.formats.opening import Proposal
@@ -46,14 +46,16 @@ _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
 _TIMES_AS_LONG = 10  # by the clock: others may be at work, too
 _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
 _SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-# texts are a tenth of their size in a workbook or another archive, or in Parquet
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b"), 10
+_SECONDS_A_FILE = 0.02  # after the first
+# texts are a tenth of their size in a workbook, another archive, Parquet or a document
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")), 10
 _SHARE_OF_FREE_MEMORY = 0.8
 _SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
 _PROGRESS = "progress.txt"  # in such a folder
+_LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _COMMAND = (sys.executable, "-m", "data.apart")
 
 _promised: list[int] = []  # bytes, of the readings at work
@@ -62,6 +64,9 @@ _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
 
 R = TypeVar("R")
+Report = Callable[[int, int], None]  # files read, of how many
+_progress_file: list[Path] = []  # of the reading that this process carries out
+_reported = [0.0]  # when, by the monotonic clock
 
 
 class File(NamedTuple):
@@ -109,9 +114,9 @@ class Limits:
     @classmethod
     def of(cls, *contents: Content) -> "Limits":
         """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
+        size = sum(one.size * (_PACKED_TIMES if one.mark.startswith(_PACKED) else 1) for one in contents)
         memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
-        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND + _SECONDS_A_FILE * (len(contents) - 1)))
 
     @contextmanager
     def held_free(self) -> Iterator[None]:
@@ -156,10 +161,8 @@ def _memory_to_use() -> int:
     return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
-def carried_out(
-    work: Work[R], files: Sequence[File], options: Mapping[str, Any], progress: ReadingProgress | None = None
-) -> R:
-    """Have one kind of reading done in a process of its own; `progress` is called with the files done and their number.
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
+    """Have one kind of reading done in a process of its own; `report` is called as files are read.
 
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
@@ -181,7 +184,7 @@ def carried_out(
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits, folder / _PROGRESS, progress)
+                _watch(pid, limits, partial(_report_from, folder / _PROGRESS, report) if report else None)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -199,10 +202,9 @@ def _parent_folder() -> Path:
     return place if os.access(place, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits, progress_file: Path, progress: ReadingProgress | None) -> None:
+def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None = None) -> None:
     """Wait until the process has ended, and end it where it takes too much."""
     end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
-    reported: tuple[int, int] | None = None
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
@@ -210,16 +212,29 @@ def _watch(pid: int, limits: Limits, progress_file: Path, progress: ReadingProgr
             with suppress(psutil.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_LOOKS)
                 return
-            files_done = read_progress(progress_file) if progress is not None else None
-            if progress is not None and files_done is not None and files_done != reported:
-                reported = files_done
-                progress(*files_done)
+            if report_progress is not None:
+                report_progress()
             if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
             if process.memory_info().rss - at_first > limits.memory:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
+
+
+def report_files_read(read: int, total: int) -> None:
+    """Tell the process that waits for this one how many files are read; nothing if no process waits."""
+    if _progress_file and (read == total or time.monotonic() - _reported[0] >= _SECONDS_BETWEEN_LOOKS):
+        _reported[0] = time.monotonic()
+        with suppress(OSError):
+            _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
+
+
+def _report_from(path: Path, report: Report) -> None:
+    """Report what the reading process has written, unless it is writing right now."""
+    with suppress(OSError, ValueError):
+        read, total = map(int, path.read_text(encoding="ascii").split())
+        report(read, total)
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -341,9 +356,9 @@ def _ask(folder: Path) -> int:
 def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
+    _progress_file[:] = [folder / _PROGRESS]
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
     files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
-    write_progress_to(folder / _PROGRESS)
     try:
         reading = _read(work, files, asked["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))
@@ -391,7 +406,7 @@ def _leave_failure(folder: Path, error: UnusableFileError) -> None:
 
 def _serve() -> None:
     """Copy this process for every folder of the input, and tell the copy's number."""
-    for name in (*_WORKS.values(), "openpyxl"):  # which commands read only for what they need
+    for name in (*_WORKS.values(), *_LIBRARIES):  # which commands read only for what they need
         import_module(name)
     gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end

@@ -56,6 +56,8 @@ def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited 
     for delimiter in (RULED, *DELIMITERS) if _has_rules(head) else DELIMITERS:
         if delimiter != RULED and delimiter not in head:
             continue
+        if best is not None and best.delimiter == RULED:
+            break  # its bars would make a wider table, of blank outer columns
         read = islice(_records(head, delimiter), _SAMPLE_RECORDS)
         records = [fields for _, fields in read if not isinstance(fields, str) and any(map(str.strip, fields))]
         titles = find_header(records, knows)

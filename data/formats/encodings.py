@@ -258,3 +258,23 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
     place = _telling_line([*texts.values()])
     lines = {codec: text.split("\n")[place].strip() for codec, text in texts.items()}
     return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())
+
+
+def codec_of_names(names: bytes) -> str | None:
+    """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
+    from data.formats.languages import rate_encodings
+
+    for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
+        try:
+            names.decode(codec)
+        except UnicodeDecodeError:
+            continue
+        return codec
+    return None
+
+
+def _likely(ratings: "Sequence[Rating]") -> "Sequence[Rating]":
+    """Return the likely ratings; a preferred one that is about as likely as the best comes first."""
+    likely = [rating for rating in ratings if rating.doubt <= _MOST_DOUBTFUL]
+    near = [rating for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
+    return sorted(near, key=lambda rating: rating.codec != _PREFERRED[0])

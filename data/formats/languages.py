@@ -55,7 +55,12 @@ def rate_encodings(sample: bytes, header: bytes) -> list[Rating]:
 
 
 def _korean(text: str) -> float:
-    return _east_asian(text, lambda character: 1.0 if "가" <= character <= "힣" else 0.0, _FREQUENT_KOREAN)
+    def script(character: str) -> float:
+        if not "가" <= character <= "힣":
+            return 0.0
+        return 1.0 if min(character.encode("cp949")) >= 0xA1 else 0.5  # half of all syllables are rare
+
+    return _east_asian(text, script, _FREQUENT_KOREAN)
 
 
 def _japanese(text: str) -> float:

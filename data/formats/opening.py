@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from data.formats.arrow import arrow_table, is_arrow
 from data.formats.binary import parquet_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_table
@@ -35,7 +36,11 @@ from data.problems import DataError, Problem, ProblemCode
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
+_SUFFIXES = (
+    *(".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".arrow", ".feather", ".zip"),
+    *(".xml", ".trec", ".md", ".markdown", ".html", ".htm", ".xhtml", ".rst", ".pdf"),
+    *(".docx", ".doc", ".pptx", ".ppt", ".hwpx", ".hwp"),
+)
 _SAMPLE_ROWS = 200
 _LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
 
@@ -54,6 +59,14 @@ class Format(StrEnum):
     PARQUET = "parquet"
     TEXT = "text"  # passages without columns
     SGML = "sgml"  # TREC's topics and documents, read with their fellows (data.layouts)
+    ARROW = "arrow"
+    # documents, whose passages `data.documents` reads
+    MARKDOWN = "markdown"
+    HTML = "html"
+    PDF = "pdf"
+    WORD = "word"
+    SLIDES = "slides"
+    HANGUL = "hangul"
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,8 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
     check_size(content.size, "bytes", MAX_BYTES)
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
+    if is_arrow(content.start):
+        return RecognisedFile(Format.ARROW)
     refuse_document(content, name)
     if not content.start.startswith((ZIP, OLE)):
         return _text(content, knows)
@@ -175,8 +190,8 @@ def file_content(path: Path) -> Content:
         raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
 
 
-def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
-    """Return what opens the table of a file of any format but SQuAD's anew at each call.
+def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:  # noqa: PLR0911 - a format each
+    """Return what opens the table of a file anew at each call; the rows of nested JSON are those of its outer lists.
 
     Both raise `DataError` where the file is broken.
     """
@@ -186,10 +201,12 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
             return recognised.value.table  # type: ignore[no-any-return]
         case Format.PARQUET:
             return partial(parquet_table, content)
-        case Format.JSONL:
-            return partial(jsonl_table, text)
-        case Format.JSON:
+        case Format.ARROW:
+            return partial(arrow_table, content)
+        case Format.JSON | Format.SQUAD if recognised.value is not None:
             return partial(json_table, recognised.value)
+        case Format.JSON | Format.JSONL | Format.SQUAD:
+            return partial(jsonl_table, text)
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:
@@ -209,7 +226,7 @@ def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
 def set_name(name: str, otherwise: str) -> str:
     """Return what a set is called by the name of its file."""
     plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
-    plain = plain.removesuffix(".gz")
+    plain = plain.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
     return plain[: len(plain) - len(suffix)] or otherwise
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -36,6 +37,9 @@ _MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 _SHOWN_CHARACTERS = 10_000  # of a cell
 _MOST_SHOWN = 32_000_000  # characters of all rows left out
+_SURE_MARKS = frozenset({"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None"})
+_MARKS = _SURE_MARKS | {"-", "없음", "해당 없음", "해당없음"}  # of an empty cell; the others may be a text
+_LONGEST_MARK = max(map(len, _MARKS))
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
@@ -135,6 +139,7 @@ class RowReader:
     mended: bool = False
     dropped: Problem | None = None  # the first cell that was taken to be empty
     problem: Problem | None = None
+    blanks: tuple[tuple[str, str], ...] = ()  # columns and the marks in them that were read as empty
 
     def cell(self, role: str) -> object:
         """Return what the cell of a role holds, None where there is no such column."""
@@ -155,6 +160,8 @@ class RowReader:
                 self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
             return ""
         text = self.fit(self._decoded(value))
+        if len(text) <= _LONGEST_MARK and self._is_mark(role, text, empty):
+            text = ""
         if len(text) <= MOST_CHARACTERS:
             if not text and empty is not None:
                 self.refuse(empty, role)
@@ -173,6 +180,8 @@ class RowReader:
         value = self.cell("answers")
         if getattr(self.columns, "start", None) is not None:
             value = _with_starts(value, self.cell("start"))
+        if isinstance(value, str) and self._is_mark("answers", value.strip(), None):
+            return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
@@ -184,6 +193,15 @@ class RowReader:
             cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
             return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
         return {}
+
+    def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
+        """Whether a text marks an empty cell, which is noted. Ids that must be there are taken as they are."""
+        if empty not in (None, ProblemCode.EMPTY_QUESTION, ProblemCode.EMPTY_CONTEXT):
+            return False
+        if text not in (_MARKS if empty is None else _SURE_MARKS):
+            return False
+        self.blanks = (*self.blanks, (self.column(role), text))
+        return True
 
     def is_refused(self) -> bool:
         return self.problem is not None
@@ -224,6 +242,7 @@ class Rejection:
     file: str | None = None  # the one of several that is being read: its problems name it
     rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
     _shown_left: int = _MOST_SHOWN
+    _blanks: dict[tuple[str | None, str], Counter[str]] = field(default_factory=dict)  # by file and column
 
     def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
         """Count what telling the format of a file has brought to light."""
@@ -247,6 +266,8 @@ class Rejection:
         """Count what was dropped or mended in a row that is kept."""
         if reader.dropped is not None:
             self.problems.add(self._named(reader.dropped))
+        for column, mark in reader.blanks:
+            self._blanks.setdefault((self.file, column), Counter())[mark] += 1
         if reader.mended:
             self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
 
@@ -254,6 +275,14 @@ class Rejection:
         """Count notices about the dataset as a whole."""
         for notice in notices:
             self.problems.add(notice)
+
+    def note_blanks(self) -> None:
+        """Count, after the last row, the columns with cells that say that they are empty."""
+        for (file, column), marks in self._blanks.items():
+            details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
+            details |= {} if file is None else {"file": file}
+            self.problems.add(Problem(ProblemCode.BLANK_MARKS, None, details))
+        self._blanks.clear()
 
     def _named(self, problem: Problem) -> Problem:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})
@@ -313,6 +342,7 @@ def understood(
     row_count: int,
 ) -> dict[str, Any]:
     """Return what a `FileReading` says of a file, by the names of its fields."""
+    rejection.note_blanks()
     return {
         "format": recognised.format,
         "encoding": recognised.encoding,

@@ -20,6 +20,7 @@ from data.problems import DataError, ProblemCode
 
 _PART = 1 << 20  # bytes
 _START = 4 << 20
+_MARK = 4096
 _HEAD = 1_000_000  # characters
 _NAME = "text"  # of the only column; one of those that are guessed to hold passages
 
@@ -45,6 +46,12 @@ class Content:
     @cached_property
     def size(self) -> int:
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    @cached_property
+    def mark(self) -> bytes:
+        """The first 4 KiB, which tell most formats."""
+        with self.open() as file:
+            return file.read(_MARK)
 
     @cached_property
     def start(self) -> bytes:

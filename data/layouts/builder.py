@@ -21,7 +21,7 @@ from data.layouts.cells import (
 from data.layouts.ids import NumberIds
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
-from data.layouts.references import PassageNames, named_passages
+from data.layouts.references import NameKind, PassageNames, is_file_name, named_passages
 from data.layouts.sources import Fields, Role, Source
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
@@ -243,8 +243,9 @@ class DatasetBuilder:
             self._questions.append(question)
             self._remember(question, position)
         self._note_part(question, reader, source)
-        for listed in judged:
-            self._judge(question, listed, reader)
+        for listed_id, title, passage, listed_grade in judged:
+            # lists may number their own entries: the text is what was judged
+            self._judge(question, self._store(listed_id, passage, title), listed_grade)
         problem = self._judge_context(question, context, grade, reader) if context else None
         if answers:
             question.add_answers(answers, position)
@@ -350,15 +351,17 @@ class DatasetBuilder:
                 self._labels.add(reader.column("label"))
         return None
 
-    def _judge(self, question: _Question, judged: JudgedPassage, reader: RowReader) -> None:
-        """Store a passage of a list with its grade; a passage that is relevant once stays relevant."""
-        id_, title, text, grade = judged
-        if id_ in self._position_of and self.passages.find(text) != self._position_of[id_]:
-            details = {"id": shown(id_, 80)}
-            reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
-            position = self._position_of[id_]
-        else:
-            position = self._store(id_, text, title)
+    def _position_of_judged(self, judged: JudgedPassage, reader: RowReader) -> int:
+        """Store a passage of a list in a collection, whose ids name the passages of its corpus; return its position."""
+        id_, title, text, _ = judged
+        if id_ not in self._position_of or self.passages.find(text) == self._position_of[id_]:
+            return self._store(id_, text, title)
+        details = {"id": shown(id_, 80)}
+        reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
+        return self._position_of[id_]
+
+    def _judge(self, question: _Question, position: int, grade: int | None) -> None:
+        """Note the grade of a passage of a list; a passage that is relevant once stays relevant."""
         if grade is not None:
             self.judgement_count += position not in question.grades
             question.grades[position] = max(question.grades.get(position, NOT_RELEVANT), grade)
@@ -398,7 +401,7 @@ class DatasetBuilder:
             question.groups.append(known)
             self.judgement_count += len(known)
         for listed in judged:
-            self._judge(question, listed, reader)
+            self._judge(question, self._position_of_judged(listed, reader), listed[3])
         return self._judge_named(question, reader, source)
 
     def _judge_named(self, question: _Question, reader: RowReader, source: Source) -> Problem | None:
@@ -423,6 +426,12 @@ class DatasetBuilder:
         if any(len(group) > 1 for group in groups):
             question.groups += groups
         return None
+
+    def _document_positions(self, name: str) -> Sequence[int]:
+        """The positions of the passages of a document that a judgement names by its file name instead of an id."""
+        if not is_file_name(name) or self.names.id_of(name) is not None:
+            return ()
+        return self.names.find(NameKind.FILE, name)
 
     def _known_id(self, name: str) -> str | None:
         """The id of a passage, which a judgement may write as another number; counts names of no passage."""
@@ -456,6 +465,12 @@ class DatasetBuilder:
         self._note_part(question, reader, source)
         twice: Problem | None = None
         for passage in passages:
+            if positions := self._document_positions(passage):
+                self.judgement_count += len([one for one in positions if one not in question.grades])
+                question.grades |= dict.fromkeys(positions, grade)
+                if len(positions) > 1 and grade:
+                    question.groups.append(list(positions))
+                continue
             named = self.names.id_of(passage) or passage
             if named in question.grades:
                 details = {"question": shown(id_, 80), "passage": shown(passage, 80)}
@@ -503,6 +518,7 @@ class DatasetBuilder:
             kind=found.kind or metadata.kind,
             made=metadata.made if is_made(metadata.made) else "",
             hidden=metadata.hidden,
+            part=found.part or metadata.part,
             starts=starts if len(starts) == len(answers) else (),
             rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
@@ -30,6 +30,7 @@ class QuestionMetadata:
     starts: tuple[Annotated[int, Field(ge=-1, lt=2**31)], ...] = ()
     rejected: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    part: Literal["", "train", "validation", "test"] = ""
 
 
 _METADATA = TypeAdapter(QuestionMetadata)

@@ -5,16 +5,25 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from data.formats.columns import Columns
+from data.formats.tables import as_text
 from data.layouts.references import NameKind, PassageNames, Reference, reference_columns
 from data.layouts.roles import columns_in_use
-from data.layouts.sources import Role, Source
+from data.layouts.sources import Role, Shape, Source, as_questions
 from data.layouts.trees import NestedTable
 
+_LONGEST_NAME = 200  # characters of a title
 
-def with_references(source: Source, passages: PassageNames) -> Source:
-    """Return a source of questions with the columns that name passages; any other source as it is."""
+
+def with_references(source: Source, passages: PassageNames, chosen: Mapping[str, str | None]) -> Source:
+    """Return a source of questions with the columns that name passages; any other source as it is.
+
+    `chosen` are columns that the user named by role. Evidence comes before names: a column such as `article` holds no
+    passages if its values are ids, file names or titles of passages in another file.
+    """
     fields = source.fields
-    if source.role is not Role.QUESTIONS or isinstance(fields, Columns) or fields.positive or fields.groups:
+    if isinstance(fields, Columns):
+        return _named_instead(source, fields, passages) if "context" not in chosen else source
+    if source.role is not Role.QUESTIONS or fields.positive or fields.groups:
         return source
     used = _used_columns(source)
     free = [name for name in source.names if name not in used]
@@ -24,6 +33,17 @@ def with_references(source: Source, passages: PassageNames) -> Source:
     if fields.judged and not references:
         references = (Reference(fields.judged, NameKind.ID),)  # its unknown ids are reported
     return replace(source, references=references)
+
+
+def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
+    """The rows as questions if what seemed to be their passages only names passages of another file."""
+    context = columns.context
+    if columns.question is None or context is None or source.shape is Shape.NESTED:
+        return source
+    if any(len(as_text(row.get(context))) > _LONGEST_NAME for row in source.sample):
+        return source
+    references = reference_columns([context], source.sample, passages)
+    return replace(as_questions(source, columns), references=references) if references else source
 
 
 class ColumnReport(NamedTuple):

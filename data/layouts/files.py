@@ -13,7 +13,7 @@ from data.formats.columns import Columns
 from data.formats.tables import as_text, is_blank, is_collection, shown
 from data.layouts.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
-from data.layouts.sources import Fields, Role, Sighted, Source, row_source
+from data.layouts.sources import Role, Sighted, Source, as_questions, row_source
 from data.problems import DataError, ProblemCode
 
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
@@ -50,6 +50,7 @@ def with_roles(sources: Sequence[Source]) -> list[Source]:
     topics may stand in <DOC> tags.
     """
     judged = _judged_ids(sources)
+    sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
     by_ids = [_role_by_ids(source, judged) for source in sources]
     others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
     is_sure = Role.QUESTIONS in by_ids and bool(others)
@@ -70,6 +71,21 @@ def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
         role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
         for role, name in names.items()
     }
+
+
+def _with_judged_id(source: Source, judged: Collection[str]) -> Source:
+    """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
+    fields = source.fields
+    if source.role is not Role.PASSAGES or isinstance(fields, Columns) or not judged:
+        return source
+    taken = {fields.text, fields.title, fields.metadata}
+    hits = {name: _hits(name, source, judged) for name in source.names if name not in taken}
+    best = max(hits, key=lambda name: (hits[name], name == fields.id), default=None)
+    return replace(source, fields=replace(fields, id=best)) if best is not None and hits[best] else source
+
+
+def _hits(name: str, source: Source, ids: Collection[str]) -> int:
+    return len({id_ for row in source.sample if (id_ := canonical_id(as_text(row.get(name)))) in ids})
 
 
 def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
@@ -170,20 +186,22 @@ def _folders(names: Sequence[str]) -> list[str]:
     return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
 
 
-def source_beside_others(file: File, seen: Sighted) -> Source:
+def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
     """Return the source of a file whose rows are of no collection by the names of their columns, read beside others.
+
+    `chosen` names columns by role, in every file that has them.
 
     Rows without a passage are questions; the files beside them may hold what they name. Raises `DataError` if the file
     has neither questions nor passages.
     """
-    source = row_source(file, seen, {})
+    given = {role: name for role, name in chosen.items() if name in seen.names}
+    source = row_source(file, seen, given)
     columns = source.fields
     if not isinstance(columns, Columns) or columns.has_passages:
         return source
     if columns.question is None:
         raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
-    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
-    return replace(source, role=Role.QUESTIONS, fields=fields)
+    return as_questions(source, columns)
 
 
 def _without_texts(source: Source) -> ProblemCode:

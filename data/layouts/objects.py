@@ -21,7 +21,7 @@ _PARTS = {
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
 _TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
-_LONG_TEXT = 20  # characters on average: shorter values are settings
+_LONG_TEXT = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 
 

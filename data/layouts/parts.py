@@ -17,13 +17,14 @@ _BY_WORD = {
 }
 _WORD = re.compile(r"[a-z]+|[가-힣]+")
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
-_LONGEST_CELL = 40  # characters; a longer cell is a text
+_LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
 _KOREAN_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "")
 
 
 def part_named(value: object) -> str:
     """Return the part that a cell of a split column names, "" if it names none: "train", "dev", "학습용"."""
-    return "" if is_collection(value) else _part_of_words(_words(as_text(value)[:_LONGEST_CELL]))
+    words = [] if is_collection(value) else _words(as_text(value)[:_LONGEST_CELL])
+    return _part_of_words(words) if len(words) <= _MOST_WORDS else ""
 
 
 def part_of_path(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from data.formats.columns import plain_name
 from data.formats.rows import parsed
 from data.formats.tables import Table, as_text, is_blank, is_collection
-from data.layouts.passage_lists import ListedPassage, joined_text, passages_in, plain_value
+from data.layouts.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
 from data.layouts.roles import assign_columns
 
 Sample = Sequence[Mapping[str, object]]
@@ -25,7 +25,6 @@ _POSITIVES = (
     "relevantpassages", "relevantparagraphs", "relevantdocuments", "relevantdocs", "entitypages", "searchresults",
     "oraclectxs", "oraclecontexts", "근거", "근거문단", "근거지문",
 )  # fmt: skip
-_UNCLEAR = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
@@ -57,8 +56,8 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
             roles.setdefault(role, []).append(name)
     columns = assign_columns(table.names, sample, table.roles)
     has_text = columns.context is not None and columns.context not in lists
-    if has_text:
-        roles.pop("positives", None)
+    if has_text or "candidates" in roles:
+        roles.pop("positives", None)  # quotations
         roles.pop("unclear", None)
     unclear = roles.pop("unclear", [])
     if roles and not has_text:
@@ -103,9 +102,7 @@ def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
         return "candidates"
     if plain_name(name) in _POSITIVES:
         return "positives"
-    is_plural = any(len(passages) > 1 for passages in lists)
-    is_paired = plain_name(name) != "context" or any(passage.title for passages in lists for passage in passages)
-    return "unclear" if plain_name(name) in _UNCLEAR and is_plural and is_paired else None
+    return "unclear" if is_unclear(name, lists) else None
 
 
 def _joined(

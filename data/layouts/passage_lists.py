@@ -38,6 +38,7 @@ MARK_NAMES = (
     "isselected", "issupporting", "isrelevant", "relevant", "relevance", "ispositive", "isgold", "isanswer",
     "hasanswer", "label", "관련여부", "관련도",
 )  # fmt: skip
+_UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _POSITION_NAMES = ("id",)  # may number the entries of one list
 _TRUE = ("true", "yes", "y", "positive", "relevant")
 _FALSE = ("false", "no", "n", "negative", "irrelevant", "not relevant")
@@ -53,8 +54,6 @@ def passages_in(cell: object) -> list[ListedPassage]:
     """
     value = _value(cell)
     entries = list(_entries(value, _MAX_DEPTH))
-    if value and not entries and isinstance(cell, str):
-        return [ListedPassage("", "", cell.strip())]  # a passage that only looks like JSON
     numbers = [entry.id for entry, id_name in entries if id_name in _POSITION_NAMES]
     count = len(entries)
     is_numbered = count > 1 and numbers in ([*map(str, range(count))], [*map(str, range(1, count + 1))])
@@ -171,6 +170,21 @@ def is_marked(value: object) -> bool | None:
         return None
 
 
+def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
+    """Whether the lists of a column, one a row, may hold passages of which nothing says that they answer."""
+    passages = [passage for row in lists for passage in row]
+    if plain_name(name) not in _UNCLEAR_NAMES or any(passage.is_relevant is not None for passage in passages):
+        return False
+    is_plural = any(len(row) > 1 for row in lists)
+    return is_plural and (plain_name(name) != "context" or any(passage.title for passage in passages))
+
+
+def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a column of these rows holds such lists."""
+    cells = [row.get(name) for row in sample[:50]]
+    return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
+
+
 def _value(cell: object, *, only_objects: bool = False) -> Any:
     """Return the cell, its text parsed where it is JSON or Python."""
     brackets = ("{",) if only_objects else ("[", "{")
@@ -178,8 +192,14 @@ def _value(cell: object, *, only_objects: bool = False) -> Any:
         cell = as_text(cell)
     if isinstance(cell, str) and cell.lstrip()[:1] in brackets:
         value = parsed(cell.strip())
-        return cell if only_objects and not isinstance(value, dict) else value
+        is_text = only_objects and not isinstance(value, dict)
+        return cell if is_text or _holds_numbers(value) else value
     return plain_value(cell)
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers alone, such as the mark of a citation."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item.isdigit() for item in value)
 
 
 def plain_value(value: Any) -> Any:

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from data.apart import File
+from data.apart import File, report_files_read
 from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder, id_problems
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
+from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
     holds_passages,
@@ -21,7 +22,8 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
+from data.layouts.sources import Role, Shape, Sighted, Source, stands_alone
+from data.layouts.stored import set_aside
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 
@@ -42,6 +44,7 @@ class Layout(StrEnum):
     SMART = "smart"
     ENGINE = "engine"  # judgements of a search engine's tools
     ROWS = "rows"  # several files whose rows hold questions and passages
+    DOCUMENTS = "documents"
     FILES = "files"  # nobody's: passages, questions and judgements in files of their own
 
 
@@ -59,6 +62,7 @@ _CALLED = {
     Layout.SMART: "SMART",
     Layout.ENGINE: "search engine",
     Layout.ROWS: "questions",
+    Layout.DOCUMENTS: "documents",
     Layout.FILES: "collection",
 }
 _LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
@@ -111,31 +115,42 @@ def collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]
     What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
     a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
     """
+    files, notices = set_aside(files)
+    found = _collected(files, name, chosen)
+    if isinstance(found, Alone):
+        return replace(found, aside=(*found.aside, *notices))
+    return replace(found, gaps=(*found.gaps, *notices))
+
+
+def _collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
     seen: list[tuple[File, Sighted]] = []
     refused: list[DataError] = []
     for file in files:
         try:
             with told_of(file.name, files):
-                seen.append((file, sighted(file, chosen)))
+                seen.append((file, sighted_file(file, chosen, is_alone=len(files) == 1)))
         except DataError as error:
             refused.append(error)
     if not seen:
         raise refused[0]
     require_columns(chosen, [column for _, one in seen for column in one.names])
     try:
-        return _together(seen, [error.problem for error in refused], name)
+        return _together(with_document_ids(seen), [error.problem for error in refused], name, chosen)
     except DataError as error:
         if refused and error.problem.code in _LACKING:
             raise refused[0] from error  # what is lacking may be in there
         raise
 
 
-def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str) -> Collected | Alone:
+def _together(
+    seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str, chosen: Mapping[str, str | None]
+) -> Collected | Alone:
     """Read files whose content is known as one collection; `refused` says why the files beside them were not read."""
     if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
         return Alone(*seen[0], tuple(refused))
-    sources, aside = _sources(seen)
-    aside = [*refused, *aside]
+    sources, aside = _sources(seen, chosen)
+    sources, describing = without_describing_documents(sources)
+    aside = [*refused, *aside, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
         return Alone(*next(pair for pair in seen if pair[0].name == rows[0].name), tuple(aside))
@@ -147,10 +162,12 @@ def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], 
     sources.sort(key=lambda source: order.index(source.role))
     with collector_paused():
         layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name))
+        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name), chosen)
 
 
-def _sources(seen: Sequence[tuple[File, Sighted]]) -> tuple[list[Source], list[Problem]]:
+def _sources(
+    seen: Sequence[tuple[File, Sighted]], chosen: Mapping[str, str | None]
+) -> tuple[list[Source], list[Problem]]:
     """Return the sources of all files, and why some files have none."""
     sources: list[Source] = []
     problems: list[Problem] = []
@@ -163,7 +180,7 @@ def _sources(seen: Sequence[tuple[File, Sighted]]) -> tuple[list[Source], list[P
         else:
             try:
                 with told_of(file.name, seen):
-                    sources.append(source_beside_others(file, one))
+                    sources.append(source_beside_others(file, one, chosen))
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
@@ -181,25 +198,38 @@ def _has_only_judgements(sources: Sequence[Source]) -> bool:
     )
 
 
-def _gathered(sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str) -> Collected:
+def _gathered(
+    sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str, chosen: Mapping[str, str | None]
+) -> Collected:
     builder = DatasetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
     reports: dict[str, ColumnReport] = {}
-    for source in sources:
-        whole = with_references(source, builder.names)
-        with told_of(source.name, sources):
-            rows, left_out = builder.add(whole)
+    unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
+    for number, source in enumerate(sources, start=1):
+        whole = with_references(source, builder.names, chosen)
+        try:
+            with told_of(source.name, sources):
+                rows, left_out = builder.add(whole)
+        except DataError as error:
+            if source.shape is not Shape.DOCUMENT or len(sources) == 1:
+                raise
+            unread.append(error.problem)
+            continue
+        finally:
+            report_files_read(number, len(sources))
         reports[source.name] = column_report(whole)
         told = source.recognised
         files.append(
-            CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
+            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
         )
+    if unread and not len(builder.passages):
+        raise DataError(unread[0], unread)
     question_set = builder.question_set(name)
     return Collected(
         question_set=question_set,
         layout=layout,
         files=tuple(files),
-        gaps=(*builder.gaps(), *aside),
+        gaps=(*builder.gaps(), *unread, *aside),
         judgement_count=builder.judgement_count,
         passage_rows=builder.passage_rows or len(builder.passages),
         row_count=builder.row_count,
@@ -219,6 +249,7 @@ _LAYOUT_OF_SHAPE = (  # the most telling one first
     (Shape.ENGINE, Layout.ENGINE),
     (Shape.SMART, Layout.SMART),
     (Shape.MARKUP, Layout.TREC),
+    (Shape.DOCUMENT, Layout.DOCUMENTS),
 )
 
 

@@ -21,7 +21,7 @@ _HINT = re.compile(
 _NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
 _NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
 _SEPARATOR = re.compile(r"[,;|\n]")
-_EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|hwpx?|json|xml|csv|rst)$")
+_EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
 _MOST_LEVELS = 4  # of lists in a cell
 _MOST_VALUES = 50  # of a sampled cell
 _LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
@@ -84,6 +84,11 @@ def file_key(name: str) -> str:
     """Return a file name as such names are compared: without folders and ending, in lower case."""
     path = PurePosixPath(name.replace("\\", "/").partition("#")[0])
     return _EXTENSION.sub("", path.name.strip().lower())
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name ends as those of documents do."""
+    return _EXTENSION.search(name.strip().lower()) is not None
 
 
 def reference_columns(

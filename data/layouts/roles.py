@@ -11,6 +11,7 @@ from data.formats.tables import as_text, is_collection, shown
 from data.layouts.cells import is_missing, list_items
 from data.layouts.lines import WHOLE
 from data.layouts.parts import part_named
+from data.layouts.passage_lists import is_unclear_list
 from data.problems import DataError, ProblemCode
 
 Sample = Sequence[Mapping[str, object]]
@@ -125,6 +126,10 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
     if retrieved:
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
+    unmarked = [name for name in candidates if is_unclear_list(name, sample)]
+    if unmarked and columns.question is not None:
+        details["flags"] = " / ".join(map(_flag, unmarked))
+        return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=_short(unmarked[0]))
     if files and columns.question is not None:
         return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=_short(files[0]))
     others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
@@ -212,8 +217,14 @@ def _is_number(item: object) -> bool:
 def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
     """Whether most filled cells of a column, or the items of their lists, match a pattern as a whole."""
     values = [row.get(name) for row in sample[:50] if not is_missing(row.get(name))]
-    texts = [as_text(item) for value in values for item in (list_items(value)[:5] if is_collection(value) else [value])]
-    return bool(texts) and 2 * sum(pattern.fullmatch(text[:300]) is not None for text in texts) > len(texts)
+    items = [item for value in values for item in (list_items(value)[:5] if is_collection(value) else [value])]
+    return bool(items) and 2 * sum(_matches(item, pattern) for item in items) > len(items)
+
+
+def _matches(item: object, pattern: re.Pattern[str]) -> bool:
+    """Whether a text, or the short text of any key of an object, matches a pattern as a whole."""
+    parts = item.values() if isinstance(item, dict) else [item]
+    return any(pattern.fullmatch(as_text(part)[:300]) is not None for part in parts if not is_collection(part))
 
 
 def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:

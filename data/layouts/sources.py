@@ -73,6 +73,7 @@ class Shape(StrEnum):
     RATINGS = "ratings"
     ENGINE = "engine"
     TRIPLES = "triples"
+    DOCUMENT = "document"
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,12 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
 
 
+def as_questions(source: Source, columns: Columns) -> Source:
+    """Return rows as questions without passages of their own."""
+    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
+    return replace(source, role=Role.QUESTIONS, fields=fields)
+
+
 def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
     """The columns chosen by role, and those that the file tells for roles that are free."""
     free = {role: name for role, name in table.roles.items() if name is None or name not in chosen.values()}
@@ -256,10 +263,9 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
             role = _ROLE_OF_LIST.get(plain_name(part), role)
         seen[part] = table, sample
         if role is not None:
-            source = Source(
-                f"{name}: {part}", role, shape, fields, table.names, opener, recognised, table.first, sample
-            )
-            sources.append(source)
+            shape = Shape.PARTS if shape is Shape.TABLE else shape
+            names, first = table.names, table.first
+            sources.append(Source(f"{name}: {part}", role, shape, fields, names, opener, recognised, first, sample))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
@@ -358,6 +364,7 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
 
 
 def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
+    """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
     question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
     passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
     passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
@@ -367,7 +374,8 @@ def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, objec
         return Role.QUESTIONS, Shape.TABLE, told
     if question_id and text and not (asked or passage_id):
         return Role.QUESTIONS, Shape.TABLE, Fields(id=question_id, text=text, metadata=metadata)
-    id_ = passage_id or plain_id
+    ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
+    id_ = unique_column(ids, sample)
     if text is None or asked or id_ is None:
         return (Role.ROWS if text else None), Shape.TABLE, Fields()
     title = first(*_TITLES)

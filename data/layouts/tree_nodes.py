@@ -131,11 +131,22 @@ def _is_answer_list(name: str, lists: Mapping[str, Any]) -> bool:
     return plain_name(name) in _ANSWER_LISTS and any(plain_name(other) in _QUESTION_LISTS for other in lists)
 
 
+def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
+    """Return the keys whose answers `question_lists` joins to questions."""
+    counts = {len(questions) for questions in lists.values()}
+    names = [name for name in node if name not in lists and plain_name(name) in _ANSWER_LISTS]
+    return [name for name in names if len(_answer_items(node[name])) in counts]
+
+
+def _answer_items(value: Any) -> list[Any]:
+    return objects_in(value) or (value if isinstance(value, list) else [])
+
+
 def _with_answers(questions: list[Any], name: str, node: Node) -> list[Any]:
     for other, value in node.items():
         if other == name or plain_name(other) not in _ANSWER_LISTS:
             continue
-        answers = objects_in(value) or (value if isinstance(value, list) else [])
+        answers = _answer_items(value)
         if len(answers) == len(questions):
             return [_with_answer(question, answer) for question, answer in zip(questions, answers, strict=True)]
     return questions
@@ -165,13 +176,14 @@ def objects_in(value: Any) -> list[Any]:
 def children(node: Node, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
     """Yield the values of an object that hold nested questions or passages, by key."""
     for name, value in node.items():
-        is_passage_list = is_passage_list_name(name)
-        items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
-        sample = [item for item in items[:_SAMPLE_ITEMS] if isinstance(item, (dict, list))]
-        if any(is_nested(item, depth - 1) for item in sample) or (
-            is_passage_list and any(isinstance(item, dict) and context_key(item) for item in sample)
-        ):
+        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS] if isinstance(value, list) else []
+        is_passage_list = is_passage_list_name(name) and isinstance(value, list)
+        if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
             yield name, value
+
+
+def _is_passage(item: Any) -> bool:
+    return bool(context_key(item)) if isinstance(item, dict) else isinstance(item, str) and bool(item.strip())
 
 
 def is_nested(node: Any, depth: int = MAX_DEPTH) -> bool:

@@ -25,6 +25,7 @@ from data.layouts.tree_nodes import (
     is_nested_root,
     is_passage_list_name,
     is_question_list_name,
+    joined_answers,
     joined_id,
     passage_roles,
     question_lists,
@@ -79,6 +80,8 @@ def nested_opener(recognised: RecognisedFile) -> Callable[[], NestedTable] | Non
         return _opener(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
     if isinstance(value, list):
         return _opener(lambda: value)
+    if isinstance(value, dict) and len(value) > 1 and all(map(is_nested, value.values())):
+        return _opener(value.values)
     if isinstance(value, dict) and is_nested_root(value):
         keys = KeyReport()
         return lambda: _table(_Walk(keys).node(value, "", "", {}), keys)
@@ -145,7 +148,7 @@ class _Walk:
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
-        shared = self._shared(node, path, inherited, context, {*lists, *inner})
+        shared = self._shared(node, path, inherited, context, {*lists, *inner, *joined_answers(node, lists)})
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
         for _ in broken:
@@ -157,6 +160,8 @@ class _Walk:
             inner_place, inner_path = f"{place}.{name}" if place else name, _joined(path, name)
             if isinstance(child, dict):
                 yield from self.node(child, inner_place, inner_path, shared)
+            elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
+                yield from (RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, asks=False) for text in child)
             else:
                 yield from self.items(child, inner_place, f"{inner_path}[]", shared)
 

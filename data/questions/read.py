@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from data.apart import File, Work, carried_out
-from data.files.progress import ReadingProgress
+from data.apart import File, Report, Work, carried_out
 from data.formats.columns import Columns
 from data.formats.encodings import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
@@ -81,27 +80,27 @@ def read_paths_apart(
     paths: Sequence[Path],
     chosen: Mapping[str, str | None] | None = None,
     encoding: str = "",
-    progress: ReadingProgress | None = None,
+    report: Report | None = None,
 ) -> Reading:
     """Read files and folders from disk together, in a process of its own; see `read_files_apart`.
 
     `encoding` is that of their text; if empty, it is detected.
     """
-    return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen, progress)
+    return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen, report)
 
 
 def read_files_apart(
     files: Sequence[File],
     chosen: Mapping[str, str | None] | None = None,
-    progress: ReadingProgress | None = None,
+    report: Report | None = None,
 ) -> Reading:
     """Read files as `read_files` does, in a process of its own.
 
-    `chosen` names columns of a single one by role; those of the other roles are guessed. `progress` is called while it
-    reads many files. Raises `UnusableFileError`,
-    also where reading takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
+    `chosen` names columns of a single one by role; those of the other roles are guessed. `report` is called with the
+    number of files read and of all files. Raises `UnusableFileError`, also where reading takes more than its `Limits`
+    or the process ends, and `OSError` where the disk is full.
     """
-    return carried_out(WORK, files, chosen or {}, progress)
+    return carried_out(WORK, files, chosen or {}, report)
 
 
 def _found(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> Collected | Alone:

@@ -1,6 +1,7 @@
 """The report of a question set: as lines for a terminal, as JSON, and with all its records."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,6 +17,7 @@ from data.split import PARTS, Part, Split, SplitMethod, few_questions
 
 _NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
 _SHOWN_PROBLEMS = 10
+_LISTED_FILES = 20
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading
 
 
@@ -43,18 +45,20 @@ def reading_lines(reading: Reading) -> list[str]:
 
 
 def _file_lines(reading: Reading) -> list[str]:
-    lines = []
+    """A line for each file; of many files one for all of the same role, format and encoding."""
+    counts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for file in reading.files:
-        form = ", ".join(filter(None, (file.format, file.encoding)))
-        lines.append(f"  {file.name}: {file.role}, {form}; {file.row_count:,} rows")
-    return lines
+        form = ", ".join(filter(None, (file.role, file.format, file.encoding)))
+        counts[file.name if len(reading.files) <= _LISTED_FILES else "", form].append(file.row_count)
+    named = ((name or f"{len(rows):,} files", form, sum(rows)) for (name, form), rows in counts.items())
+    return [f"  {name}: {form}; {rows:,} rows" for name, form, rows in named]
 
 
 def _column_lines(reading: Reading) -> list[str]:
     listed = set(asdict(reading.columns).values()) if reading.columns is not None else set()
     lists = {
         "Used columns": [name for name in reading.used_columns if name not in listed],
-        "Kept as metadata": reading.metadata_columns,
+        "Metadata columns": reading.metadata_columns,
         "Unused columns": reading.unused_columns,
     }
     return [f"{title}: {', '.join(names)}" for title, names in lists.items() if names]

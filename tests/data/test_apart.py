@@ -26,7 +26,7 @@ from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, r
 from data.pairs.records import PairKind
 from data.problems import DataError, ProblemCode
 from data.questions import read as reading
-from data.questions.read import read, read_file_apart
+from data.questions.read import read, read_file_apart, read_paths_apart
 from data.split import Part
 from data.workspace import workspace
 from tests.data.sample_files import FILES, read_apart
@@ -356,3 +356,19 @@ def test_what_failed_gives_its_memory_back() -> None:
         raise OSError("full")
     with Limits(8 * GIB, 10).held_free():
         pass
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+def test_progress_of_many_files_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"text {number}\n\n" * 300, encoding="utf-8")
+    reported: list[tuple[int, int]] = []
+    reading = read_paths_apart([folder], progress=lambda read, total: reported.append((read, total)))
+    assert len(reading.files) == 300
+    assert reported
+    assert {total for _, total in reported} == {300}
+    assert [read for read, _ in reported] == sorted(read for read, _ in reported)

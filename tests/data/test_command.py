@@ -351,15 +351,6 @@ def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest
     assert "nan%" not in out
 
 
-@pytest.mark.parametrize(("name", "words"), [("a.docx", "Word documents"), ("a.pdf", "PDF files")])
-def test_a_document_says_what_to_do(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / name).write_bytes({"a.docx": DOCX, "a.pdf": PDF}[name])
-    assert main(["inspect", str(tmp_path / name)]) == 1
-    told = capsys.readouterr().err
-    assert words in told
-    assert "CSV or Excel file" in told
-
-
 JUDGED = {
     "corpus.jsonl": """{"_id": "a", "title": "강", "text": "한강은 서울을 지난다."}
 {"_id": "b", "text": "부산은 항구이다."}
@@ -419,3 +410,26 @@ def test_json_without_records_has_none(file: Path, capsys: pytest.CaptureFixture
 def test_records_need_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(file), "--records"]) == 2
     assert "--records needs --json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.docx", DOCX), ("a.pdf", PDF)])
+def test_a_broken_document_says_what_to_do(
+    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["inspect", str(path)]) == 1
+    assert "open it in its program and save it again" in capsys.readouterr().err
+    assert main(["inspect", str(path), "--columns", "context=text"]) == 1
+    assert "save its rows as CSV or Excel" in capsys.readouterr().err
+
+
+def test_many_files_are_listed_by_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.md").write_text(f"# {number}\n\ntext {number}\n", encoding="utf-8")
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "  30 files: passages, markdown; 30 rows\n" in capsys.readouterr().out
+    for number in range(20):
+        (tmp_path / f"{number}.md").unlink()
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "/29.md: passages, markdown; 1 rows\n" in capsys.readouterr().out

@@ -8,9 +8,8 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from data.apart import File, UnusableFileError
+from data.apart import File, Report, UnusableFileError
 from data.collection import display_name
-from data.files.progress import ReadingProgress
 from data.formats.columns import Columns
 from data.formats.encodings import EncodingCandidate
 from data.formats.tables import shown as shortened
@@ -70,7 +69,7 @@ class Preview:
     beside: tuple[GivenFile, ...] = field(default=(), repr=False)
 
 
-def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: ReadingProgress | None = None) -> Preview:
+def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Report | None = None) -> Preview:
     """Read new files together with those under preview if they form one dataset, else in place of them.
 
     A file that cannot be read is replaced by the next one; a collection may be dropped file by file.
@@ -124,7 +123,7 @@ def _leaves_files_aside(found: Read) -> bool:
 
 
 def preview_of(
-    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: ReadingProgress | None = None
+    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: Report | None = None
 ) -> Preview:
     """Read files for the first time, columns guessed."""
     name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
@@ -133,7 +132,7 @@ def preview_of(
     return read_again(Preview(name, source or name, title, tuple(files), sha256), None, progress)
 
 
-def read_again(preview: Preview, columns: Columns | None, progress: ReadingProgress | None = None) -> Preview:
+def read_again(preview: Preview, columns: Columns | None, progress: Report | None = None) -> Preview:
     """Read the files with the columns that the user chose; None: they are guessed."""
     try:
         files = [File(Content(content, preview.encoding), name) for content, name in preview.files]

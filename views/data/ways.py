@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from data.files.progress import ReadingProgress
+from data.apart import Report
 from data.problems import DataError
 from data.store import CATALOG, CatalogEntry, Progress, obtain
 from views.data import preview
@@ -80,7 +80,7 @@ def _upload(*, is_large: bool) -> None:
 
 
 @contextmanager
-def reading_progress() -> Iterator[ReadingProgress]:
+def reading_progress() -> Iterator[Report]:
     """Show that files are being read and for how long; of many files, how many are read."""
     bar = st.empty()
 

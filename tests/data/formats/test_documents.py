@@ -1,9 +1,10 @@
-"""Documents without rows are refused with a sentence that says what to do, whatever they are called."""
+"""Documents are recognised by content; where rows are needed, they are refused with a sentence that says what to do."""
 
 import struct
 
 import pytest
 
+from data.formats.columns import Columns
 from data.formats.documents import document_kind
 from data.formats.opening import Format, recognise
 from data.formats.text import Content
@@ -33,28 +34,34 @@ def ole_file(*streams: str) -> bytes:
 DOCUMENTS = [
     ("manual.docx", DOCX, ProblemCode.WORD_DOCUMENT),
     ("manual.doc", ole_file("WordDocument"), ProblemCode.WORD_DOCUMENT),
-    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.WORD_DOCUMENT),
+    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.UNREAD_DOCUMENT),
     ("slides.pptx", PPTX, ProblemCode.PRESENTATION),
     ("slides.ppt", ole_file("PowerPoint Document"), ProblemCode.PRESENTATION),
     ("manual.hwpx", HWPX, ProblemCode.HANGUL_DOCUMENT),
     ("manual.hwp", ole_file("FileHeader", "\x05HwpSummaryInformation"), ProblemCode.HANGUL_DOCUMENT),
-    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.HANGUL_DOCUMENT),
+    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.UNREAD_DOCUMENT),
     ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
     ("table.xls", ole_file("EncryptedPackage"), ProblemCode.OLD_WORKBOOK),
     ("table.xls", ole_file("Workbook"), ProblemCode.BROKEN_WORKBOOK),
 ]
+NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK)
 
 
 @pytest.mark.parametrize(("name", "content", "code"), DOCUMENTS)
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
     given = File(Content(content), "data.csv" if is_renamed else name)
-    with pytest.raises(DataError) as error:
-        read_files([given])
-    assert error.value.problem.code is code
+    assert document_kind(given.content, given.name) is code
     with pytest.raises(DataError) as error:
         read_pairs([(given.content, given.name)])
     assert error.value.problem.code is code
+    with pytest.raises(DataError) as error:
+        read_files([given], Columns(context="text"))
+    assert error.value.problem.code is code
+    with pytest.raises(DataError) as error:
+        read_files([given])
+    broken = (ProblemCode.BROKEN_DOCUMENT, ProblemCode.DOCUMENT_WITHOUT_TEXT)
+    assert error.value.problem.code in ([code] if code in NEVER_READ else broken)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +93,14 @@ def test_a_document_beside_a_table_is_named_and_not_read() -> None:
     reading = read_files([File(Content(DOCX), "notes.docx"), File(Content(as_csv(ROWS).encode()), "faq.csv")])
     assert len(reading.question_set.questions) > 0
     (gap,) = reading.gaps
-    assert (gap.code, gap.details["examples"]) == (ProblemCode.LEFT_ASIDE, "notes.docx")
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.docx")
 
 
 def test_documents_alone_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"a\.docx: Word documents \(\.docx, \.doc\) cannot be read\.") as error:
+    with pytest.raises(DataError, match=r"a\.docx: The document cannot be read \(") as error:
         read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
-    assert error.value.problem.code is ProblemCode.WORD_DOCUMENT
+    assert error.value.problem.code is ProblemCode.BROKEN_DOCUMENT
+    assert [one.details["file"] for one in error.value.others] == ["a.docx", "b.pdf"]
 
 
 @pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]])

@@ -216,6 +216,7 @@ def test_broken_questions_are_numbered_through_the_file() -> None:
         (4, ProblemCode.NOT_AN_OBJECT),
         (5, ProblemCode.DUPLICATE_ID),
         (7, ProblemCode.NOT_TEXT),
+        (None, ProblemCode.REPEATED_PASSAGES),
     ]
     assert [question.id for question in reading.question_set.questions] == ["a", "e"]
     assert reading.row_count == 7

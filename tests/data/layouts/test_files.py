@@ -114,7 +114,7 @@ def test_files_that_number_their_questions_alike_keep_all_questions() -> None:
     first, second = ([{**row, "id": "1"} for row in rows_of([n])] for n in (0, 1))
     reading = read_all({"a.jsonl": jsonl(first), "b.jsonl": jsonl(second)})
     assert len(finds(reading)) == 2
-    assert [one.code for one in reading.problems] == [ProblemCode.CHANGED_QUESTION_IDS]
+    assert ProblemCode.CHANGED_QUESTION_IDS in {one.code for one in reading.problems}
 
 
 def test_shards_that_number_their_passages_alike_keep_all_passages() -> None:
@@ -260,6 +260,15 @@ def test_unknown_names_beside_known_ones_are_counted() -> None:
         "unknown_passages": {"rows": 1, "ids": 1, "examples": "99"},
         "unjudged_questions": {"ids": 1, "examples": "3"},
     }
+
+
+@pytest.mark.parametrize("judged", ["pid", "docid"])
+def test_the_judged_one_of_two_id_columns_is_the_id(judged: str) -> None:
+    corpus = [{"docid": f"d{n}", "pid": f"p{n}", "title": "", "text": text} for n, text in enumerate(TITLES)]
+    queries = jsonl([{"_id": "q", "text": "누가 항구에 사나?"}])
+    qrels = f"query-id\tcorpus-id\tscore\nq\t{judged[0]}0\t1\n".encode()
+    reading = read_all({"corpus.jsonl": jsonl(corpus), "queries.jsonl": queries, "qrels.tsv": qrels})
+    assert finds(reading) == {"누가 항구에 사나?": [GULL]}
 
 
 def test_qrels_of_several_parts_are_the_split() -> None:

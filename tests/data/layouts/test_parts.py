@@ -34,7 +34,16 @@ def test_names_tell_the_part(path: str, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "part"), [("Train", "train"), ("valid ", "validation"), ("시험용", "test"), (3, ""), (None, "")]
+    ("cell", "part"),
+    [
+        ("Train", "train"),
+        ("valid ", "validation"),
+        ("시험용", "test"),
+        ("what does a test measure?", ""),
+        (3, ""),
+        (["test"], ""),
+        (None, ""),
+    ],
 )
 def test_cells_tell_the_part(cell: object, part: str) -> None:
     assert part_named(cell) == part

@@ -19,6 +19,7 @@ from data.problems import ProblemCode
 from data.questions.read import read
 from data.records import Passage, Question, QuestionSet
 from tests.data.layouts.written import zipped
+from tests.data.split.worlds import chain
 
 ids = (
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
@@ -47,6 +48,7 @@ def sets(draw: st.DrawFn) -> QuestionSet:
             hidden=draw(st.booleans()),
             starts=(3,) * len(answers) if draw(st.booleans()) else (),
             rejected=draw(some),
+            part=draw(st.sampled_from(["", "", "train", "validation", "test"])),
             groups=tuple(draw(st.lists(group, max_size=2))),
         )
 
@@ -71,6 +73,21 @@ def test_aliases_survive_an_export(layout: Layout) -> None:
     reading = read(written(aliased, layout), "aliased.zip")
     assert reading.question_set == aliased
     assert not [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_published_parts_are_a_file_each(layout: Layout) -> None:
+    parts = ["train"] * 3 + ["validation"] * 2 + ["test"]
+    published = replace(chain(6, parts=parts), name="published")
+    content = written(published, layout)
+    names = {"train", "dev", "test"}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        found = {Path(name).stem for name in archive.namelist() if "qrels/" in name or "default/" in name}
+        front = archive.read("published/README.md").decode().split("---")[1]
+    assert found == names
+    splits = {one["split"] for one in yaml.safe_load(front)["configs"][-1]["data_files"]}
+    assert splits == names
+    assert read(content, "published.zip").question_set == published
 
 
 def test_judgements_may_name_an_exported_alias() -> None:

@@ -19,7 +19,7 @@ def test_reading_lists_used_metadata_and_unused_columns() -> None:
     lines = reading_lines(replace(READING, **columns))
     assert lines[2:5] == [
         "Columns: question <- 질문, context <- 지문",
-        "Kept as metadata: 난이도",
+        "Metadata columns: 난이도",
         "Unused columns: 메모",
     ]
 
@@ -34,7 +34,7 @@ def test_reading_lists_no_empty_kind_of_column() -> None:
     columns = {"used_columns": ("질문", "지문"), "metadata_columns": (), "unused_columns": ()}
     lines = "\n".join(reading_lines(replace(READING, **columns)))
     assert "question <- 질문, context <- 지문" in lines
-    assert "metadata" not in lines
+    assert "Metadata" not in lines
     assert "Unused" not in lines
 
 
@@ -68,7 +68,7 @@ def test_refusal_lists_candidate_readings_with_their_flags() -> None:
 
 def test_refusal_lists_encodings_with_their_first_line() -> None:
     proposal = Proposal(Columns(), encodings=(EncodingCandidate("shift_jis", "首都は?"),))
-    error = UnusableFileError(DataError.of(ProblemCode.DOUBTFUL_ENCODING), proposal)
+    error = UnusableFileError(DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?"), proposal)
     assert refusal_lines(error)[1:] == ["Possible encodings:", "  --encoding shift_jis    首都は?"]
 
 

@@ -132,7 +132,7 @@ def test_a_set_without_titles_is_split_by_passage(app: AppTest) -> None:
 def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
     before = app.query_params["data"]
     upload(app, '{"data": [\n{"title": ', "broken.json")
-    assert "2번째 줄 11번째 글자에서 깨졌습니다" in texts(app)
+    assert "2번째 줄에서 중간에 끝납니다" in texts(app)
     assert app.query_params["data"] == before
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)

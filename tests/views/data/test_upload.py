@@ -116,7 +116,7 @@ def test_the_sample_csv_is_read_right(language: str) -> None:
 
 def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> None:
     assert "CSV · TSV · Excel · JSON(KorQuAD, DPR …) · JSONL · Parquet · Arrow · TXT · Markdown" in texts(app)
-    assert "HTML · PDF · Word · zip" in texts(app)
+    assert "HTML · PDF · Word · PowerPoint · 한글(HWP) · zip" in texts(app)
     assert "예시 CSV 내려받기" in [button.label for button in app.get("download_button")]
     upload(app, sample_csv("ko"), "예시.csv")
     assert statuses(app) == ["success"]
