@@ -148,6 +148,11 @@ def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
     return [name for name in names if len(_answer_items(node[name])) in counts]
 
 
+def answers_without_questions(node: Node) -> list[str]:
+    """Return the keys of answers in lists, of an object that has no list of questions."""
+    return [name for name in node if plain_name(name) in _ANSWER_LISTS and isinstance(node[name], list) and node[name]]
+
+
 def _answer_items(value: Any) -> list[Any]:
     return objects_in(value) or (value if isinstance(value, list) else [])
 

@@ -18,6 +18,7 @@ from data.layouts.tree_nodes import (
     PARAGRAPH_ID,
     SPLIT,
     answers_of,
+    answers_without_questions,
     children,
     context_key,
     has_question,
@@ -148,6 +149,8 @@ class _Walk:
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
+        if not lists and not inner and not broken:
+            broken = answers_without_questions(node)
         shared = self._shared(node, path, inherited, context, {*lists, *inner, *joined_answers(node, lists)})
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
