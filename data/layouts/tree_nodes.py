@@ -1,6 +1,6 @@
 """One object of nested JSON: which of its keys hold a question, a passage, lists of questions, or deeper objects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -90,9 +90,17 @@ def question_text(value: Any) -> Any:
 
 def context_key(node: Node) -> str | None:
     """Return the key that holds the passage of an object: a known name whose value is no object."""
-    by_plain = {plain_name(name): name for name in reversed([*node])}
-    names = (by_plain[name] for name in _PASSAGE_KEYS["context"] if name in by_plain)
-    return next((name for name in names if not _holds_objects(node[name]) and not is_blank(node[name])), None)
+    for name in _context_keys(tuple(node)):
+        value = node[name]
+        if (type(value) is str and value.strip()) or not (is_blank(value) or _holds_objects(value)):
+            return name
+    return None
+
+
+@lru_cache(maxsize=512)
+def _context_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    return tuple(by_plain[name] for name in _PASSAGE_KEYS["context"] if name in by_plain)
 
 
 def _holds_objects(value: Any) -> bool:
@@ -117,6 +125,8 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     for name, value in node.items():
+        if isinstance(value, str):
+            continue
         items = objects_in(value)
         is_known = is_question_list_name(name)
         if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
@@ -136,6 +146,11 @@ def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
     counts = {len(questions) for questions in lists.values()}
     names = [name for name in node if name not in lists and plain_name(name) in _ANSWER_LISTS]
     return [name for name in names if len(_answer_items(node[name])) in counts]
+
+
+def answers_without_questions(node: Node) -> list[str]:
+    """Return the keys of answers in lists, of an object that has no list of questions."""
+    return [name for name in node if plain_name(name) in _ANSWER_LISTS and isinstance(node[name], list) and node[name]]
 
 
 def _answer_items(value: Any) -> list[Any]:
@@ -173,9 +188,11 @@ def objects_in(value: Any) -> list[Any]:
     return [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
 
 
-def children(node: Node, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
-    """Yield the values of an object that hold nested questions or passages, by key."""
+def children(node: Node, depth: int = MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
     for name, value in node.items():
+        if name in known or not isinstance(value, (dict, list)):
+            continue
         items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS] if isinstance(value, list) else []
         is_passage_list = is_passage_list_name(name) and isinstance(value, list)
         if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
@@ -208,8 +225,8 @@ def answers_of(value: Any) -> Any:
     """Return answers as `answers_in` takes them: objects with `text` and `answer_start`, whatever their own names."""
     value = plain_value(value)
     if isinstance(value, list):
-        return [answers_of(item) for item in value]
-    if not isinstance(value, dict):
+        return value if all(map(_is_plain_answer, value)) else [answers_of(item) for item in value]
+    if not isinstance(value, dict) or _is_plain_answer(value):
         return value
     by_plain = {plain_name(name): cell for name, cell in reversed([*value.items()])}
     text = next((by_plain[name] for name in _ANSWER_TEXTS if not _is_nothing(by_plain.get(name))), None)
@@ -218,6 +235,10 @@ def answers_of(value: Any) -> Any:
     if isinstance(aliases, list) and not isinstance(text, list):
         return [text, *aliases]
     return {"text": text} if start is None else {"text": text, "answer_start": start}
+
+
+def _is_plain_answer(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and value.keys() <= {"text", "answer_start"})
 
 
 def _is_nothing(value: Any) -> bool:

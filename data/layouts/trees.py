@@ -4,7 +4,7 @@ Covers, by shape: SQuAD, KorQuAD 1 and 2, KLUE-MRC, AI Hub, CMRC 2018, CoQA, QuA
 questions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Any
@@ -18,6 +18,7 @@ from data.layouts.tree_nodes import (
     PARAGRAPH_ID,
     SPLIT,
     answers_of,
+    answers_without_questions,
     children,
     context_key,
     has_question,
@@ -120,7 +121,7 @@ class _Walk:
     def __init__(self, keys: KeyReport) -> None:
         self.keys = keys
         self._numbers = count(1)
-        self._reported: set[tuple[str, tuple[str, ...], frozenset[str]]] = set()
+        self._reported: set[tuple[str, ...]] = set()  # path, keys, and those in use
 
     def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
@@ -140,7 +141,7 @@ class _Walk:
             yield self._question(node, path, inherited)
             return
         lists = question_lists(node)
-        inner = {name: value for name, value in children(node) if name not in lists}
+        inner = dict(children(node, known=lists))
         context = context_key(node)
         if context is not None and any(map(_has_context, inner.values())):
             context = None  # the passages are further down
@@ -148,6 +149,8 @@ class _Walk:
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
+        if not lists and not inner and not broken:
+            broken = answers_without_questions(node)
         shared = self._shared(node, path, inherited, context, {*lists, *inner, *joined_answers(node, lists)})
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
@@ -166,7 +169,7 @@ class _Walk:
                 yield from self.items(child, inner_place, f"{inner_path}[]", shared)
 
     def _shared(
-        self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: set[str]
+        self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: Collection[str]
     ) -> dict[str, Any]:
         """Return the cells that the questions below an object share."""
         keys = {role: name for role, name in passage_roles(node).keys.items() if role != "context"}
@@ -175,7 +178,7 @@ class _Walk:
         else:
             keys["context"] = context
         keys = {role: name for role, name in keys.items() if name not in lists}
-        self._report(path, node, {*keys.values(), *lists}, frozenset())
+        self._report(path, node, (*keys.values(), *lists))
         own = {role: node[name] for role, name in keys.items() if node[name] is not None}
         return inherited | own if context is None else {**inherited, PARAGRAPH_ID: None, **own}
 
@@ -190,23 +193,25 @@ class _Walk:
         cells["answers"] = answers_of(cells.get("answers"))
         turn = cells.pop("turn", None)
         cells["id"] = cells.get("id") or joined_id(shared.get(PARAGRAPH_ID), turn)
-        used = set(keys.values())
+        used = [name for role, name in keys.items() if role != "kind"]
         own_context = None if shared.get("context") else context_key(question)
         if own_context is not None:
             cells["context"] = question[own_context]
-            used.add(own_context)
-        self._report(path, question, used - {keys.get("kind", "")}, frozenset(filter(None, [keys.get("kind")])))
+            used.append(own_context)
+        self._report(path, question, used, keys.get("kind"))
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
-    def _report(self, path: str, node: dict[str, Any], used: set[str], metadata: frozenset[str]) -> None:
-        """Report the keys of an object once for all objects with the same keys."""
-        seen = (path, tuple(node), frozenset(used))
-        if seen in self._reported or len(self._reported) > _MAX_KEYS:
+    def _report(self, path: str, node: dict[str, Any], used: Collection[str], metadata: str | None = None) -> None:
+        """Report the keys of an object; of objects with the same keys and uses only the first is looked at."""
+        seen = (path, *node, "", *used)
+        if seen in self._reported:
             return
-        self._reported.add(seen)
+        if len(self._reported) < _MAX_KEYS:
+            self._reported.add(seen)
+        unused = [name for name in node if name not in used and name != metadata]
         self.keys.add(self.keys.used, path, [name for name in node if name in used])
-        self.keys.add(self.keys.metadata, path, [name for name in node if name in metadata])
-        self.keys.add(self.keys.unused, path, [name for name in node if name not in used and name not in metadata])
+        self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])
+        self.keys.add(self.keys.unused, path, unused)
 
 
 def _has_context(child: Any) -> bool:
