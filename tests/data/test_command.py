@@ -156,7 +156,7 @@ def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.Capture
         "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
         "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
         "Used columns: _id, title, text, query-id, corpus-id, score",
-        "Kept as metadata: metadata",
+        "Metadata columns: metadata",
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]

@@ -92,6 +92,8 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Repo
 def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
     """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
     if together.read is not None:
+        if shown.error is not None and together.read.reading.layout is Layout.ROWS:
+            return False  # the new file is complete without the one that lacks passages
         is_collection = shown.read is not None and shown.read.reading.layout is not None
         return is_collection or not _leaves_files_aside(together.read)
     return _lacks_passages(shown) and _lacks_passages(together, new)
