@@ -199,9 +199,15 @@ def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | N
     columns = source.fields
     if not isinstance(columns, Columns) or columns.has_passages:
         return source
-    if columns.question is None:
+    if columns.question is None or _holds_ids(columns.question, source):
         raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
     return as_questions(source, columns)
+
+
+def _holds_ids(name: str, source: Source) -> bool:
+    """Whether a column holds ids rather than questions: single words in ASCII."""
+    values = [as_text(row.get(name)) for row in source.sample]
+    return all(value.isascii() and not any(map(str.isspace, value)) for value in values)
 
 
 def _without_texts(source: Source) -> ProblemCode:

@@ -15,6 +15,7 @@ from data.formats.encodings import EncodingCandidate
 from data.formats.tables import shown as shortened
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names
+from data.layouts.reading import Layout
 from data.problems import DataError, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
@@ -91,6 +92,8 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Repo
 def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
     """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
     if together.read is not None:
+        if shown.error is not None and together.read.reading.layout is Layout.ROWS:
+            return False  # the new file is complete without the one that lacks passages
         is_collection = shown.read is not None and shown.read.reading.layout is not None
         return is_collection or not _leaves_files_aside(together.read)
     return _lacks_passages(shown) and _lacks_passages(together, new)
@@ -101,13 +104,16 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
     if shown is None or shown.source in CATALOG:
         return []
     files = [*shown.beside, *shown.files]
-    if shown.error is None or shown.error.problem.code in _INCOMPLETE:
-        return files
-    failed = shown.error.problem.details.get("file")
-    if failed is None:
+    if shown.error is None:
+        failed = set() if shown.read is None else _unread_files(shown.read.reading)
+    elif shown.error.problem.code in _INCOMPLETE:
+        failed = set()
+    elif "file" in shown.error.problem.details:
+        failed = {str(shown.error.problem.details["file"])}
+    else:
         return list(shown.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
-    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) != failed]
+    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
 
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
@@ -119,7 +125,15 @@ def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
 
 
 def _leaves_files_aside(found: Read) -> bool:
-    return any(gap.code is ProblemCode.LEFT_ASIDE for gap in found.reading.gaps)
+    """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
+    reading = found.reading
+    codes = {gap.code for gap in reading.gaps}
+    has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
+    return ProblemCode.LEFT_ASIDE in codes or has_lone_questions or bool(_unread_files(reading))
+
+
+def _unread_files(reading: Reading) -> set[str]:
+    return {str(gap.details["file"]) for gap in reading.gaps if "file" in gap.details}
 
 
 def preview_of(

@@ -337,7 +337,7 @@ def test_judged_ids_come_before_names_of_tables() -> None:
         ({"notes.csv": "비고,날짜\n담당자 확인 필요,2020\n".encode()}, ProblemCode.NO_KNOWN_COLUMN),
         ({"model.bin": bytes(range(256))}, ProblemCode.UNKNOWN_FORMAT),
         ({"cut.parquet": b"PAR1 cut"}, ProblemCode.BROKEN_PARQUET),
-        ({"cut.json": b'{"data": [{"a": '}, ProblemCode.BROKEN_JSON),
+        ({"cut.json": b'{"data": [{"a": '}, ProblemCode.CUT_JSON),
         ({"empty.csv": b""}, ProblemCode.EMPTY_FILE),
         ({"pred.json": b'[{"id": "r0", "prediction_text": "a"}]'}, ProblemCode.PREDICTIONS),
     ],

@@ -52,7 +52,8 @@ def test_files_dropped_together_are_all_told(app: AppTest) -> None:
     drop(app, {"manual.docx": DOCX, "my3.csv": OTHER.encode(), "paper.pdf": PDF})
     assert statuses(app) == ["warning"]
     assert "모든 행을 문제없이 읽었습니다" not in texts(app)
-    assert "쓸 수 있는 데이터가 없는 파일 2개는 읽지 않았습니다" in texts(app)
+    assert "manual.docx: Word 문서" in texts(app)
+    assert "paper.pdf: PDF 파일은 읽지 못합니다" in texts(app)
     assert counts(app) == ["2", "2", "–"]
 
 
@@ -69,12 +70,13 @@ def test_a_broken_file_of_a_collection_is_replaced_alone() -> None:
     files = [(content, name) for name, content in BEIR.items()]
     shown = preview_of(files[:2])
     shown = preview_with([(b'{"query-id": \n', "test.jsonl")], shown)
-    assert shown.error is not None
-    assert shown.error.problem.details["file"] == "test.jsonl"
+    assert shown.read is not None
+    (broken,) = [gap for gap in shown.read.reading.gaps if "file" in gap.details]
+    assert broken.details["file"] == "test.jsonl"
     shown = preview_with([files[2]], shown)
-    assert shown.error is None
     assert shown.read is not None
     assert len(shown.read.reading.files) == 3
+    assert not [gap for gap in shown.read.reading.gaps if "file" in gap.details]
 
 
 def test_the_same_file_again_is_read_once() -> None:
