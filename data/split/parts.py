@@ -172,7 +172,9 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
         by_article=bool(pc.any(pc.not_equal(question_set.passages.titles.column, "")).as_py()),
     )
     wanted = _wanted(len(asked), {Part.TEST: options.test, Part.VALIDATION: options.validation})
-    if options.strict or _is_enough({part: len(grouped.rows[part]) for part in PARTS}, wanted):
+    if options.strict or len(asked) < FEWEST_QUESTIONS:  # of so few questions no part has enough
+        return grouped
+    if _is_enough({part: len(grouped.rows[part]) for part in PARTS}, wanted):
         return grouped
     return _redrawn(question_set, grouped, wanted)
 
