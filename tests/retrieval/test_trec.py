@@ -122,6 +122,35 @@ def test_a_copy_and_its_stored_passage_count_once_at_the_better_rank(tmp_path: P
     assert (notes.aliases, notes.repeated) == (1, 1)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_names_copies_has_the_measures_of_the_run_with_stored_ids(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(30))
+    aliases = {f"copy{number}": f"p{rng.integers(30)}" for number in range(20)}
+    questions = tuple(Question(f"q{row}", "?", relevant=(f"p{row}", f"p{row + 1}")) for row in range(20))
+    question_set = QuestionSet("merged", passages, questions, aliases)
+    names = [*question_set.passages.ids, *aliases]
+    scores = {
+        (question.id, names[name]): float(score)
+        for question in questions
+        for name, score in zip(rng.choice(len(names), 15, replace=False), rng.permutation(1000), strict=False)
+    }
+    lines = "".join(f"{question} Q0 {name} 1 {score} x\n" for (question, name), score in scores.items())
+    rankings, notes = read_run(written(tmp_path, lines), question_set)
+    best: dict[tuple[str, str], float] = {}
+    for (question, name), score in scores.items():
+        pair = (question, question_set.passage_id(name))
+        best[pair] = max(best.get(pair, -1.0), score)
+    assert notes.aliases == sum(name in aliases for _, name in scores)
+    assert notes.repeated == len(scores) - len(best)
+    run = [ir_measures.ScoredDoc(question, name, score) for (question, name), score in best.items()]
+    qrels = [ir_measures.Qrel(one.id, name, 1) for one in questions for name in one.relevant]
+    theirs = ir_measures.calc_aggregate([R @ 1, R @ 5, RR @ 10, nDCG @ 10], qrels, run)
+    means = evaluate(rankings, question_set, (1, 5)).means()
+    ours = [means[name] for name in ("recall@1", "recall@5", "mrr@10", "ndcg@10")]
+    assert ours == pytest.approx([theirs[measure] for measure in (R @ 1, R @ 5, RR @ 10, nDCG @ 10)], abs=1e-6)
+
+
 def test_ids_in_json_lines_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
     spaced = replace(MERGED, questions=(Question("q 1", "?", relevant=("p2",)),))
     run = written(tmp_path, '{"question": "q 1", "passages": ["copy 2", "p1", "three"]}\n')
