@@ -37,7 +37,7 @@ def decompressed(content: Content, name: str, left: int) -> Content:
 
 def is_tar(content: Content) -> bool:
     """Whether a file is an archive of files that is not compressed."""
-    return content.start[257:262] == b"ustar"
+    return content.mark[257:262] == b"ustar"
 
 
 def tar_files(content: Content, name: str) -> Iterator[tuple[str, bytes]]:

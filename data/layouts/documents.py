@@ -75,7 +75,7 @@ def document_source(file: File, format_: Format) -> Sighted:
         role=Role.PASSAGES,
         shape=Shape.DOCUMENT,
         fields=Fields(id=id_, title=title, text=text),
-        names=DOCUMENT_COLUMNS,
+        names=(),  # a document has no columns
         table=partial(document_table, file.content, format_, file.name),
         recognised=recognised,
     )

@@ -47,7 +47,7 @@ def unpacked(files: Sequence[File]) -> list[File]:
         elif file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
-        elif is_compressed(file.content.start):
+        elif is_compressed(file.content.mark):
             inner = File(decompressed(file.content, file.name, MAX_UNPACKED_BYTES - size), file.name)
             new = _untarred(inner) if is_tar(inner.content) else [inner]
             size += inner.content.size

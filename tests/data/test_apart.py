@@ -367,7 +367,7 @@ def test_progress_of_many_files_is_reported(tmp_path: Path) -> None:
     for number in range(300):
         (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"text {number}\n\n" * 300, encoding="utf-8")
     reported: list[tuple[int, int]] = []
-    reading = read_paths_apart([folder], progress=lambda read, total: reported.append((read, total)))
+    reading = read_paths_apart([folder], report=lambda read, total: reported.append((read, total)))
     assert len(reading.files) == 300
     assert reported
     assert {total for _, total in reported} == {300}
