@@ -205,7 +205,7 @@ def _table(records: Iterator[Record], titles: int) -> Table:
         raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
     check_size(len(header), "columns", MAX_COLUMNS)
     names = column_names(header)
-    return Table(names, without_notes((_row(number, fields, names) for number, fields in filled), len(names)))
+    return Table(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
 
 
 def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow:

@@ -44,7 +44,7 @@ ENCODING_PROBLEMS = frozenset(
         ProblemCode.UNKNOWN_ENCODING_NAME,
     }
 )
-_SAMPLE_BYTES = 16_384
+_SAMPLE_BYTES = 8_192
 _MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's languages
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
@@ -196,8 +196,9 @@ def _rated(content: Bytes) -> Encoding:
     if best is None or best.doubt > _MOST_DOUBTFUL:
         byte, line = _place(content.whole, _first_invalid(content, "utf-8") or 0)
         raise DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line)
-    others = [one for one in ratings if one.text != best.text and _first_invalid(content, one.codec) is None]
-    margin = _MARGIN if best.doubt < _WEAK else 3 * _MARGIN
+    margin, most = (_MARGIN, best.doubt + _MARGIN) if best.doubt < _WEAK else (3 * _MARGIN, float("inf"))
+    different = [one for one in ratings if one.text != best.text and one.doubt < most]
+    others = [one for one in different if _first_invalid(content, one.codec) is None]
     likely = [best, *(rating for rating in others if rating.doubt - best.doubt < margin)]
     if len(likely) == 1 and (best.doubt < _WEAK or not others):
         return Encoding(best.codec, _NAMES[best.codec])

@@ -56,16 +56,21 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
     return (Problem.of(ProblemCode.TITLE_LINES, count=len(titles), words=shown(words, 100)),)
 
 
-def without_notes(rows: Iterator[RawRow], width: int) -> Iterator[RawRow]:
+def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
     """Yield rows; notes below the table get a problem.
 
     They are the last rows, of which only the first cell is filled while all others have more, and which begin as a
     note does or stand below a blank row.
     """
     held, before = list[RawRow](), None
-    may_be_notes = width > 1
+    may_be_notes = len(names) > 1
+    last = names[-1] if names else ""
     for row in rows:
-        if not (may_be_notes and _is_alone(row)):
+        if not may_be_notes or row.cells.get(last) or not _is_alone(row):
+            if not held:
+                yield row
+                before = row
+                continue
             yield from held
             held = []
             yield row

@@ -37,8 +37,9 @@ _MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 _SHOWN_CHARACTERS = 10_000  # of a cell
 _MOST_SHOWN = 32_000_000  # characters of all rows left out
-_SURE_MARKS = frozenset({"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None"})
-_MARKS = _SURE_MARKS | {"-", "없음", "해당 없음", "해당없음"}  # of an empty cell; the others may be a text
+_MARKS = frozenset(  # of an empty cell
+    {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
+)
 _LONGEST_MARK = max(map(len, _MARKS))
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
@@ -195,10 +196,8 @@ class RowReader:
         return {}
 
     def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
-        """Whether a text marks an empty cell, which is noted. Ids that must be there are taken as they are."""
-        if empty not in (None, ProblemCode.EMPTY_QUESTION, ProblemCode.EMPTY_CONTEXT):
-            return False
-        if text not in (_MARKS if empty is None else _SURE_MARKS):
+        """Whether a text of an optional role marks an empty cell, which is noted."""
+        if empty is not None or text not in _MARKS:
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True

@@ -63,7 +63,7 @@ class Workbook:
 
     def table(self) -> Table:
         rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
-        return Table(self.names, without_notes(rows, len(self.names)))
+        return Table(self.names, without_notes(rows, self.names))
 
 
 def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:

@@ -262,7 +262,7 @@ class DatasetBuilder:
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
         cell = None if self._plan.columns.answers is None else reader.cell("answers")
-        if self._is_missing(cell):
+        if is_blank(cell):
             return {}
         if self._plan.separates_answers and isinstance(cell, str) and len(cell) <= MOST_CHARACTERS:
             return {reader.fit(part.strip()): NOWHERE for part in cell.split("|") if part.strip()}

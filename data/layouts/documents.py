@@ -26,6 +26,8 @@ _BY_SUFFIX = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
 }
 _TEXT_SUFFIXES = (".txt", ".text", ".rst")
+# of data: a web page under such a name is what a server sent in place of the file
+_DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
 _WEB_PAGE = (b"<!doctype html", b"<html")
 
 
@@ -63,7 +65,7 @@ def document_format(file: File) -> Format | None:
     if suffix in _BY_SUFFIX:
         return _BY_SUFFIX[suffix]
     is_web_page = mark.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith(_WEB_PAGE)
-    return Format.HTML if is_web_page else None
+    return Format.HTML if is_web_page and suffix not in _DATA_SUFFIXES else None
 
 
 def document_source(file: File, format_: Format) -> Sighted:

@@ -42,7 +42,6 @@ DOCUMENTS = [
     ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.UNREAD_DOCUMENT),
     ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
     ("table.xls", ole_file("EncryptedPackage"), ProblemCode.OLD_WORKBOOK),
-    ("table.xls", ole_file("Workbook"), ProblemCode.BROKEN_WORKBOOK),
 ]
 NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK, ProblemCode.BROKEN_WORKBOOK)
 

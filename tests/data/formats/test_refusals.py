@@ -24,8 +24,8 @@ PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n
         ),
         ('\n<!-- a --><HTML lang="ko"><body></body></HTML>', ProblemCode.WEB_PAGE, r"web page \(HTML\)"),
         ('<?xml version="1.0"?><html xmlns="x"></html>', ProblemCode.WEB_PAGE, "web page"),
-        ("2\tqid:1\t# 7\t강\n0\tqid:1\t# 8\t산\n", ProblemCode.UNKNOWN_STRUCTURE, "judgements.*corpus"),
-        ("2 qid:1 1:0.5 2:3 # d7\n0 qid:2 1:0.1 2:1 # d8\n", ProblemCode.UNKNOWN_STRUCTURE, "judgements.*corpus"),
+        ("2\tqid:1\t# 7\t강\n0\tqid:1\t# 8\t산\n", ProblemCode.ONLY_JUDGEMENTS, "judgements.*corpus"),
+        ("2 qid:1 1:0.5 2:3 # d7\n0 qid:2 1:0.1 2:1 # d8\n", ProblemCode.ONLY_JUDGEMENTS, "judgements.*corpus"),
         (
             "- question: 강은?\n  answer: 한강\n- question: 산은?\n  answer: 북한산\n",
             ProblemCode.UNKNOWN_STRUCTURE,
