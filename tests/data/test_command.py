@@ -149,12 +149,14 @@ def archive(tmp_path: Path) -> Path:
 
 def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(archive)]) == 0
-    assert capsys.readouterr().out.splitlines()[:7] == [
+    assert capsys.readouterr().out.splitlines()[:9] == [
         "scifact: laid out as beir",
         "5 passages, 3 questions, 5 judgements, 2 questions with grades",
         "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
         "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
         "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
+        "Used columns: _id, title, text, query-id, corpus-id, score",
+        "Metadata columns: metadata",
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]

@@ -35,10 +35,10 @@ def errors(app: AppTest) -> str:
 
 def test_a_new_file_replaces_one_that_cannot_be_read(app: AppTest) -> None:
     upload(app, DOCX, "manual.docx")
-    assert "Word 문서" in errors(app)
+    assert "문서를 읽을 수 없습니다" in errors(app)
     upload(app, b"", "empty.csv")
     assert "파일이 비어 있습니다" in errors(app)
-    assert "Word 문서" not in errors(app)
+    assert "문서를 읽을 수 없습니다" not in errors(app)
     upload(app, QUESTIONS_ONLY, "only.csv")
     assert "지문 열을 찾지 못했습니다" in errors(app)
     upload(app, OTHER, "my3.csv")
