@@ -191,7 +191,7 @@ def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, 
     drop(page, tmp_path, ("stored.zip", packed(files)))
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 passages, 2 questions")
-    expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 1")
+    expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 0, Test 1")
     use(page)
 
 

@@ -15,8 +15,7 @@ from data.formats.encodings import EncodingCandidate
 from data.formats.tables import shown as shortened
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names
-from data.layouts.reading import Layout
-from data.problems import DataError, ProblemCode
+from data.problems import DataError, Problem, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
 from data.split import Split, split
@@ -73,20 +72,30 @@ class Preview:
 def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Report | None = None) -> Preview:
     """Read new files together with those under preview if they form one dataset, else in place of them.
 
-    A file that cannot be read is replaced by the next one; a collection may be dropped file by file.
+    A file that cannot be read is replaced by the next one; a collection may be dropped file by file. A complete dataset
+    replaces another one: files of one dataset that are complete alone are dropped together.
     """
     old = [file for file in _reusable(shown) if file not in new]
     if shown is None or not old:
         return preview_of(new, progress=progress)
+    alone = preview_of(new, progress=progress)
+    if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
+        return alone
     together = preview_of([*old, *new], progress=progress)
     if _belong_together(together, shown, new):
         return together
-    alone = preview_of(new, progress=progress)
     if alone.error is None or together.error is None:
         return alone
     if "file" in together.error.problem.details:
         return together  # it says which file is wrong, and the others stay
     return replace(alone, beside=tuple(old))
+
+
+def _is_complete(preview: Preview) -> bool:
+    """Whether files alone are passages and questions whose relevant passages are known."""
+    return preview.read is not None and any(
+        question.relevant for question in preview.read.reading.question_set.questions
+    )
 
 
 def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
@@ -104,16 +113,18 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
     if shown is None or shown.source in CATALOG:
         return []
     files = [*shown.beside, *shown.files]
-    if shown.error is None:
-        failed = set() if shown.read is None else _unread_files(shown.read.reading)
-    elif shown.error.problem.code in _INCOMPLETE:
-        failed = set()
-    elif "file" in shown.error.problem.details:
-        failed = {str(shown.error.problem.details["file"])}
-    else:
+    problems = [shown.error.problem] if shown.error is not None else []
+    problems += shown.read.reading.gaps if shown.read is not None else []
+    failed = {problem.details["file"] for problem in problems if "file" in problem.details and _is_fault(problem)}
+    if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:
         return list(shown.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
     return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
+
+
+def _is_fault(problem: Problem) -> bool:
+    """Whether a problem of a file is its own, not that other files are missing."""
+    return problem.code not in (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)
 
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:

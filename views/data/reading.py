@@ -262,7 +262,10 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
 
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows of a set of this title that were left out or mended; one of several files is named."""
+    """Draw the rows of a set of this title that were left out or mended; one of several files is named.
+
+    Notices about whole files of a question set stand in its report.
+    """
     for place, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
@@ -271,7 +274,8 @@ def draw_problems(readings: Sequence[FileReading], title: str) -> None:
 
 def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
-    others = [problem for problem in reading.problems if not problem.leaves_out_row]
+    reported = [problem for problem in reading.problems if problem.row is None] if isinstance(reading, Reading) else []
+    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in reported]
     if left_out:
         whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
@@ -286,7 +290,7 @@ def _draw_problems(reading: FileReading, title: str) -> None:
                 st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
-        count = f"{reading.problem_count - reading.left_out:,}"
+        count = f"{reading.problem_count - reading.left_out - len(reported):,}"
         with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
             for problem in others[:_SHOWN_ROWS]:
                 st.text(problem_text(problem))

@@ -72,10 +72,10 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
     columns = {
         "file": tables.text("data_page.file"),
         "role": tables.text("data_page.file_role"),
-        "format": tables.text("data_page.file_format"),
-        "encoding": tables.text("data_page.file_encoding"),
         "rows": tables.number("data_page.file_rows", "localized", width=100),
         "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
+        "format": tables.text("data_page.file_format"),
+        "encoding": tables.text("data_page.file_encoding"),
     }
     if not table["encoding"].any():
         del columns["encoding"]

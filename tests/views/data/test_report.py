@@ -81,11 +81,13 @@ def test_report_says_whether_the_split_is_published() -> None:
 
 def test_report_shows_notices_about_whole_files_but_not_about_rows() -> None:
     whole = Problem.of(ProblemCode.DECIMAL_COMMA, column="점수", value="3,5", read="3.5")
-    of_row = Problem.of(ProblemCode.REPEATED_ROW, 3, first=2)
+    of_row = Problem.of(ProblemCode.TITLE_AS_TEXT, 3, id="p7")
     app = page_with(preview_with_report(problems=(whole, of_row), problem_count=2))
     (notices,) = [one.value for one in app.markdown if "소수점" in one.value]
     assert notices.startswith("- ")
-    assert "한 번만" not in notices
+    assert "p7" not in notices
+    others = next(one for one in app.expander if "확인할 점 1개" in one.label)
+    assert ["p7" in one.value for one in others.text] == [True]
 
 
 def test_two_possible_readings_are_chosen_from_with_their_first_rows() -> None:
