@@ -15,6 +15,7 @@ from data.formats.encodings import EncodingCandidate
 from data.formats.tables import shown as shortened
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names
+from data.layouts.reading import Layout
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
