@@ -227,16 +227,17 @@ def test_what_stands_beside_is_dropped_and_told(cells: dict[str, object], found:
     assert (reading.left_out, len(reading.question_set.questions)) == (0, 2)
 
 
-def test_a_formula_error_among_answers_is_told_and_a_text_like_it_is_an_answer() -> None:
+def test_formula_errors_and_texts_like_them_are_reported_and_read_as_empty() -> None:
     content = workbook([["question", "context", "answers"], ["a?", "b", "#N/A"], ["c?", "d", "#DIV/0!"]])
 
     def as_text(part: bytes) -> bytes:
         return part.replace(b't="e"><v>#N/A</v>', b't="str"><v>#N/A</v>')
 
     reading = read(rezipped(content, "xl/worksheets/sheet1.xml", as_text), "set")
-    assert [question.answers for question in reading.question_set.questions] == [("#N/A",), ()]
-    (problem,) = reading.problems
-    assert problem.message == (
+    assert [question.answers for question in reading.question_set.questions] == [(), ()]
+    error, mark = reading.problems
+    assert (mark.code, mark.details["marks"]) == (ProblemCode.BLANK_MARKS, "#N/A")
+    assert error.message == (
         "Row 3: the column answers contains the formula error #DIV/0!; it was read as empty. "
         "Type the text there if you need it."
     )

@@ -328,7 +328,7 @@ def test_rows_with_questions_and_passages_join_a_collection() -> None:
 
 def test_what_is_no_part_is_left_aside_and_told() -> None:
     reading = read_all(beir() | {"notes.txt": "한 줄\n두 줄\n".encode(), "weights.bin": bytes(range(256))})
-    assert gaps(reading)["left_aside"] == {"ids": 1, "examples": "notes.txt"}
+    assert gaps(reading)["describing_documents"] == {"ids": 1, "examples": "notes.txt"}
     assert gaps(reading)["unknown_format"] == {"found": "binary data", "file": "weights.bin"}
 
 

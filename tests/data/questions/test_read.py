@@ -281,7 +281,9 @@ def test_texts_with_one_hash_are_told_apart() -> None:
 
 
 def test_korquad_is_read_whole(korquad: Reading) -> None:
-    assert (korquad.format, korquad.encoding, korquad.problems) == (Format.SQUAD, "UTF-8", ())
+    assert (korquad.format, korquad.encoding) == (Format.SQUAD, "UTF-8")
+    (merged,) = korquad.problems
+    assert (merged.code, merged.details["count"]) == (ProblemCode.REPEATED_PASSAGES, 964 - 961)
     assert (korquad.row_count, korquad.paragraph_count) == (5774, 964)
     assert len(korquad.question_set.passages) == 961
     assert len(korquad.question_set.questions) == 5774
