@@ -71,6 +71,8 @@ def column_names(header: Iterable[object]) -> tuple[str, ...]:
 
 def is_fit(text: str) -> bool:
     """Whether `text` holds only characters of XML 1.0: no control character, no lone surrogate."""
+    if text.isprintable():  # neither control characters nor surrogates are, and it is several times as fast
+        return True
     if "\ufffe" in text or "\uffff" in text:
         return False
     try:
