@@ -32,7 +32,7 @@ import psutil
 from pydantic import TypeAdapter
 
 from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content

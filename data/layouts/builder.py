@@ -7,7 +7,7 @@ from itertools import islice
 from data.formats.columns import Columns
 from data.formats.rows import NOWHERE, Rejection, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
-from data.layouts.cells import (
+from data.layouts.columns.cells import (
     NOT_RELEVANT,
     QuestionMetadata,
     grade_in,
@@ -18,10 +18,10 @@ from data.layouts.cells import (
     listed_passages,
     question_metadata_in,
 )
-from data.layouts.ids import NumberIds
+from data.layouts.columns.ids import NumberIds
+from data.layouts.columns.references import NameKind, PassageNames, is_file_name, named_passages
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
-from data.layouts.references import NameKind, PassageNames, is_file_name, named_passages
 from data.layouts.sources import Fields, Role, Source
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode

@@ -15,8 +15,19 @@ from data.formats.columns import Columns, is_known, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import Table, as_text, is_blank, shown
 from data.formats.text import EncodedText
-from data.layouts.dictionaries import JUDGEMENT_NAMES, PASSAGE_NAMES, QUESTION_NAMES, Dictionaries, dictionaries_in
-from data.layouts.engines import (
+from data.layouts.columns.passage_columns import with_passage_columns
+from data.layouts.columns.references import Reference
+from data.layouts.columns.roles import assign_columns, holds_texts, unique_column
+from data.layouts.nested.dictionaries import (
+    JUDGEMENT_NAMES,
+    PASSAGE_NAMES,
+    QUESTION_NAMES,
+    Dictionaries,
+    dictionaries_in,
+)
+from data.layouts.nested.objects import object_openers
+from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
+from data.layouts.programs.engines import (
     ASKED_NAMES,
     RATING_NAMES,
     Ratings,
@@ -25,8 +36,8 @@ from data.layouts.engines import (
     rated_lines,
     ratings_in,
 )
-from data.layouts.exports import export_opener, refuse_predictions
-from data.layouts.lines import (
+from data.layouts.programs.exports import export_opener, refuse_predictions
+from data.layouts.programs.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
     Lines,
@@ -38,12 +49,7 @@ from data.layouts.lines import (
     lines_of_a_kind,
     topic_table,
 )
-from data.layouts.objects import object_openers
-from data.layouts.passage_columns import with_passage_columns
-from data.layouts.references import Reference
-from data.layouts.roles import assign_columns, holds_texts, unique_column
-from data.layouts.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
-from data.layouts.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
+from data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
 from data.problems import DataError, ProblemCode
 
 

@@ -18,7 +18,7 @@ import pytest
 from data import apart
 from data.apart import Limits, UnusableFileError, make_ready
 from data.formats.columns import Columns, PairColumns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.formats.text import Content
 from data.pairs import reading as pair_reading
