@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from data.apart import File, Report, Work, carried_out
+from data.apart import File, Work, carried_out
+from data.files.progress import Report
 from data.formats.columns import Columns
 from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name

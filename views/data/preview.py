@@ -8,8 +8,9 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from data.apart import File, Report, UnusableFileError
+from data.apart import File, UnusableFileError
 from data.collection import display_name
+from data.files.progress import Report
 from data.formats.columns import Columns
 from data.formats.encodings.detection import EncodingCandidate
 from data.formats.tables import shown as shortened
