@@ -19,7 +19,8 @@ from data.layouts.column_use import column_report
 from data.layouts.columns.roles import candidate_columns, missing_passages
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
-from data.layouts.sources import Shape, Sighted, row_source
+from data.layouts.sighting import Sighted, row_source
+from data.layouts.sources import Shape
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
 

@@ -11,7 +11,7 @@ from data.layouts.programs.lines import (
     lines_of_a_kind,
     topic_table,
 )
-from data.layouts.sources import knows
+from data.layouts.telling import knows
 from data.problems import ProblemCode
 
 
