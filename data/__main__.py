@@ -17,7 +17,7 @@ from cyclopts import CoercionError, Parameter, Token
 from data.apart import File as SourceFile
 from data.commands import AsJson, columns_of, commands_of, one_of, run
 from data.formats.columns import Columns, PairColumns
-from data.formats.encodings import ENCODINGS
+from data.formats.encodings.detection import ENCODINGS
 from data.formats.text import Content
 from data.layouts.reading import Layout
 from data.layouts.writing import written

@@ -18,12 +18,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from math import ceil
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -31,8 +30,10 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
+from data.files.limits import TIMES_AS_LONG, Limits
+from data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
 from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
@@ -43,30 +44,16 @@ logger = logging.getLogger(__name__)
 
 _WORKS = {"questions": "data.questions.read", "pairs": "data.pairs.reading"}  # each has a `WORK`
 _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
-_TIMES_AS_LONG = 10  # by the clock: others may be at work, too
-_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
-_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-_SECONDS_A_FILE = 0.02  # after the first
-# texts are a tenth of their size in a workbook, another archive, Parquet or a document
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")), 10
-_SHARE_OF_FREE_MEMORY = 0.8
-_SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
-_PROGRESS = "progress.txt"  # in such a folder
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _COMMAND = (sys.executable, "-m", "data.apart")
 
-_promised: list[int] = []  # bytes, of the readings at work
-_changed = threading.Condition()
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
 
 R = TypeVar("R")
-Report = Callable[[int, int], None]  # files read, of how many
-_progress_file: list[Path] = []  # of the reading that this process carries out
-_reported = [0.0]  # when, by the monotonic clock
 
 
 class File(NamedTuple):
@@ -104,63 +91,6 @@ class UnusableFileError(DataError):
         self.proposal = proposal
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What reading a file may take: bytes of memory, and seconds of a processor."""
-
-    memory: int
-    seconds: int
-
-    @classmethod
-    def of(cls, *contents: Content) -> "Limits":
-        """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(one.size * (_PACKED_TIMES if one.mark.startswith(_PACKED) else 1) for one in contents)
-        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
-        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND + _SECONDS_A_FILE * (len(contents) - 1)))
-
-    @contextmanager
-    def held_free(self) -> Iterator[None]:
-        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
-
-        Many large files at once would each be promised the same free memory; small ones go on beside them.
-        """
-        with _changed:
-            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
-            _promised.append(self.memory)
-        try:
-            yield
-        finally:
-            with _changed:
-                _promised.remove(self.memory)
-                _changed.notify_all()
-
-    def exceeded(self, code: ProblemCode) -> DataError:
-        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
-        if code is ProblemCode.NEEDS_TIME:
-            return DataError.of(code, seconds=self.seconds)
-        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
-
-    def hold(self) -> None:
-        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
-        if sys.platform == "win32":
-            return
-        import resource
-
-        signal.alarm(self.seconds * _TIMES_AS_LONG + 1)
-        spent = ceil(time.process_time())
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
-        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
-            told = Path("/proc/self/status").read_text(encoding="utf-8")
-            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
-            most = own + self.memory
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _memory_to_use() -> int:
-    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
-
-
 def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
     """Have one kind of reading done in a process of its own; `report` is called as files are read.
 
@@ -184,7 +114,7 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits, partial(_report_from, folder / _PROGRESS, report) if report else None)
+                _watch(pid, limits, partial(report_from, folder, report) if report else None)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -204,13 +134,13 @@ def _parent_folder() -> Path:
 
 def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None = None) -> None:
     """Wait until the process has ended, and end it where it takes too much."""
-    end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
+    end = time.monotonic() + limits.seconds * TIMES_AS_LONG
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
         while True:
             with suppress(psutil.TimeoutExpired):
-                process.wait(_SECONDS_BETWEEN_LOOKS)
+                process.wait(SECONDS_BETWEEN_LOOKS)
                 return
             if report_progress is not None:
                 report_progress()
@@ -220,21 +150,6 @@ def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None 
                 _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
-
-
-def report_files_read(read: int, total: int) -> None:
-    """Tell the process that waits for this one how many files are read; nothing if no process waits."""
-    if _progress_file and (read == total or time.monotonic() - _reported[0] >= _SECONDS_BETWEEN_LOOKS):
-        _reported[0] = time.monotonic()
-        with suppress(OSError):
-            _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
-
-
-def _report_from(path: Path, report: Report) -> None:
-    """Report what the reading process has written, unless it is writing right now."""
-    with suppress(OSError, ValueError):
-        read, total = map(int, path.read_text(encoding="ascii").split())
-        report(read, total)
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -356,7 +271,7 @@ def _ask(folder: Path) -> int:
 def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
-    _progress_file[:] = [folder / _PROGRESS]
+    report_into(folder)
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
     files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
     try:

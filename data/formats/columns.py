@@ -100,7 +100,7 @@ _Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known
 
 
 def guess_columns(names: Sequence[str]) -> Columns:
-    """Guess roles from names alone, to tell a header from other rows; `data.layouts.roles` assigns roles."""
+    """Guess roles from names alone, to tell a header from other rows; `data.layouts.columns.roles` assigns roles."""
     return Columns(**_chosen(NAMES, ((known_name, names), (has_word, names))))
 
 

@@ -12,12 +12,12 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from data.formats.arrow import arrow_table, is_arrow
-from data.formats.binary import parquet_table
+from data.formats.columnar.arrow import arrow_table, is_arrow
+from data.formats.columnar.binary import parquet_table
 from data.formats.columns import is_known
 from data.formats.delimited import delimited_tables, find_table
 from data.formats.documents import OLE, ZIP, refuse_document
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.json_rows import (
     holds_json_text,
     is_jsonl,

@@ -8,7 +8,7 @@ from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from data.formats.encodings import (
+from data.formats.encodings.detection import (
     ENCODING_PROBLEMS,
     Encoding,
     EncodingCandidate,

@@ -1,15 +1,12 @@
 """Builds one question set from the rows of every source: passages, questions, judgements, and rows of several kinds."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 from data.formats.columns import Columns
 from data.formats.rows import NOWHERE, Rejection, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
-from data.layouts.cells import (
+from data.layouts.columns.cells import (
     NOT_RELEVANT,
-    QuestionMetadata,
     grade_in,
     groups_in,
     ids_in,
@@ -18,65 +15,20 @@ from data.layouts.cells import (
     listed_passages,
     question_metadata_in,
 )
-from data.layouts.ids import NumberIds
+from data.layouts.columns.references import PassageNames
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
-from data.layouts.references import NameKind, PassageNames, is_file_name, named_passages
+from data.layouts.questions import GatheredQuestion, GatheredQuestions
 from data.layouts.sources import Fields, Role, Source
+from data.layouts.tallies import Tally, id_problems
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
-from data.records import RELEVANT_GRADE, Question, QuestionSet, is_made
+from data.records import RELEVANT_GRADE, QuestionSet
 
 _EXAMPLES = 3
 _YES = ("true", "1", "yes", "y")
 
 JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
-_Judged = str | int  # a passage by its id, or by its position if it has none
-
-
-@dataclass(slots=True)
-class _Question:
-    """A question while rows are read."""
-
-    row: int
-    source: int
-    id: str
-    text: str
-    kind: str = ""
-    part: str = ""
-    answers: dict[str, int] = field(default_factory=dict)  # and where each begins in the first relevant passage
-    grades: dict[_Judged, int] = field(default_factory=dict)
-    rejected: list[int] = field(default_factory=list)  # positions of passages without an answer
-    groups: list[list[_Judged]] = field(default_factory=list)
-    metadata: QuestionMetadata | None = None
-    needs_judgement: bool = False
-
-    def add_answers(self, answers: dict[str, int], position: int) -> None:
-        """Add the answers of a row; starts count only in the first relevant passage."""
-        first = next((judged for judged, grade in self.grades.items() if grade >= RELEVANT_GRADE), position)
-        for text, start in answers.items():
-            self.answers.setdefault(text, start if position == first else NOWHERE)
-
-
-@dataclass
-class Tally:
-    """How many rows have something in common, how many distinct ids they name, and the first of these."""
-
-    rows: int = 0
-    ids: dict[str, None] = field(default_factory=dict)
-
-    def add(self, id_: str) -> None:
-        self.rows += 1
-        self.ids.setdefault(id_)
-
-    def problems(self, code: ProblemCode) -> list[Problem]:
-        """Return the problem that sums the rows up, none if there are no rows."""
-        return [Problem.of(code, rows=self.rows, ids=len(self.ids), examples=examples(self.ids))] if self.rows else []
-
-
-def examples(ids: Iterable[str]) -> str:
-    """Return the first of some ids, between commas."""
-    return ", ".join(shown(id_, 40) for id_ in islice(ids, _EXAMPLES))
 
 
 class DatasetBuilder:
@@ -90,7 +42,6 @@ class DatasetBuilder:
         self.rejection = Rejection()
         self.row_count = 0
         self.passage_rows = 0
-        self.judgement_count = 0
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
@@ -98,19 +49,17 @@ class DatasetBuilder:
         self._plan = RowPlan(Columns())
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
-        self._questions: list[_Question] = []
-        self._by_id: dict[str, _Question] = {}
-        self._number_ids = NumberIds(lambda: self._by_id)
-        self._by_text: dict[str, _Question] = {}
-        self._by_passage: dict[tuple[str, int], _Question] = {}
         self.names = PassageNames(self._position_of, self.passages.titles)
-        self._unknown_passages = Tally()
+        self._questions = GatheredQuestions(self._position_of, self.names)
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
         self._labels = Tally()  # columns whose 0 says that a passage is not relevant
-        self._unmet: list[str] = []  # ids of questions with a group of which the corpus has no passage
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
+
+    @property
+    def judgement_count(self) -> int:
+        return self._questions.judgement_count
 
     def add(self, source: Source) -> tuple[int, int]:
         """Read the rows of a source; returns how many there are, and how many of them were left out."""
@@ -150,7 +99,8 @@ class DatasetBuilder:
             made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
             self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
         questions = tuple(
-            self._finished(id_, question, ids) for id_, question in zip(question_ids, self._questions, strict=True)
+            self._questions.finished(id_, question, ids)
+            for id_, question in zip(question_ids, self._questions, strict=True)
         )
         self.rejection.report(self._notices())
         return QuestionSet(name, passages, questions, self.passages.aliases())
@@ -159,9 +109,9 @@ class DatasetBuilder:
         """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
         unjudged = [one.id or one.text for one in self._questions if one.needs_judgement and not one.grades]
         return (
-            *self._unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
+            *self._questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
             *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
-            *id_problems(ProblemCode.UNMET_GROUPS, self._unmet),
+            *id_problems(ProblemCode.UNMET_GROUPS, self._questions.unmet),
             *id_problems(ProblemCode.UNJUDGED_QUESTIONS, unjudged),
         )
 
@@ -228,24 +178,24 @@ class DatasetBuilder:
         if is_mark(id_):
             id_ = ""
         position = self.passages.find(context) if context else -1
-        question = self._known_question(id_, text, position)
+        beside = None if plan.merges_questions else position
+        question = self._questions.find(id_, text, beside)
         if question is not None and question.text != text:
             if question.source == self._source:
                 return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=question.row)
             self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
-            id_, question = "", self._known_question("", text, position)
+            id_, question = "", self._questions.find("", text, beside)
         answers = self._answers(reader)
         grade = grade_in(reader, "label") if plan.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None:
-            question = _Question(row.number, self._source, id_, text, reader.text("kind"))
-            self._questions.append(question)
-            self._remember(question, position)
+            question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
+            self._questions.add(question, beside)
         self._note_part(question, reader, source)
         for listed_id, title, passage, listed_grade in judged:
             # lists may number their own entries: the text is what was judged
-            self._judge(question, self._store(listed_id, passage, title), listed_grade)
+            self._questions.judge(question, self._store(listed_id, passage, title), listed_grade)
         problem = self._judge_context(question, context, grade, reader) if context else None
         if answers:
             question.add_answers(answers, position)
@@ -254,11 +204,10 @@ class DatasetBuilder:
     def _is_missing(self, value: object) -> bool:
         return is_missing(value) if self._plan.has_marks else is_blank(value)
 
-    def _note_part(self, question: _Question, reader: RowReader, source: Source) -> None:
-        """Note the published part; a question of several parts is in the strictest, so that no test is trained on."""
+    def _note_part(self, question: GatheredQuestion, reader: RowReader, source: Source) -> None:
         part = part_named(reader.cell("part")) if source.fields.part else ""
         if part := part or source.part:
-            question.part = _stricter_part(question.part, part)
+            question.add_part(part)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
         cell = None if self._plan.columns.answers is None else reader.cell("answers")
@@ -320,19 +269,7 @@ class DatasetBuilder:
             self._add_aliases(reader, position)
         return position
 
-    def _known_question(self, id_: str, text: str, position: int) -> _Question | None:
-        if id_:
-            return self._by_id.get(id_)
-        return self._by_text.get(text) if self._plan.merges_questions else self._by_passage.get((text, position))
-
-    def _remember(self, question: _Question, position: int = -1) -> None:
-        if question.id:
-            self._by_id[question.id] = question
-        elif position >= 0 and not self._plan.merges_questions:
-            self._by_passage[question.text, position] = question
-        self._by_text.setdefault(question.text, question)
-
-    def _judge_context(self, question: _Question, context: str, grade: int, reader: RowReader) -> Problem | None:
+    def _judge_context(self, question: GatheredQuestion, context: str, grade: int, reader: RowReader) -> Problem | None:
         """Store the passage of a row with its grade; returns the problem if the row repeats another."""
         number = reader.row.number
         position = self._store_context(context, reader)
@@ -346,7 +283,7 @@ class DatasetBuilder:
             question.rejected.append(position)
         else:
             question.grades[position] = grade
-            self.judgement_count += 1
+            self._questions.judgement_count += 1
             if grade == NOT_RELEVANT:
                 self._labels.add(reader.column("label"))
         return None
@@ -360,12 +297,6 @@ class DatasetBuilder:
         reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
         return self._position_of[id_]
 
-    def _judge(self, question: _Question, position: int, grade: int | None) -> None:
-        """Note the grade of a passage of a list; a passage that is relevant once stays relevant."""
-        if grade is not None:
-            self.judgement_count += position not in question.grades
-            question.grades[position] = max(question.grades.get(position, NOT_RELEVANT), grade)
-
     def _add_question(self, reader: RowReader, source: Source) -> Problem | None:
         fields, number = source.fields, reader.row.number
         if not isinstance(fields, Fields):
@@ -375,7 +306,7 @@ class DatasetBuilder:
         text = reader.text("text", ProblemCode.EMPTY_QUESTION)
         if reader.is_refused() or not text:
             return reader.problem
-        question = self._by_id.get(id_) if id_ else self._by_text.get(text)
+        question = self._questions.find(id_, text)
         if question is not None and question.text != text:
             return Problem.of(ProblemCode.DUPLICATE_ID, number, id=shown(id_, 80), first=question.row)
         if question is not None and not fields.positive and not source.references:
@@ -386,59 +317,28 @@ class DatasetBuilder:
             return reader.problem
         if question is None:
             kind = reader.text("kind")
-            question = _Question(number, self._source, id_, text, kind, needs_judgement=True)
-            self._questions.append(question)
-            self._remember(question)
+            question = GatheredQuestion(number, self._source, id_, text, kind, needs_judgement=True)
+            self._questions.add(question)
         self._note_part(question, reader, source)
         if fields.answers:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
         if fields.metadata:
             question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
-        for group in groups:
-            known: list[_Judged] = [named for name in group if (named := self._known_id(name)) is not None]
-            question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
-            question.groups.append(known)
-            self.judgement_count += len(known)
+        self._questions.add_groups(question, groups)
         for listed in judged:
-            self._judge(question, self._position_of_judged(listed, reader), listed[3])
+            self._questions.judge(question, self._position_of_judged(listed, reader), listed[3])
         return self._judge_named(question, reader, source)
 
-    def _judge_named(self, question: _Question, reader: RowReader, source: Source) -> Problem | None:
-        """Judge the passages that the row names; a name of several passages is a group: one of them is enough."""
+    def _judge_named(self, question: GatheredQuestion, reader: RowReader, source: Source) -> Problem | None:
+        """Judge the passages that the row names, by the grade of the row if it has one."""
         grade_in_row = RELEVANT_GRADE
         if source.references and not isinstance(source.fields, Columns) and source.fields.grade:
             grade_in_row = grade_in(reader, "grade")
         if reader.is_refused():
             return reader.problem
-        groups = list[list[_Judged]]()
-        count = len(question.grades)
-        for column, kind, grade in source.references:
-            for name, positions in named_passages(reader.row.cells.get(column), kind, self.names):
-                if not positions:
-                    self._unknown_passages.add(reader.fit(name))
-                for position in positions:
-                    known = question.grades.get(position, NOT_RELEVANT)
-                    question.grades[position] = max(known, grade * grade_in_row)
-                if grade:
-                    groups.append(list(positions))
-        self.judgement_count += len(question.grades) - count
-        if any(len(group) > 1 for group in groups):
-            question.groups += groups
+        self._questions.judge_references(question, reader, source.references, grade_in_row)
         return None
-
-    def _document_positions(self, name: str) -> Sequence[int]:
-        """The positions of the passages of a document that a judgement names by its file name instead of an id."""
-        if not is_file_name(name) or self.names.id_of(name) is not None:
-            return ()
-        return self.names.find(NameKind.FILE, name)
-
-    def _known_id(self, name: str) -> str | None:
-        """The id of a passage, which a judgement may write as another number; counts names of no passage."""
-        id_ = self.names.id_of(name)
-        if id_ is None:
-            self._unknown_passages.add(name)
-        return id_
 
     def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:
         fields = source.fields
@@ -446,18 +346,17 @@ class DatasetBuilder:
             raise TypeError("a source of judgements has `Fields`")
         if fields.question_id:
             id_ = reader.text("question_id", ProblemCode.EMPTY_ID)
-            question = self._by_id.get(id_) or self._by_id.get(self._number_ids.find(id_) or "")
+            question = self._questions.named(id_)
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
-            question = self._by_text.get(id_)
+            question = self._questions.find("", id_)
         passages = ids_in(reader, "passage_id")
         grade = grade_in(reader, "grade") if fields.grade else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None and fields.question and not fields.question_id:
-            question = _Question(reader.row.number, self._source, "", id_, needs_judgement=True)
-            self._questions.append(question)  # ratings bring their questions
-            self._remember(question)
+            question = GatheredQuestion(reader.row.number, self._source, "", id_, needs_judgement=True)
+            self._questions.add(question)  # ratings bring their questions
         if question is None:
             for _ in passages:
                 self._unknown_questions.add(id_)
@@ -465,84 +364,12 @@ class DatasetBuilder:
         self._note_part(question, reader, source)
         twice: Problem | None = None
         for passage in passages:
-            if positions := self._document_positions(passage):
-                self.judgement_count += len([one for one in positions if one not in question.grades])
-                question.grades |= dict.fromkeys(positions, grade)
-                if len(positions) > 1 and grade:
-                    question.groups.append(list(positions))
-                continue
-            named = self.names.id_of(passage) or passage
-            if named in question.grades:
+            known = self._questions.judge_named(question, passage, grade)
+            if known is not None:
                 details = {"question": shown(id_, 80), "passage": shown(passage, 80)}
-                known = question.grades[named]
                 twice = Problem.of(ProblemCode.JUDGED_TWICE, reader.row.number, **details, grade=known)
-            elif self._known_id(passage) is not None:
-                question.grades[named] = grade
-                self.judgement_count += 1
         return twice
 
-    def _finished(self, id_: str, question: _Question, ids: Sequence[str]) -> Question:
-        grades: dict[str, int] = {}
-        for judged, grade in question.grades.items():
-            passage = self._passage_id(judged, ids)
-            grades[passage] = max(grades.get(passage, NOT_RELEVANT), grade)
-        starts = tuple(question.answers.values())
-        found = Question.judged(
-            id_,
-            question.text,
-            grades,
-            answers=tuple(question.answers),
-            kind=question.kind,
-            starts=starts if any(start >= 0 for start in starts) else (),
-            rejected=tuple([ids[position] for position in question.rejected]),
-            part=question.part,
-        )
-        if question.groups or question.metadata is not None:
-            found = self._with_metadata(found, question, ids)
-        return found
 
-    def _with_metadata(self, found: Question, question: _Question, ids: Sequence[str]) -> Question:
-        """Add the groups of a question and what an export of this project says of it."""
-        metadata = question.metadata or QuestionMetadata()
-        groups = [[self._passage_id(named, ids) for named in group] for group in question.groups]
-        groups += [self._known_ids(group, ids) for group in metadata.groups]
-        if not any(groups):
-            groups = []  # no passage answers the question, which is reported as such
-        elif not all(groups):
-            self._unmet.append(found.id)
-        answers = tuple(dict.fromkeys((*found.answers, *metadata.answers)))
-        starts = found.starts or metadata.starts
-        return replace(
-            found,
-            answers=answers,
-            kind=found.kind or metadata.kind,
-            made=metadata.made if is_made(metadata.made) else "",
-            hidden=metadata.hidden,
-            part=found.part or metadata.part,
-            starts=starts if len(starts) == len(answers) else (),
-            rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
-            groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
-        )
-
-    def _passage_id(self, judged: _Judged, ids: Sequence[str]) -> str:
-        return ids[judged if isinstance(judged, int) else self._position_of[judged]]
-
-    def _known_ids(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        known = (id_ for name in names if (id_ := self._known_id(name)) is not None)
-        return [ids[self._position_of[id_]] for id_ in known]
-
-
-_PARTS = ("", "train", "validation", "test")
-
-
-def _stricter_part(known: str, part: str) -> str:
-    return max(known, part, key=_PARTS.index)
-
-
-def _repeated(row: int, question: _Question) -> Problem:
+def _repeated(row: int, question: GatheredQuestion) -> Problem:
     return Problem.of(ProblemCode.REPEATED_ROW, row, first=question.row)
-
-
-def id_problems(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
-    """Return the problem that counts some ids, none if there are no ids."""
-    return (Problem.of(code, ids=len(ids), examples=examples(ids)),) if ids else ()

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from data.formats.columns import Columns
 from data.formats.tables import as_text
-from data.layouts.references import NameKind, PassageNames, Reference, reference_columns
-from data.layouts.roles import columns_in_use
+from data.layouts.columns.references import NameKind, PassageNames, Reference, reference_columns
+from data.layouts.columns.roles import columns_in_use
+from data.layouts.nested.trees import NestedTable
 from data.layouts.sources import Role, Shape, Source, as_questions
-from data.layouts.trees import NestedTable
 
 _LONGEST_NAME = 200  # characters of a title
 

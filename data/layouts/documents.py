@@ -10,9 +10,10 @@ from data.apart import File
 from data.documents.reading import DOCUMENT_COLUMNS, document_table
 from data.formats.documents import document_kind, refuse_document
 from data.formats.opening import Format, RecognisedFile
-from data.layouts.builder import id_problems
 from data.layouts.files import holds_passages
-from data.layouts.sources import Fields, Role, Shape, Sighted, Source, sighted
+from data.layouts.sighting import Sighted, sighted
+from data.layouts.sources import Fields, Role, Shape, Source
+from data.layouts.tallies import id_problems
 from data.problems import DataError, Problem, ProblemCode
 
 _BY_KIND = {

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 from data.apart import File
 from data.formats.columns import Columns
 from data.formats.tables import as_text, is_blank, is_collection, shown
-from data.layouts.ids import canonical_id
+from data.layouts.columns.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
-from data.layouts.sources import Role, Sighted, Source, as_questions, row_source
+from data.layouts.sighting import Sighted, row_source
+from data.layouts.sources import Role, Source, as_questions
 from data.problems import DataError, ProblemCode
 
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")

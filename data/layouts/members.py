@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 from data.apart import File
 from data.formats.compression import broken_archive, decompressed, is_compressed, is_tar, tar_files
 from data.formats.documents import document_kind
-from data.formats.encodings import codec_of_names
+from data.formats.encodings.detection import codec_of_names
 from data.formats.opening import file_content
 from data.formats.tables import mend, shown
 from data.formats.text import Content, check_size

@@ -5,8 +5,8 @@ from typing import Self
 
 from data.formats.columns import Columns
 from data.formats.opening import Format
-from data.layouts.cells import NOT_RELEVANT, holds_lists, separates_answers
-from data.layouts.roles import sibling_columns
+from data.layouts.columns.cells import NOT_RELEVANT, holds_lists, separates_answers
+from data.layouts.columns.roles import sibling_columns
 from data.layouts.sources import Source
 from data.records import RELEVANT_GRADE
 

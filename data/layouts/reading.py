@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from data.apart import File, report_files_read
+from data.apart import File
+from data.files.progress import report_files_read
 from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
-from data.layouts.builder import DatasetBuilder, id_problems
+from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
@@ -22,8 +23,11 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sources import Role, Shape, Sighted, Source, stands_alone
+from data.layouts.sighting import Sighted
+from data.layouts.sources import Role, Shape, Source
 from data.layouts.stored import set_aside
+from data.layouts.tallies import id_problems
+from data.layouts.telling import stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 

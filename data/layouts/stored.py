@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from data.apart import File
 from data.formats.json_rows import parse_json
 from data.formats.text import EncodedText
-from data.layouts.builder import id_problems
 from data.layouts.members import describes_data
+from data.layouts.tallies import id_problems
 from data.problems import DataError, Problem, ProblemCode
 
 _STATE = "state.json"

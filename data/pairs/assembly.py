@@ -14,7 +14,7 @@ import pyarrow as pa
 from data.formats.columns import SENTENCES, PairColumns, plain_name
 from data.formats.rows import Rejection, RowReader
 from data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
-from data.layouts.passage_lists import passages_in
+from data.layouts.nested.passage_lists import passages_in
 from data.pairs.records import Label, PairKind, PairSet
 from data.problems import Problem, ProblemCode
 from data.split import PARTS, Part

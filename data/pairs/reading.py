@@ -20,7 +20,7 @@ from data.formats.columns import (
     require_columns,
     wanted_names,
 )
-from data.formats.encodings import ENCODING_PROBLEMS
+from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import (
     Format,
     Proposal,

@@ -7,18 +7,20 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from data.apart import File, Report, Work, carried_out
+from data.apart import File, Work, carried_out
+from data.files.progress import Report
 from data.formats.columns import Columns
-from data.formats.encodings import ENCODING_PROBLEMS
+from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import column_report
+from data.layouts.columns.roles import candidate_columns, missing_passages
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
-from data.layouts.roles import candidate_columns, missing_passages
-from data.layouts.sources import Shape, Sighted, row_source
+from data.layouts.sighting import Sighted, row_source
+from data.layouts.sources import Shape
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
 

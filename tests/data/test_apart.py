@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from data import apart
-from data.apart import Limits, UnusableFileError, make_ready
+from data.apart import UnusableFileError, make_ready
+from data.files.limits import Limits
 from data.formats.columns import Columns, PairColumns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.formats.text import Content
 from data.pairs import reading as pair_reading
@@ -360,7 +361,7 @@ def test_what_failed_gives_its_memory_back() -> None:
 
 @copies
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked")
+@pytest.mark.usefixtures("started")
 def test_progress_of_many_files_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
     folder.mkdir()

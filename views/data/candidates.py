@@ -6,7 +6,7 @@ from typing import TypeVar
 import pandas as pd
 import streamlit as st
 
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from views.ui.headings import draw_heading
 from views.ui.words import plain, word
 

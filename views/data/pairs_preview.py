@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.text import Content
 from data.pairs.assembly import Scale
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart

@@ -8,10 +8,11 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from data.apart import File, Report, UnusableFileError
+from data.apart import File, UnusableFileError
 from data.collection import display_name
+from data.files.progress import Report
 from data.formats.columns import Columns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.tables import shown as shortened
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names

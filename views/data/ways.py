@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from data.apart import Report
+from data.files.progress import Report
 from data.problems import DataError
 from data.store import CATALOG, CatalogEntry, Progress, obtain
 from views.data import preview

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from data.apart import UnusableFileError
 from data.formats.columns import Columns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import read

@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.apart import UnusableFileError
 from data.formats.columns import Columns
-from data.formats.encodings import EncodingCandidate
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.audit import audit

@@ -9,8 +9,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from data.formats.rows import MOST_ANSWERS, RowReader, metadata_in, parsed
 from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
-from data.layouts.lines import WHOLE
-from data.layouts.passage_lists import ListedPassage, is_marked, passages_in
+from data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
+from data.layouts.programs.lines import WHOLE
 from data.problems import ProblemCode
 
 MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more

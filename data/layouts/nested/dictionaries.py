@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from data.formats.columns import plain_name
 from data.formats.opening import RecognisedFile
 from data.formats.tables import RawRow, Table, shown
-from data.layouts.passage_lists import ID_NAMES, passages_in, plain_value
-from data.layouts.tree_nodes import answers_of, question_roles, question_text
+from data.layouts.nested.passage_lists import ID_NAMES, passages_in, plain_value
+from data.layouts.nested.tree_nodes import answers_of, question_roles, question_text
 
 Opener = Callable[[], Table]
 Pairs = Sequence[tuple[str, Any]]

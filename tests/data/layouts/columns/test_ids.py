@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.layouts.ids import NumberIds, canonical_id
+from data.layouts.columns.ids import NumberIds, canonical_id
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from data.formats.columns import Columns
 from data.formats.json_rows import json_lines
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import RawRow, Table, kind_of, shown
-from data.layouts.tree_nodes import (
+from data.layouts.nested.tree_nodes import (
     IMPOSSIBLE,
     PARAGRAPH_ID,
     SPLIT,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.layouts.exports import flat
+from data.layouts.programs.exports import flat
 from data.questions.read import Reading, read
 from tests.data.layouts.written import jsonl
 

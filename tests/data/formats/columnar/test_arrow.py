@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets import Image as ImageFeature
 
-from data.formats import arrow
+from data.formats.columnar import arrow
 from data.formats.opening import Format, recognise, table_opener
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode

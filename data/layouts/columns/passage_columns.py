@@ -12,8 +12,8 @@ from typing import Any
 from data.formats.columns import plain_name
 from data.formats.rows import parsed
 from data.formats.tables import Table, as_text, is_blank, is_collection
-from data.layouts.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
-from data.layouts.roles import assign_columns
+from data.layouts.columns.roles import assign_columns
+from data.layouts.nested.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
 
 Sample = Sequence[Mapping[str, object]]
 Cells = dict[str, object]

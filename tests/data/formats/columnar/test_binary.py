@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.formats import binary
-from data.formats.binary import parquet_table
+from data.formats.columnar import binary
+from data.formats.columnar.binary import parquet_table
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read

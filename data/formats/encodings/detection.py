@@ -14,7 +14,7 @@ from data.formats.tables import REPLACEMENT, shown
 from data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
-    from data.formats.languages import Rating
+    from data.formats.encodings.languages import Rating
 
 # by the name that people know: Python's codec
 _CODECS = {
@@ -189,7 +189,7 @@ def _wide_without_mark(content: bytes) -> str | None:
 
 def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
-    from data.formats.languages import rate_encodings  # only text that is not Unicode needs it
+    from data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
 
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
@@ -249,7 +249,7 @@ def _telling_line(texts: Sequence[str]) -> int:
 
 def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
     """Return the encodings that can decode the text and make different texts of it, the likeliest first."""
-    from data.formats.languages import rate_encodings
+    from data.formats.encodings.languages import rate_encodings
 
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     texts: dict[str, str] = {}  # by codec
@@ -263,7 +263,7 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
-    from data.formats.languages import rate_encodings
+    from data.formats.encodings.languages import rate_encodings
 
     for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
         try:

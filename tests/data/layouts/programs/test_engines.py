@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.layouts.engines import holds_rated_lines, query_text
+from data.layouts.programs.engines import holds_rated_lines, query_text
 from data.layouts.reading import Layout
 from data.problems import DataError, ProblemCode
 from tests.data.layouts.test_reading import gaps, problems, read_all

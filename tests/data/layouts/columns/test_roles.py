@@ -3,7 +3,7 @@
 import pytest
 
 from data.formats.columns import Columns
-from data.layouts.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
+from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
 from data.problems import ProblemCode
 
 Row = dict[str, object]

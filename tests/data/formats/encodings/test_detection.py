@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.apart import File, UnusableFileError
-from data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS
+from data.formats.encodings.detection import ENCODING_PROBLEMS, ENCODINGS
 from data.formats.text import Content, EncodedText, encodings_to_choose
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import read_files_apart, read_paths_apart

@@ -9,7 +9,7 @@ from data.formats.columns import NAMES, is_known, plain_name
 from data.formats.json_rows import item_table, json_lines, parse_json
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table, shown
-from data.layouts.passage_lists import TEXT_NAMES, name_of
+from data.layouts.nested.passage_lists import TEXT_NAMES, name_of
 from data.problems import DataError, Problem
 
 Opener = Callable[[], Table]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.formats.binary import BATCH_ROWS, MAX_ROWS, MAX_UNPACKED_BYTES_OF_COLUMNS, batch_rows, unpacked_bytes
+from data.formats.columnar.binary import BATCH_ROWS, MAX_ROWS, MAX_UNPACKED_BYTES_OF_COLUMNS, batch_rows, unpacked_bytes
 from data.formats.tables import RawRow, Table, broken_told, column_names
 from data.formats.text import Content, check_size
 from data.problems import ProblemCode

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from data.formats.columns import plain_name
 from data.formats.tables import as_text, is_blank, is_collection
-from data.layouts.cells import NOT_RELEVANT, list_items
-from data.layouts.ids import NumberIds
-from data.layouts.passage_lists import ID_NAMES
+from data.layouts.columns.cells import NOT_RELEVANT, list_items
+from data.layouts.columns.ids import NumberIds
+from data.layouts.nested.passage_lists import ID_NAMES
 from data.records import RELEVANT_GRADE
 
 _HINT = re.compile(

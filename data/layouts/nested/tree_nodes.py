@@ -8,7 +8,7 @@ from data.formats.columns import NAMES
 from data.formats.columns import plain_name as _uncached_plain_name
 from data.formats.rows import parsed
 from data.formats.tables import as_text, is_blank
-from data.layouts.passage_lists import TITLE_NAMES, plain_value
+from data.layouts.nested.passage_lists import TITLE_NAMES, plain_value
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
