@@ -239,11 +239,16 @@ class Problems:
 
 
 class DataError(Failure):
-    """Data that cannot be used. `problem` says why; `others` are the problems of single rows behind it."""
+    """Data that cannot be used. `problem` says why; `others` are the problems of single rows or files behind it."""
 
     def __init__(self, problem: Problem, others: Sequence[Problem] = ()) -> None:
         super().__init__(problem.code, problem.message, **problem.details)
         self.problem, self.others = problem, tuple(others)
+
+    @property
+    def file_problems(self) -> tuple[Problem, ...]:
+        """The other problems of whole files: of several, each that cannot be used has one."""
+        return tuple(problem for problem in self.others if problem.row is None and problem != self.problem)
 
     @classmethod
     def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "DataError":

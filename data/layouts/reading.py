@@ -136,14 +136,21 @@ def _collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None
         except DataError as error:
             refused.append(error)
     if not seen:
-        raise refused[0]
+        raise _all_refused(refused)
     require_columns(chosen, [column for _, one in seen for column in one.names])
     try:
         return _together(with_document_ids(seen), [error.problem for error in refused], name, chosen)
     except DataError as error:
         if refused and error.problem.code in _LACKING:
-            raise refused[0] from error  # what is lacking may be in there
+            raise _all_refused(refused) from error  # what is lacking may be in there
         raise
+
+
+def _all_refused(errors: Sequence[DataError]) -> DataError:
+    """Return the error of the first file, and with it the problems of all files if there are several."""
+    first = errors[0]
+    files = [error.problem for error in errors] if len(errors) > 1 else []
+    return DataError(first.problem, [*first.others, *files])
 
 
 def _together(
@@ -166,7 +173,13 @@ def _together(
     sources.sort(key=lambda source: order.index(source.role))
     with collector_paused():
         layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named([file for file, _ in seen], layout, name), chosen)
+        return _gathered(sources, aside, layout, _named(_files_read(seen, sources), layout, name), chosen)
+
+
+def _files_read(seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source]) -> list[File]:
+    """Return the files that at least one source belongs to: only these name the set."""
+    names = {source.name for source in sources}
+    return [file for file, one in seen if file.name in names or any(source.name in names for source in one.sources)]
 
 
 def _sources(
@@ -208,14 +221,15 @@ def _gathered(
     builder = DatasetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
     reports: dict[str, ColumnReport] = {}
+    given = [*sources, *aside]  # an error names its file if files were left aside too
     unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
     for number, source in enumerate(sources, start=1):
         whole = with_references(source, builder.names, chosen)
         try:
-            with told_of(source.name, sources):
+            with told_of(source.name, given):
                 rows, left_out = builder.add(whole)
         except DataError as error:
-            if source.shape is not Shape.DOCUMENT or len(sources) == 1:
+            if source.shape is not Shape.DOCUMENT or len(given) == 1:
                 raise
             unread.append(error.problem)
             continue
@@ -227,7 +241,7 @@ def _gathered(
             CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
         )
     if unread and not len(builder.passages):
-        raise DataError(unread[0], unread)
+        raise DataError(unread[0], [*unread, *aside])
     question_set = builder.question_set(name)
     return Collected(
         question_set=question_set,

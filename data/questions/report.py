@@ -101,7 +101,7 @@ def _split_warnings(parts: Split) -> list[str]:
 def refusal_lines(error: DataError) -> list[str]:
     """Return why data is refused, its first unusable rows, and the flags to choose a reading or an encoding."""
     rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
-    lines = [str(error), *(f"  {row}" for row in rows)]
+    lines = [str(error), *(f"  {row}" for row in rows), *(problem.message for problem in error.file_problems)]
     if not isinstance(error, UnusableFileError):
         return lines
     proposal = error.proposal

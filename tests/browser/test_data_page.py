@@ -63,6 +63,15 @@ def test_files_that_were_not_read_are_named_beside_those_that_were(app: str, pag
     expect(page.get_by_text("All rows were read")).to_have_count(0)
 
 
+def test_files_that_are_all_refused_are_named_with_their_reasons(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("manual.docx", DOCX), ("cut.json", '{"data": ['))
+    alert(page, re.compile(r"manual\.docx: The document cannot be read.*cut\.json: The JSON ends", re.DOTALL))
+    expect(page.get_by_role("button", name="Use this dataset")).to_have_count(0)
+    drop(page, tmp_path, ("good.csv", GOOD))
+    alert(page, "All rows were read without a problem.")
+
+
 @pytest.mark.parametrize("file", [("a.docx", DOCX), ("a.pdf", PDF), ("a.hwpx", HWPX)])
 def test_a_broken_document_says_what_to_do(
     app: str, korean_page: Page, tmp_path: Path, file: tuple[str, bytes]

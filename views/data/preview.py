@@ -115,7 +115,7 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
     if shown is None or shown.source in CATALOG:
         return []
     files = [*shown.beside, *shown.files]
-    problems = [shown.error.problem] if shown.error is not None else []
+    problems = [shown.error.problem, *shown.error.file_problems] if shown.error is not None else []
     problems += shown.read.reading.gaps if shown.read is not None else []
     failed = {problem.details["file"] for problem in problems if "file" in problem.details and _is_fault(problem)}
     if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:

@@ -14,7 +14,7 @@ from data.formats.columns import Columns
 from data.formats.rows import FileReading
 from data.formats.tables import column_names
 from data.pairs.reading import PairFileReading
-from data.problems import Problem, ProblemCode
+from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview, report
@@ -42,7 +42,7 @@ def draw(shown: Preview) -> None:
             _columns(shown)  # before the buttons: whoever changes a column and at once uses the set has it read anew
         with top:
             if shown.error is not None:
-                st.error(plain(failure_text(shown.error)), icon=":material/error:")
+                st.error(_refusal(shown.error), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
                 _choices(shown)
             if shown.read is not None:
@@ -58,6 +58,12 @@ def draw(shown: Preview) -> None:
                         _encoding(shown)
                 report.draw(shown.read)
                 draw_problems([shown.read.reading], shown.title)
+
+
+def _refusal(error: DataError) -> str:
+    """Why files cannot be used, as Markdown: a list if there are several, each with its reason."""
+    reasons = [plain(failure_text(error)), *(plain(problem_text(problem)) for problem in error.file_problems)]
+    return "\n".join(f"- {reason}" for reason in reasons) if len(reasons) > 1 else reasons[0]
 
 
 def _understood(shown: Preview, found: Read) -> str:
@@ -167,7 +173,10 @@ def _notes(found: Read) -> list[str]:
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
     told = _gaps(found.reading, grave=False)
     told += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
-    return told if figures.question_count else [word("data_page.passages_only"), *told]
+    if figures.question_count:
+        return told
+    has_columns = bool(found.reading.available_columns)  # to choose the column of questions from
+    return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *told]
 
 
 def _buttons(shown: Preview) -> None:

@@ -11,6 +11,7 @@ from data.formats.text import Content
 from data.pairs.reading import read_pairs
 from data.problems import DataError, ProblemCode
 from data.questions.read import File, read_files
+from data.questions.report import refusal_lines
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
 
@@ -100,6 +101,38 @@ def test_documents_alone_are_refused_by_name() -> None:
         read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
     assert error.value.problem.code is ProblemCode.BROKEN_DOCUMENT
     assert [one.details["file"] for one in error.value.others] == ["a.docx", "b.pdf"]
+
+
+BROKEN_JSON = b'{"data": ['
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.json": BROKEN_JSON, "b.json": BROKEN_JSON},
+        {"a.json": BROKEN_JSON, "b.docx": DOCX},
+        {"a.json": BROKEN_JSON, "b.docx": DOCX, "c.pdf": PDF},
+        {"a.csv": b" ", "b.json": BROKEN_JSON, "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"},
+    ],
+)
+def test_each_of_several_refused_files_is_named_with_its_reason(files: dict[str, bytes]) -> None:
+    with pytest.raises(DataError) as error:
+        read_files([File(Content(content), name) for name, content in files.items()])
+    lines = refusal_lines(error.value)
+    named = sorted(line.partition(":")[0] for line in lines)
+    assert named == sorted(files.keys() - {"qrels.tsv"}), lines
+
+
+def test_a_file_that_is_not_read_does_not_name_the_dataset() -> None:
+    files = {
+        "corpus.jsonl": b'{"_id": "d1", "title": "t", "text": "The otter hunts at night."}\n',
+        "queries.jsonl": b'{"_id": "q1", "text": "When does the otter hunt?"}\n',
+        "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+    }
+    kept = [File(Content(content), name) for name, content in files.items()]
+    for name, content in (("manual.docx", DOCX), ("notes.txt", b"A line.\n"), ("odd.json", BROKEN_JSON)):
+        reading = read_files([File(Content(content), name), *kept])
+        assert reading.question_set.name == read_files(kept).question_set.name
 
 
 @pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]])
