@@ -135,7 +135,7 @@ def test_a_file_that_is_not_read_does_not_name_the_dataset() -> None:
         assert reading.question_set.name == read_files(kept).question_set.name
 
 
-@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]])
+@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]], ids=range(4))
 def test_a_cut_document_is_refused_without_a_crash(content: bytes) -> None:
     with pytest.raises(DataError):
         read_files([File(Content(content), "cut.docx")])
