@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
+from data.formats.marks import says_empty
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import (
     MOST_CHARACTERS,
@@ -37,10 +38,6 @@ _MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 _SHOWN_CHARACTERS = 10_000  # of a cell
 _MOST_SHOWN = 32_000_000  # characters of all rows left out
-_MARKS = frozenset(  # of an empty cell
-    {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
-)
-_LONGEST_MARK = max(map(len, _MARKS))
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
@@ -161,7 +158,7 @@ class RowReader:
                 self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
             return ""
         text = self.fit(self._decoded(value))
-        if len(text) <= _LONGEST_MARK and self._is_mark(role, text, empty):
+        if self._is_mark(role, text, empty):
             text = ""
         if len(text) <= MOST_CHARACTERS:
             if not text and empty is not None:
@@ -197,7 +194,7 @@ class RowReader:
 
     def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
         """Whether a text of an optional role marks an empty cell, which is noted."""
-        if empty is not None or text not in _MARKS:
+        if empty is not None or not says_empty(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from data.formats.columns import Columns
+from data.formats.marks import is_mark, is_missing
 from data.formats.rows import NOWHERE, Rejection, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from data.layouts.columns.cells import (
@@ -10,8 +11,6 @@ from data.layouts.columns.cells import (
     grade_in,
     groups_in,
     ids_in,
-    is_mark,
-    is_missing,
     listed_passages,
     question_metadata_in,
 )

@@ -35,6 +35,14 @@ def part_of_path(path: str) -> str:
     return ""
 
 
+def part_of_word(word: str) -> str:
+    """Return the part that a word in lower case names, "" if it names none; Korean ones may have an ending."""
+    if word.isascii():
+        return _BY_WORD.get(word, "")
+    endings = (ending for ending in _KOREAN_ENDINGS if word.endswith(ending))
+    return next((part for ending in endings if (part := _BY_WORD.get(word.removesuffix(ending)))), "")
+
+
 def published_parts(paths: Iterable[str]) -> dict[str, str]:
     """Return the part of each path that tells one; {} unless the paths tell at least two different parts.
 
@@ -51,12 +59,5 @@ def _words(text: str) -> list[str]:
 
 def _part_of_words(words: Iterable[str]) -> str:
     """The only part among words; two different ones, as of train_test.json, tell nothing."""
-    parts = {part for word in words if (part := _part_of_word(word))}
+    parts = {part for word in words if (part := part_of_word(word))}
     return parts.pop() if len(parts) == 1 else ""
-
-
-def _part_of_word(word: str) -> str:
-    if word.isascii():
-        return _BY_WORD.get(word, "")
-    endings = (ending for ending in _KOREAN_ENDINGS if word.endswith(ending))
-    return next((part for ending in endings if (part := _BY_WORD.get(word.removesuffix(ending)))), "")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from data.formats.marks import is_missing
 from data.formats.rows import MOST_ANSWERS, RowReader, metadata_in, parsed
 from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
 from data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
@@ -15,8 +16,6 @@ from data.problems import ProblemCode
 
 MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
 NOT_RELEVANT = 0
-_BLANK_MARKS = frozenset({"nan", "n/a", "<na>", "null"})  # what programs write for a missing value
-_LONGEST_MARK = 12  # with white space around it
 
 
 @dataclass(frozen=True)
@@ -48,16 +47,6 @@ def question_metadata_in(cell: object) -> QuestionMetadata | None:
     texts = (*found.answers, found.kind, found.made)
     is_usable = len(found.answers) <= MOST_ANSWERS and all(len(text) <= MOST_CHARACTERS for text in texts)
     return found if is_usable and all(map(is_fit, texts)) else None
-
-
-def is_missing(value: object) -> bool:
-    """Whether a cell is blank or holds the mark of a missing value, such as NaN or N/A."""
-    return is_blank(value) or (isinstance(value, str) and len(value) < _LONGEST_MARK and is_mark(value.strip()))
-
-
-def is_mark(text: str) -> bool:
-    """Whether a stripped text is the mark of a missing value."""
-    return len(text) < _LONGEST_MARK and text.lower() in _BLANK_MARKS
 
 
 def grade_in(reader: RowReader, role: str) -> int:

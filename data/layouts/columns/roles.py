@@ -7,8 +7,9 @@ from shlex import quote
 from typing import Any
 
 from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
+from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
-from data.layouts.columns.cells import is_missing, list_items
+from data.layouts.columns.cells import list_items
 from data.layouts.nested.passage_lists import is_unclear_list
 from data.layouts.parts import part_named
 from data.layouts.programs.lines import WHOLE

@@ -10,14 +10,11 @@ from data.formats.json_rows import item_table, json_lines, parse_json
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table, shown
 from data.layouts.nested.passage_lists import TEXT_NAMES, name_of
+from data.layouts.parts import part_of_word
 from data.problems import DataError, Problem
 
 Opener = Callable[[], Table]
 
-_PARTS = {
-    "train": "train", "training": "train", "dev": "validation", "validation": "validation", "valid": "validation",
-    "val": "validation", "test": "test", "학습": "train", "검증": "validation", "평가": "test",
-}  # fmt: skip
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
 _TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
@@ -172,8 +169,9 @@ def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> 
     keys. Any others are tables of their own.
     """
     skipped = [name for name in value if name not in lists]
-    if all(plain_name(name) in _PARTS for name in lists):
-        rows = [_with_split(item, _PARTS[plain_name(name)]) for name, items in lists.items() for item in items]
+    parts = {name: part_of_word(plain_name(name)) for name in lists}
+    if all(parts.values()):
+        rows = [_with_split(item, parts[name]) for name, items in lists.items() for item in items]
         return {"": _opener(rows, skipped)}
     first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
     if len({frozenset(item) for item in first}) == 1:

@@ -52,7 +52,10 @@ def test_columns_of_cells_by_row() -> None:
     assert reading.unused_columns == ("exported",)
 
 
-@pytest.mark.parametrize(("first", "second"), [("train", "dev"), ("학습", "검증"), ("training", "validation")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("train", "dev"), ("학습", "검증"), ("training", "validation"), ("trn", "devel"), ("학습용", "검증용")],
+)
 def test_lists_named_as_parts_are_the_published_split(first: str, second: str) -> None:
     reading = _read({"version": "1", first: FLAT[:2], second: FLAT[2:]})
     assert [question.part for question in reading.question_set.questions] == ["train", "train", "validation"]
