@@ -107,7 +107,7 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_kind_is_scored(every_kind: Run) -> None:
     assert every_kind.status == 0, every_kind.errors
     scores = every_kind.scores
-    assert list(scores) == ["data", "fingerprint", "split", "questions", "passages", "retrievers"]
+    assert list(scores) == ["data", "fingerprint", "split", "questions", "passages", "parts", "retrievers"]
     assert (scores["data"], scores["split"], scores["passages"]) == ("Korean sample", "test", 200)
     assert list(scores["retrievers"]) == ["BM25 (words)", "../dense/starter", "qrels", ".."]
     for measured in scores["retrievers"].values():
