@@ -59,7 +59,7 @@ def json_of_new_keys(rows: int, between: str) -> bytes:
 
 # by name: what makes it of a size between 0 and 1, and the words it is refused with; None where it is read
 FILES: dict[str, tuple[Callable[[float], bytes], str | None]] = {
-    "parquet of empty questions": (lambda size: parquet_of_blanks(int(3_000_001 * size)), "takes more than"),
+    "parquet of empty questions": (lambda size: parquet_of_blanks(int(3_000_001 * size)), "None of the first 100,000"),
     "rows without a context": (lambda size: HEADER + b"a,\n" * int(3_300_000 * size), "None of the first 100,000"),
     "rows of one line": (lambda size: HEADER + b"a," * int(3_300_000 * size), "None of the 1 rows"),
     "a quotation mark that never closes": (
