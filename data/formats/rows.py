@@ -34,7 +34,7 @@ from data.problems import DataError, Problem, ProblemCode, Problems
 MOST_ANSWERS = 1_000
 NOWHERE = -1  # where nobody said where an answer stands
 _LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
-_MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
+MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 _SHOWN_CHARACTERS = 10_000  # of a cell
 _MOST_SHOWN = 32_000_000  # characters of all rows left out
@@ -255,7 +255,7 @@ class Rejection:
             cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in given}
             self._shown_left -= sum(map(len, cells.values()))
             self.rows.append((problem, cells))
-        if self.problems.total == _MOST_BAD_ROWS and not any_good:
+        if self.problems.total == MOST_BAD_ROWS and not any_good:
             raise self.no_good(ProblemCode.NO_GOOD_START, self.problems.total)
 
     def note(self, reader: RowReader) -> None:

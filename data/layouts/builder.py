@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from data.formats.columns import Columns
 from data.formats.marks import is_mark, is_missing
-from data.formats.rows import NOWHERE, Rejection, RowReader, other_ids_in
+from data.formats.rows import MOST_BAD_ROWS, NOWHERE, Rejection, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from data.layouts.columns.cells import (
     NOT_RELEVANT,
@@ -249,11 +249,19 @@ class DatasetBuilder:
             if len(self._blank_questions) < _EXAMPLES or not self._questions:
                 details = {"column": reader.column("question")}
                 self._blank_questions.append(Problem.of(ProblemCode.EMPTY_QUESTION, number, **details))
+            self._refuse_hopeless_start()
         if context:
             self._store_context(context, reader, is_copy=True)
         for id_, title, text, _ in judged:
             self._store(id_, text, title)
         return None
+
+    def _refuse_hopeless_start(self) -> None:
+        """Raise `DataError` if very many rows hold no question and only copies of a few passages."""
+        is_hopeless = self._blank_question_count == MOST_BAD_ROWS and len(self.passages) < MOST_BAD_ROWS // 100
+        if is_hopeless and not self._questions:
+            self.rejection.add(RawRow(self._blank_questions[0].row or 0, {}), self._blank_questions[0], any_good=True)
+            raise self.rejection.no_good(ProblemCode.NO_GOOD_START, self._blank_question_count)
 
     def _store_context(self, context: str, reader: RowReader, *, is_copy: bool = False) -> int:
         columns = self._plan.columns
