@@ -56,10 +56,16 @@ def test_copy_link_puts_the_address_into_the_clipboard(link: str, browser: Brows
         assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
+def ready(page: Page) -> None:
+    """Wait until the script that keeps the history runs: the browser loads it after the page is drawn."""
+    settled(page)
+    page.wait_for_function("window.mrcDocument")
+
+
 def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -> None:
     page.goto(link)
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
+    ready(page)
     steps = page.evaluate("history.length")
     page.get_by_test_id("stTopNavLink").filter(has_text=EN["page.data"]).click()
     expect(page.get_by_role("heading", level=1, name=EN["page.data"])).to_be_visible()
@@ -73,7 +79,7 @@ def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -
 def test_each_click_is_one_step_of_history(app: str, page: Page) -> None:
     page.goto(f"{app}/?{FIRST}")
     compared(page, EN["compare.run_again"])
-    settled(page)
+    ready(page)
     page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
     page.locator(".st-key-why_first button").wait_for()
     settled(page)
