@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from data.formats.columns import NAMES as COLUMN_NAMES
 from data.formats.tables import REPLACEMENT, shown
 from data.problems import DataError, Problem, ProblemCode
 
@@ -191,6 +192,8 @@ def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
     from data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
 
+    if _names_korean_columns(content):
+        return Encoding("cp949", _NAMES["cp949"])
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
     if best is None or best.doubt > _MOST_DOUBTFUL:
@@ -208,6 +211,13 @@ def _rated(content: Bytes) -> Encoding:
     if chosen is None:
         raise DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely))
     return _guessed(chosen, likely)
+
+
+def _names_korean_columns(content: Bytes) -> bool:
+    """Whether the content is valid CP949 and its first line has a known Korean name of a column, such as 질문."""
+    header = content.start.lstrip()[:300].partition(b"\n")[0].decode("cp949", "replace")
+    known = (name for names in COLUMN_NAMES.values() for name in names if len(name) > 1 and not name.isascii())
+    return any(name in header for name in known) and _first_invalid(content, "cp949") is None
 
 
 def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:

@@ -49,6 +49,19 @@ _NEVER_PASSAGE = re.compile(
     r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
 )
 _RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
+# names that mean a passage whatever their values look like; ids stand under the others, too
+_SURE_PASSAGES = {
+    "text",
+    "context",
+    "contexttext",
+    "passagetext",
+    "contents",
+    "paragraph",
+    "지문",
+    "본문",
+    "문맥",
+    "문단",
+}
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
@@ -199,8 +212,9 @@ def _is_never_passage(name: str) -> bool:
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
-    """Whether values can be passages: no numbers in lists, no names of files, no addresses."""
-    if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS):
+    """Whether values can be passages: no numbers in lists, and unless the name is sure no file names or addresses."""
+    is_sure = plain_name(name) in _SURE_PASSAGES
+    if not is_sure and (_holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
@@ -275,8 +289,9 @@ def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample
         found += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
         found.append("start")
-    values = [row.get(roles["context"]) for row in sample] if {"question", "context"} <= roles.keys() else []
-    if values and all(map(_is_number, values)):
+    context = roles.get("context", "")
+    may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
+    if may_be_ids and sample and all(_is_number(row.get(context)) for row in sample):
         found.append("context")  # ids of passages beside the questions
     return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
 
