@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from data.formats.columns import NAMES as COLUMN_NAMES
+from data.formats.columns import PAIR_NAMES
 from data.formats.tables import REPLACEMENT, shown
 from data.problems import DataError, Problem, ProblemCode
 
@@ -216,7 +217,8 @@ def _rated(content: Bytes) -> Encoding:
 def _names_korean_columns(content: Bytes) -> bool:
     """Whether the content is valid CP949 and its first line has a known Korean name of a column, such as 질문."""
     header = content.start.lstrip()[:300].partition(b"\n")[0].decode("cp949", "replace")
-    known = (name for names in COLUMN_NAMES.values() for name in names if len(name) > 1 and not name.isascii())
+    every = (*COLUMN_NAMES.values(), *PAIR_NAMES.values())
+    known = (name for names in every for name in names if len(name) > 1 and not name.isascii())
     return any(name in header for name in known) and _first_invalid(content, "cp949") is None
 
 
