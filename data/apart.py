@@ -18,11 +18,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
-from math import ceil
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -30,7 +30,10 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
+from data.files.limits import TIMES_AS_LONG, Limits
+from data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
 from data.files.temporary import remove_leftovers_of, temporary_folder
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.opening import Proposal
 from data.formats.tables import shown
 from data.formats.text import Content
@@ -41,20 +44,12 @@ logger = logging.getLogger(__name__)
 
 _WORKS = {"questions": "data.questions.read", "pairs": "data.pairs.reading"}  # each has a `WORK`
 _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
-_TIMES_AS_LONG = 10  # by the clock: others may be at work, too
-_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
-_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-# texts are a tenth of their size in a workbook or another archive, or in Parquet
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b"), 10
-_SHARE_OF_FREE_MEMORY = 0.8
-_SECONDS_BETWEEN_LOOKS = 0.05
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
+_LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _COMMAND = (sys.executable, "-m", "data.apart")
 
-_promised: list[int] = []  # bytes, of the readings at work
-_changed = threading.Condition()
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
 
@@ -66,6 +61,10 @@ class File(NamedTuple):
 
     content: Content
     name: str
+
+    def with_encoding(self, encoding: str) -> "File":
+        """Return the file with the encoding that the user names; if empty, it is detected."""
+        return File(Content(self.content.source, encoding), self.name)
 
 
 @dataclass(frozen=True)
@@ -92,65 +91,8 @@ class UnusableFileError(DataError):
         self.proposal = proposal
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What reading a file may take: bytes of memory, and seconds of a processor."""
-
-    memory: int
-    seconds: int
-
-    @classmethod
-    def of(cls, *contents: Content) -> "Limits":
-        """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
-        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
-        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
-
-    @contextmanager
-    def held_free(self) -> Iterator[None]:
-        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
-
-        Many large files at once would each be promised the same free memory; small ones go on beside them.
-        """
-        with _changed:
-            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
-            _promised.append(self.memory)
-        try:
-            yield
-        finally:
-            with _changed:
-                _promised.remove(self.memory)
-                _changed.notify_all()
-
-    def exceeded(self, code: ProblemCode) -> DataError:
-        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
-        if code is ProblemCode.NEEDS_TIME:
-            return DataError.of(code, seconds=self.seconds)
-        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
-
-    def hold(self) -> None:
-        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
-        if sys.platform == "win32":
-            return
-        import resource
-
-        signal.alarm(self.seconds * _TIMES_AS_LONG + 1)
-        spent = ceil(time.process_time())
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
-        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
-            told = Path("/proc/self/status").read_text(encoding="utf-8")
-            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
-            most = own + self.memory
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _memory_to_use() -> int:
-    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
-
-
-def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
-    """Have one kind of reading done in a process of its own.
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
+    """Have one kind of reading done in a process of its own; `report` is called as files are read.
 
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
@@ -166,13 +108,13 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
                 path = content.source.absolute()
             else:
                 path.write_bytes(content.source)
-            asked.append({"path": str(path), "name": name})
+            asked.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits)
+                _watch(pid, limits, partial(report_from, folder, report) if report else None)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -190,16 +132,18 @@ def _parent_folder() -> Path:
     return place if os.access(place, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits) -> None:
+def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None = None) -> None:
     """Wait until the process has ended, and end it where it takes too much."""
-    end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
+    end = time.monotonic() + limits.seconds * TIMES_AS_LONG
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
         while True:
             with suppress(psutil.TimeoutExpired):
-                process.wait(_SECONDS_BETWEEN_LOOKS)
+                process.wait(SECONDS_BETWEEN_LOOKS)
                 return
+            if report_progress is not None:
+                report_progress()
             if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
                 _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
             if process.memory_info().rss - at_first > limits.memory:
@@ -226,8 +170,14 @@ def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
     if failure:
         error = DataError(_PROBLEM.validate_python(failure["problem"]), _PROBLEMS.validate_python(failure["others"]))
-        columns, first_rows = work.columns(**failure["columns"]), tuple(failure["first_rows"])
-        raise UnusableFileError(error, Proposal(columns, tuple(failure["available"]), first_rows))
+        proposal = Proposal(
+            work.columns(**failure["columns"]),
+            tuple(failure["available"]),
+            tuple(failure["first_rows"]),
+            tuple(work.columns(**columns) for columns in failure["candidates"]),
+            tuple(EncodingCandidate(*candidate) for candidate in failure["encodings"]),
+        )
+        raise UnusableFileError(error, proposal)
     if not found:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
@@ -321,8 +271,9 @@ def _ask(folder: Path) -> int:
 def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
     asked = read_json(folder / "request.json")
+    report_into(folder)
     work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
-    files = [File(Content(Path(one["path"])), one["name"]) for one in asked["files"]]
+    files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
     try:
         reading = _read(work, files, asked["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))
@@ -362,13 +313,15 @@ def _leave_failure(folder: Path, error: UnusableFileError) -> None:
         "columns": asdict(error.proposal.columns),
         "available": error.proposal.available,
         "first_rows": error.proposal.first_rows,
+        "candidates": [asdict(columns) for columns in error.proposal.candidates],
+        "encodings": error.proposal.encodings,
     }
     write_json(folder / "failure.json", content)
 
 
 def _serve() -> None:
     """Copy this process for every folder of the input, and tell the copy's number."""
-    for name in (*_WORKS.values(), "openpyxl"):  # which commands read only for what they need
+    for name in (*_WORKS.values(), *_LIBRARIES):  # which commands read only for what they need
         import_module(name)
     gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end

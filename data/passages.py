@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data.formats.tables import shown
+from data.problems import Problem, ProblemCode
 from data.texts import BLOCK, Texts, column_of, in_blocks
 from data.workspace import read_json, write_json
 
@@ -21,6 +23,7 @@ FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
 _OLDER = "passages.parquet"  # sets kept before there was an Arrow file
 _BLOCK_ROWS = 1 << 16
+_EXAMPLES, _EXAMPLE_LENGTH = 3, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,10 @@ class RowOfId(Mapping[str, int]):
 
 
 class GatheredPassages:
-    """Passages by place, in the order they came. A text is found by its hash, and then compared."""
+    """Passages by place, in the order they came. A text is found by its hash, and then compared.
+
+    Passages with the same text are merged. The ids of merged copies become aliases; `notices` reports the merges.
+    """
 
     def __init__(self) -> None:
         self.ids: list[str] = []  # as given, "" where there is none
@@ -172,17 +178,26 @@ class GatheredPassages:
         self._blocks: list[Any] = []
         self._open: list[str] = []
         self._place_of_hash: dict[int, int] = {}
+        self._copies: dict[str, int] = {}  # id of a merged copy -> place of the passage
+        self._given_aliases: dict[str, int] = {}  # the same, where the file lists them
+        self._ambiguous: set[str] = set()  # ids of copies of several passages
+        self._nameless_copies: list[int] = []  # places of the texts that rows without an id repeat
+        self._other_titles: dict[int, str] = {}  # place -> the first title that is not used
 
     def find(self, text: str) -> int:
         """Return the place of a text; that of the next one where it is new."""
         return self._place_of_hash.get(self._key(text), len(self))
 
-    def add(self, text: str, title: str, id_: str) -> int:
-        """Keep a passage and return its place; of one that is known only a title it lacked is kept."""
+    def add(self, text: str, title: str, id_: str, *, is_copy: bool = False) -> int:
+        """Keep a passage and return its place; a known text is merged with its first passage.
+
+        Set `is_copy` if the row holds only a passage: a known text without an id then counts as a merged copy. Rows of
+        questions repeat the text of their passage.
+        """
         key, title = self._key(text), self._same_title.setdefault(title, title)
         place = self._place_of_hash.setdefault(key, len(self))
         if place < len(self):
-            self._titles[place] = self._titles[place] or title
+            self._merge(place, title, id_, is_copy)
             return place
         self._open.append(text)
         self._titles.append(title)
@@ -192,11 +207,75 @@ class GatheredPassages:
             self._open = []
         return place
 
+    def add_alias(self, id_: str, place: int) -> None:
+        """Add an alias that the file itself lists for the passage at a place."""
+        if self._given_aliases.setdefault(id_, place) != place:
+            self._ambiguous.add(id_)
+
+    def _merge(self, place: int, title: str, id_: str, is_copy: bool) -> None:
+        if not self._titles[place]:
+            self._titles[place] = title
+        elif title and title != self._titles[place]:
+            self._other_titles.setdefault(place, title)
+        if not id_:
+            if is_copy:
+                self._nameless_copies.append(place)
+        elif not self.ids[place]:
+            self.ids[place] = id_
+        elif id_ == self.ids[place]:
+            if is_copy:
+                self._nameless_copies.append(place)
+        elif self._copies.setdefault(id_, place) != place:
+            self._ambiguous.add(id_)
+
+    def titles(self) -> Sequence[str]:
+        """Return the titles by position, "" for unknown ones."""
+        return self._titles
+
     def passages(self) -> Passages:
         """Return all of them; ids that are missing are made."""
         texts = pa.chunked_array([*self._blocks, column_of(self._open)])
-        columns = [_column(filled_ids("p", self.ids)), texts, _column(self._titles)]
+        columns = [_column(self._final_ids()), texts, _column(self._titles)]
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+    def _final_ids(self) -> Iterator[str]:
+        return filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases])
+
+    def aliases(self) -> dict[str, str]:
+        """Return the id of the passage for the id of every merged copy.
+
+        An id that also belongs to a passage of another text, or to copies of several passages, is no alias.
+        """
+        copies = self._given_aliases | self._copies
+        if not copies:
+            return {}
+        ids = list(self._final_ids())
+        taken = self._ambiguous.union(ids)
+        return {copy: ids[place] for copy, place in copies.items() if copy not in taken}
+
+    def notices(self) -> list[Problem]:
+        """Return what is to be reported of merged passages and of ids that were changed or made."""
+        merged = (f"{copy} → {self.ids[place]}" for copy, place in self._copies.items())
+        nameless = (self._text(place) for place in self._nameless_copies)
+        titles = (f"{title} → {self._titles[place]}" for place, title in self._other_titles.items())
+        changed, made = list[str](), list[str]()
+        seen = set[str]()
+        for given, final in zip(self.ids, self._final_ids(), strict=True):
+            if given in seen:
+                changed.append(f"{given} → {final}")
+            elif given:
+                seen.add(given)
+            else:
+                made.append(final)
+        changed += (id_ for id_ in self._copies if id_ in self._ambiguous or id_ in seen)
+        counted = [
+            (ProblemCode.MERGED_PASSAGES, len(self._copies), merged),
+            (ProblemCode.REPEATED_PASSAGES, len(self._nameless_copies), nameless),
+            (ProblemCode.SEVERAL_TITLES, len(self._other_titles), titles),
+            (ProblemCode.CHANGED_IDS, len(changed), changed),
+            (ProblemCode.MADE_IDS, len(made) if seen else 0, made),  # of no interest where no passage has an id
+        ]
+        return [Problem.of(code, count=count, examples=_examples(texts)) for code, count, texts in counted if count]
 
     def __len__(self) -> int:
         return len(self._titles)
@@ -213,13 +292,20 @@ class GatheredPassages:
         return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
 
 
+def _examples(texts: Iterable[str]) -> str:
+    return ", ".join(shown(text, _EXAMPLE_LENGTH) for text in islice(texts, _EXAMPLES))
+
+
 def _column(texts: Iterable[str]) -> Any:
     return pa.chunked_array([column_of(block) for block in in_blocks(texts)], pa.large_string())
 
 
-def filled_ids(letter: str, given: list[str]) -> Iterator[str]:
-    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep."""
-    taken, kept = set(given), set[str]()
+def filled_ids(letter: str, given: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep.
+
+    No made id is one of `reserved`.
+    """
+    taken, kept = {*given, *reserved}, set[str]()
     fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
     for id_ in given:
         yield next(fresh) if not id_ or id_ in kept else id_

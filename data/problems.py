@@ -47,9 +47,17 @@ class ProblemCode(StrEnum):
     NEEDS_TIME = "needs_time"
     READING_DIED = "reading_died"
     UNKNOWN_FORMAT = "unknown_format"
+    UNKNOWN_DELIMITER = "unknown_delimiter"
+    UNKNOWN_STRUCTURE = "unknown_structure"
+    LFS_POINTER = "lfs_pointer"
+    ANNEX_POINTER = "annex_pointer"
+    WEB_PAGE = "web_page"
     UNKNOWN_ENCODING = "unknown_encoding"
     DOUBTFUL_ENCODING = "doubtful_encoding"
+    WRONG_ENCODING = "wrong_encoding"
+    UNKNOWN_ENCODING_NAME = "unknown_encoding_name"
     BROKEN_JSON = "broken_json"
+    CUT_JSON = "cut_json"
     NESTED_TOO_DEEP = "nested_too_deep"
     WRONG_SHAPE = "wrong_shape"
     NOT_A_WORKBOOK = "not_a_workbook"
@@ -58,15 +66,26 @@ class ProblemCode(StrEnum):
     PRESENTATION = "presentation"
     HANGUL_DOCUMENT = "hangul_document"
     PDF_DOCUMENT = "pdf_document"
+    UNREAD_DOCUMENT = "unread_document"
+    ENCRYPTED_DOCUMENT = "encrypted_document"
+    BROKEN_DOCUMENT = "broken_document"
+    SCANNED_DOCUMENT = "scanned_document"
+    DOCUMENT_WITHOUT_TEXT = "document_without_text"
     BROKEN_WORKBOOK = "broken_workbook"
     BROKEN_PARQUET = "broken_parquet"
+    BROKEN_ARROW = "broken_arrow"
     MISSING_COLUMN = "missing_column"
     UNKNOWN_COLUMN = "unknown_column"
+    ANSWERS_ALONE = "answers_alone"
+    EVALUATION_OUTPUT = "evaluation_output"
+    UNMARKED_PASSAGES = "unmarked_passages"
+    DOCUMENTS_BY_NAME = "documents_by_name"
     NO_GOOD_ROW = "no_good_row"
     NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
     NO_PASSAGES = "no_passages"
-    NO_COLLECTION = "no_collection"
+    ONLY_JUDGEMENTS = "only_judgements"
+    PREDICTIONS = "predictions"
     SEVERAL_COLLECTIONS = "several_collections"
     BROKEN_ARCHIVE = "broken_archive"
     EMPTY_FOLDER = "empty_folder"
@@ -78,6 +97,7 @@ class ProblemCode(StrEnum):
     NOT_AN_OBJECT = "not_an_object"
     FIELD_COUNT = "field_count"
     BROKEN_QUOTES = "broken_quotes"
+    NOTE_ROW = "note_row"
     FORMULA_ERROR = "formula_error"
     NOT_TEXT = "not_text"
     TOO_LONG = "too_long"
@@ -101,7 +121,7 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
-    SAME_PASSAGE = "same_passage"
+    GUESSED_ENCODING = "guessed_encoding"
     OTHER_TEXT = "other_text"
     TITLE_AS_TEXT = "title_as_text"
     # files of a collection do not fit together
@@ -110,8 +130,35 @@ class ProblemCode(StrEnum):
     UNMET_GROUPS = "unmet_groups"
     UNJUDGED_QUESTIONS = "unjudged_questions"
     LEFT_ASIDE = "left_aside"
+    ONLY_IDS = "only_ids"
+    NO_KNOWN_COLUMN = "no_known_column"
+    DESCRIBING_FILES = "describing_files"
+    DESCRIBING_DOCUMENTS = "describing_documents"
+    PAGES_WITHOUT_TEXT = "pages_without_text"
+    MISSING_SHARDS = "missing_shards"
     # all rows are used: how the file was read
+    MERGED_PASSAGES = "merged_passages"
+    REPEATED_PASSAGES = "repeated_passages"
+    SEVERAL_TITLES = "several_titles"
+    CHANGED_IDS = "changed_ids"
+    MADE_IDS = "made_ids"
+    MADE_QUESTION_IDS = "made_question_ids"
+    CHANGED_QUESTION_IDS = "changed_question_ids"
+    LABELS_AS_RELEVANCE = "labels_as_relevance"
+    NO_QUESTION_IN_ROW = "no_question_in_row"
+    TITLE_LINES = "title_lines"
+    BLANK_MARKS = "blank_marks"
+    MERGED_CELLS = "merged_cells"
+    OTHER_SHEETS = "other_sheets"
     DECIMAL_COMMA = "decimal_comma"
+    # what is in the texts
+    MARKUP = "markup"
+    DAMAGED_TEXT = "damaged_text"
+    DECOMPOSED_LETTERS = "decomposed_letters"
+    FULL_WIDTH = "full_width"
+    NEAR_DUPLICATES = "near_duplicates"
+    NEAR_DUPLICATE_PARTS = "near_duplicate_parts"
+    REPEATED_QUESTIONS = "repeated_questions"
     # catalog and store
     DOWNLOAD_FAILED = "download_failed"
     ALTERED_DOWNLOAD = "altered_download"
@@ -126,7 +173,7 @@ MENDED = frozenset(
         ProblemCode.DROPPED_CELL,
         ProblemCode.MENDED_TEXT,
         ProblemCode.MENDED_BYTES,
-        ProblemCode.SAME_PASSAGE,
+        ProblemCode.GUESSED_ENCODING,
         ProblemCode.OTHER_TEXT,
         ProblemCode.TITLE_AS_TEXT,
     }
@@ -192,11 +239,16 @@ class Problems:
 
 
 class DataError(Failure):
-    """Data that cannot be used. `problem` says why; `others` are the problems of single rows behind it."""
+    """Data that cannot be used. `problem` says why; `others` are the problems of single rows or files behind it."""
 
     def __init__(self, problem: Problem, others: Sequence[Problem] = ()) -> None:
         super().__init__(problem.code, problem.message, **problem.details)
         self.problem, self.others = problem, tuple(others)
+
+    @property
+    def file_problems(self) -> tuple[Problem, ...]:
+        """The other problems of whole files: of several, each that cannot be used has one."""
+        return tuple(problem for problem in self.others if problem.row is None and problem != self.problem)
 
     @classmethod
     def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "DataError":

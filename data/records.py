@@ -5,7 +5,7 @@ import json
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
-from data.passages import Passage, Passages, RowOfId
+from data.passages import Passage, Passages, RowOfId, open_passages, write_passages
 
 __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
 
@@ -28,6 +28,7 @@ def composed(text: str) -> str:
 
 
 RELEVANT_GRADE = 1  # the least that is relevant
+_PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Question:
     those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within. An
     empty group is one that the corpus has no passage of: it is never met, and lowers the recall of its question.
     Both say nothing, and are empty, where all that was judged is relevant by grade 1, and a single passage is a group.
+
+    `part` is the part the question was published in: "train", "validation" or "test"; empty if its source names none.
     """
 
     id: str
@@ -60,8 +63,11 @@ class Question:
     rejected: tuple[str, ...] = ()
     grades: tuple[tuple[str, int], ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    part: str = ""
 
     def __post_init__(self) -> None:
+        if self.part not in _PUBLISHED_PARTS:
+            raise ValueError(f"{self.part[:80]!r} is not a part: use one of {_PUBLISHED_PARTS}")
         if self.grades:
             grades = dict.fromkeys(self.relevant, RELEVANT_GRADE) | dict(self.grades)  # the relevant ones first
             told = tuple(grades.items())
@@ -86,12 +92,20 @@ class Question:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
         asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
         asked = (*asked, self.made, self.hidden) if self.made else asked
-        return (*asked, {"grades": self.grades, "groups": self.groups}) if self.grades or self.groups else asked
+        optional: dict[str, object] = {}  # absent unless set, so that the fingerprints of older sets stay
+        if self.grades or self.groups:
+            optional |= {"grades": self.grades, "groups": self.groups}
+        if self.part:
+            optional["part"] = self.part
+        return (*asked, optional) if optional else asked
 
 
 @dataclass(frozen=True)
 class QuestionSet:
     """Questions over a corpus. Ids are unique, passage texts differ, every relevant id exists.
+
+    `aliases` maps the id of a merged copy to the id of the passage that has its text. No alias is the id of a passage.
+    Aliases are not content: they do not change the fingerprint.
 
     Raises `ValueError` where that does not hold: readers mend or reject rows before they build a set.
     """
@@ -99,9 +113,11 @@ class QuestionSet:
     name: str
     passages: Passages  # any sequence of passages may be given
     questions: tuple[Question, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passages", Passages.of(self.passages))
+        self._check_aliases()
         if repeated := self.passages.repeated:
             raise ValueError(f"{repeated} occurs twice")
         seen: set[str] = set()
@@ -117,6 +133,32 @@ class QuestionSet:
         if (self.row_of_passage.rows(told) < 0).any():
             unknown = [id_ for id_ in told if id_ not in self.row_of_passage]
             raise ValueError(f"grades or groups name unknown passages {unknown[:10]}")
+
+    def _check_aliases(self) -> None:
+        if not self.aliases:
+            return
+        if (self.row_of_passage.rows(list(self.aliases)) >= 0).any():
+            raise ValueError("an alias is the id of another passage")
+        if (self.row_of_passage.rows(list(self.aliases.values())) < 0).any():
+            raise ValueError("an alias names an unknown passage")
+
+    def passage_id(self, id_: str) -> str:
+        """Return the id of the passage that `id_` names: of a merged copy that of the stored passage, else `id_`."""
+        return self.aliases.get(id_, id_)
+
+    @cached_property
+    def merged_ids(self) -> dict[str, list[str]]:
+        """The aliases of each passage that has any, by its id."""
+        merged = defaultdict[str, list[str]](list)
+        for alias, id_ in self.aliases.items():
+            merged[id_].append(alias)
+        return dict(merged)
+
+    @cached_property
+    def alias_fingerprint(self) -> str:
+        """sha256 (hexadecimal) of the aliases, for results that depend on them; empty if there are none."""
+        pairs = json.dumps(sorted(self.aliases.items()))
+        return hashlib.sha256(pairs.encode()).hexdigest() if self.aliases else ""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -293,17 +335,18 @@ _SCHEMA = pa.schema(
         ("rejected", _TEXTS),
     ]
 )
-_JUDGED = pa.schema(  # of sets that have them: without them an earlier version opens the file, too
+_OPTIONAL = pa.schema(  # stored only if any question has them: otherwise an earlier version opens the file, too
     [
         ("grades", pa.list_(pa.struct([("id", pa.string()), ("grade", pa.int32())]))),
         ("groups", pa.list_(_TEXTS)),
+        ("part", pa.string()),
     ]
 )
 
 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
-    fields = [*_SCHEMA, *(field for field in _JUDGED if any(getattr(one, field.name) for one in questions))]
+    fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(one, field.name) for one in questions))]
     columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in fields]
     pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
@@ -319,3 +362,26 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
         if row.get("groups") is not None:
             row["groups"] = tuple(map(tuple, row["groups"]))
     return tuple(Question(**row) for row in rows)
+
+
+ALIASES = "aliases.parquet"
+_ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
+
+
+def write_question_set(folder: Path, question_set: QuestionSet) -> None:
+    """Write a question set into a folder that is not in use yet; the name is not written."""
+    write_passages(folder, question_set.passages)
+    write_questions(folder, question_set.questions)
+    if question_set.aliases:  # an earlier version opens the folder without them
+        columns = [list(question_set.aliases), list(question_set.aliases.values())]
+        arrays = [pa.array(column, pa.large_string()) for column in columns]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=_ALIAS_SCHEMA), folder / ALIASES, compression="zstd")
+
+
+def open_question_set(folder: Path, name: str) -> QuestionSet:
+    """Open the question set of a folder. Raises `OSError`, `ValueError` or an Arrow error if it cannot be read."""
+    aliases: dict[str, str] = {}
+    if (folder / ALIASES).exists():  # folders of earlier versions have no aliases
+        table = pq.read_table(folder / ALIASES, schema=_ALIAS_SCHEMA)
+        aliases = dict(zip(table["alias"].to_pylist(), table["passage"].to_pylist(), strict=True))
+    return QuestionSet(name, open_passages(folder), open_questions(folder), aliases)

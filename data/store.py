@@ -15,10 +15,10 @@ from typing import Any
 from data.collection import Collection, KeptSet, file_named, folder_named
 from data.formats.opening import file_content
 from data.formats.tables import shown
-from data.passages import Passages, open_passages, write_passages
+from data.passages import Passages, open_passages
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read, read_file_apart
-from data.records import QuestionSet, open_questions, write_questions
+from data.records import QuestionSet, open_question_set, write_question_set
 from data.workspace import read_json, replacing, require_few, workspace, write_json
 
 TIMEOUT_SECONDS = 30
@@ -120,12 +120,8 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
     require_few("passages", len(question_set.passages))
 
-    def fill(folder: Path) -> None:
-        write_passages(folder, question_set.passages)
-        write_questions(folder, question_set.questions)
-
     return _SETS.keep(
-        fill,
+        lambda folder: write_question_set(folder, question_set),
         question_set.name,
         question_set.fingerprint,
         source,
@@ -138,10 +134,7 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
 def load(key: str) -> QuestionSet:
     """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
 
-    def opened(folder: Path, kept: StoredSet) -> QuestionSet:
-        return QuestionSet(kept.name, open_passages(folder), open_questions(folder))
-
-    return _SETS.load(key, opened, ProblemCode.BROKEN_SET)
+    return _SETS.load(key, lambda folder, kept: open_question_set(folder, kept.name), ProblemCode.BROKEN_SET)
 
 
 def passages_of(key: str) -> Passages:

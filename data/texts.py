@@ -55,6 +55,11 @@ class Texts(Sequence[str]):
         held = (np.asarray(pc.match_substring(part, wanted, ignore_case=True)) for part in self._parts(BLOCK))
         return np.concatenate([np.zeros(0, dtype=bool), *held])
 
+    def matching(self, pattern: str) -> np.ndarray:
+        """Return which texts match a regular expression (RE2) somewhere, `(n_texts,)` bool."""
+        held = (np.asarray(pc.match_substring_regex(part, pattern)) for part in self._parts(BLOCK))
+        return np.concatenate([np.zeros(0, dtype=bool), *held])
+
     def hashes(self) -> np.ndarray:
         """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
         return np.fromiter(map(hash, self), dtype=np.int64, count=len(self))

@@ -12,7 +12,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from itertools import islice
@@ -146,7 +146,8 @@ def make_questions(
             drafts, unanswered, left = _written_drafts(passages, options, endpoint, tell)
     if not drafts:
         raise _nothing_made(options, unanswered)
-    made = QuestionSet(name or f"{question_set.name} · {options.made}", passages, _questions(drafts, passages, options))
+    questions = _questions(drafts, passages, options)
+    made = replace(question_set, name=name or f"{question_set.name} · {options.made}", questions=questions)
     return MadeQuestions(made, len({draft.row for draft in drafts}), tuple(unanswered), left)
 
 

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run, stop_message
 from data.records import QuestionSet
+from data.split import Part
 from data.store import CATALOG, find, read_entry
 from data.terminal import aligned, end_progress_line, report_progress, tell
 from data.workspace import error_message
@@ -91,6 +92,7 @@ def compare_command(
         end_progress_line()
         origin = provenance(comparison, found, base)
         tell(table(comparison))  # first: a full disk takes no figures away
+        tell_split(comparison)
         _store(comparison, found, origin, asked.data)
         status = _report(comparison, gate)
         if out:
@@ -242,6 +244,15 @@ def delete_command(key: Key, /) -> int:
     """Delete a stored comparison."""
     delete(find_stored(key).key)
     return 0
+
+
+def tell_split(comparison: Comparison) -> None:
+    """Print how the part that is compared came about, and warn of too few questions."""
+    part = comparison.experiment.split
+    if comparison.parts and part is not Part.ALL:
+        tell(f"{part} part; split {comparison.parts.description}")
+    for warning in comparison.warnings:
+        tell(f"Warning: {warning}", error=True)
 
 
 def table(comparison: Comparison) -> str:

@@ -32,7 +32,7 @@ from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
 from data.records import composed
-from data.split import FOLDS, Lessons
+from data.split.folds import FOLDS, Lessons
 from retrieval.evaluation.measures import CUT, evaluate, hits_of
 from retrieval.hybrid import Fusion, fused, normalised
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
@@ -182,6 +182,8 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
     """Tell, JSON-able, how many `questions` taught, and of each of the `signals`, by name, `share` and `brings`.
 
+    `leaks`, if any, are the questions that share a relevant passage with a question of another fold.
+
     A share is that of what the scores of a question's candidates differ by, 0 to 1, all together 1; of questions that
     no model was trained on, where there are some. `brings` is by how
     much nDCG@10 of the questions that teach falls where the signal is left out and the others are taught anew, each
@@ -205,7 +207,8 @@ def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names
         without[row], kept[row] = 0.0, False
         brings = reached - lists.reached(without.ravel(), kept.ravel())
         signals[name] = {"share": float(spread[row]), "brings": float(brings)}
-    return {"questions": len(lessons.texts), "signals": signals}
+    leaks = {"leaks": lessons.leaks} if lessons.leaks else {}
+    return {"questions": len(lessons.texts), **leaks, "signals": signals}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import codecs
 import csv
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -78,15 +78,34 @@ def without_ties(scores: np.ndarray) -> np.ndarray:
 
 def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
     """Ids of questions and passages without white space, which separates the columns; still all different."""
-    return (
-        _without_space([question.id for question in question_set.questions], "q"),
-        _without_space(list(question_set.passages.ids), "p"),
-    )
+    question_ids = [question.id for question in question_set.questions]
+    return _without_space(question_ids), _without_space(list(question_set.passages.ids), question_set.aliases)
 
 
-def _without_space(ids: list[str], letter: str) -> list[str]:
-    mended = [_SPACE.sub("_", id_) for id_ in ids]
-    return mended if len(set(mended)) == len(mended) else [f"{letter}{row + 1}" for row in range(len(ids))]
+def changed_ids(question_set: QuestionSet) -> pd.DataFrame:
+    """List the ids that TREC files write differently: columns "kind" (question or passage), "id" and "trec_id"."""
+    question_ids, passage_ids = trec_ids(question_set)
+    pairs = [("question", one.id, id_) for one, id_ in zip(question_set.questions, question_ids, strict=True)]
+    pairs += [("passage", id_, written) for id_, written in zip(question_set.passages.ids, passage_ids, strict=True)]
+    changed = [pair for pair in pairs if pair[1] != pair[2]]
+    return pd.DataFrame(changed, columns=["kind", "id", "trec_id"])
+
+
+def _without_space(ids: list[str], reserved: Iterable[str] = ()) -> list[str]:
+    """Replace white space by "_"; an id without white space stays as it is, so another engine may use it."""
+    if not any(map(_SPACE.search, ids)):
+        return ids
+    taken = {id_ for id_ in chain(ids, reserved) if not _SPACE.search(id_)}
+    mended = []
+    for id_ in ids:
+        written = id_
+        if _SPACE.search(id_):
+            stem = _SPACE.sub("_", id_)
+            choices = chain([stem], (f"{stem}-{number}" for number in count(2)))
+            written = next(choice for choice in choices if choice not in taken)
+            taken.add(written)
+        mended.append(written)
+    return mended
 
 
 def file_names(names: list[str]) -> list[str]:
@@ -123,6 +142,7 @@ class Notes:
     other_questions: int  # that are not asked here
     unknown_passages: int  # lines that name a passage the corpus does not have
     repeated: int  # lines that name a passage again, which counts once, at its best
+    aliases: int = 0  # lines that name a merged copy, which counts as the stored passage
 
 
 class ImportedRun:
@@ -166,8 +186,9 @@ def fingerprint(path: Path) -> str:
 
 
 def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
-    """Read a run over the set's questions, matched by the ids that our own runs have (see `trec_ids`), or by texts.
+    """Read a run over the set's questions, matched by the ids of our own runs (see `trec_ids`), or by texts.
 
+    The id of a merged copy counts as that of the stored passage.
     Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
     """
     reference = reference or path.name
@@ -175,6 +196,12 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
     table = _of_lines(path, reference) if is_of_texts else _table(path, reference)
     question_ids, passage_ids = trec_ids(question_set)
     question, passage = _rows(table["question"], question_ids), _rows(table["passage"], passage_ids)
+    if is_of_texts:  # white space is no separator there, so ids may have it
+        question = _filled(question, table["question"], {one.id: row for row, one in enumerate(question_set.questions)})
+        passage = _filled(passage, table["passage"], question_set.row_of_passage)
+    is_unknown = passage < 0
+    passage = _filled(passage, table["passage"], _rows_of_aliases(question_set))
+    is_alias = is_unknown & (passage >= 0)
     if is_of_texts:
         asked = [one.text for one in question_set.questions]
         question = np.where(question < 0, _rows_of_texts(table["question"], asked), question)
@@ -193,8 +220,30 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
         other_questions=int(table["question"][question < 0].nunique()),
         unknown_passages=int(((question >= 0) & (passage < 0)).sum()),
         repeated=repeated,
+        aliases=int((is_alias & known).sum()),
     )
     return rankings, notes
+
+
+def _rows_of_aliases(question_set: QuestionSet) -> dict[str, int]:
+    """Map each alias to the row of its passage, also as TREC files write it; without ambiguous ones."""
+    rows = dict(
+        zip(question_set.aliases, question_set.row_of_passage.rows([*question_set.aliases.values()]), strict=True)
+    )
+    written: dict[str, int] = {}
+    for alias, row in rows.items():
+        if _SPACE.search(alias):
+            stem = _SPACE.sub("_", alias)
+            written[stem] = row if written.get(stem, row) == row else NOT_FOUND
+    return written | rows
+
+
+def _filled(rows: np.ndarray, column: "pd.Series[str]", row_of: Mapping[str, int]) -> np.ndarray:
+    """Look up the ids that have no row yet."""
+    if not len(row_of) or (rows >= 0).all():
+        return rows
+    found = np.array([row_of.get(id_, NOT_FOUND) for id_ in column.cat.categories], dtype=np.int64)
+    return np.where(rows < 0, found[column.cat.codes.to_numpy()], rows)
 
 
 class _Line(BaseModel):

@@ -45,10 +45,10 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_comparison_prints_its_table_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
+def test_a_comparison_prints_its_table_and_split_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
     status, output, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path), "--progress", "none")
     assert (status, errors) == (0, "")
-    assert [line.split()[0] for line in output.splitlines()] == ["48", "R@1", "Dense", "stored"]
+    assert [line.split()[0] for line in output.splitlines()] == ["48", "R@1", "Dense", "validation", "stored"]
 
 
 def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:

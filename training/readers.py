@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data.records import Question, QuestionSet
-from data.split import SplitOptions
+from data.split import Part, SplitOptions
 from models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
@@ -202,7 +202,7 @@ def with_unanswerable(material: Material) -> Material:
 
     They are told by the passages that do not answer them (SQuAD 2.0, KLUE-MRC). These follow their articles: to measure
     on where validation questions ask about all of them, to learn from where validation and test questions ask about
-    none. A question whose passages lie on both sides is left out.
+    none. A question whose passages lie on both sides is left out, and so is one that was published for another part.
     """
     groups = material.article_of_passage
     if groups is None or not (asked := [one for one in material.question_set.questions if is_unanswerable(one)]):
@@ -210,12 +210,20 @@ def with_unanswerable(material: Material) -> Material:
     judging = np.isin(groups, groups[material.validation.relevance.indices])
     rows = [material.question_set.row_of_passage.rows(question.rejected) for question in asked]
 
-    def added(own: QuestionSet, allowed: np.ndarray) -> QuestionSet:
-        more = (one for one, read in zip(asked, rows, strict=True) if (read >= 0).all() and allowed[read].all())
+    def added(own: QuestionSet, allowed: np.ndarray, parts: tuple[Part, ...]) -> QuestionSet:
+        more = (
+            question
+            for question, read in zip(asked, rows, strict=True)
+            if (read >= 0).all() and allowed[read].all() and material.published_as.get(question.part, parts[0]) in parts
+        )
         return replace(own, questions=(*own.questions, *more))
 
+    has_validation = Part.VALIDATION in material.published_as.values()
+    judging_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
     return replace(
-        material, train=added(material.train, material.learnable), validation=added(material.validation, judging)
+        material,
+        train=added(material.train, material.learnable, (Part.TRAIN,)),
+        validation=added(material.validation, judging, judging_parts),
     )
 
 

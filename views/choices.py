@@ -1,7 +1,7 @@
 """The retrievers a person can pick for a question set, as the specs an experiment file holds, and what each does."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, count
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from data.records import RELEVANT_GRADE
-from data.split import Part, SplitOptions
+from data.split import Part, SplitMethod, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.folder import State
 from models.packaged import PREFIX, base_at_hand
@@ -26,6 +26,7 @@ from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
 from views.forecasts import Expected, expected_on
 from views.names import analyzer_words, base_name, plan_of, retriever_name
+from views.resources.sets import split_of
 from views.ui.words import plain, word, word_or
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -74,6 +75,7 @@ class Choices:
             validation_share=shares.validation,
             test_share=shares.test,
             seed=shares.seed,
+            strict_split=shares.strict,
             relevant_from=relevant_from,
             ks=DEFAULT_KS,
             retriever=tuple(self.needed(picked)),
@@ -115,6 +117,8 @@ def choices_for(data: StoredSet) -> Choices:
     for reference, plan in plans.items():
         if plan.fingerprint != data.fingerprint:
             continue
+        if plan.split.strict:
+            plan = replace(plan, split=_without_need(plan.split, data))  # noqa: PLW2901
         for spec in _specs_of(reference, plan, {**specs, **own}):
             specs[spec.name] = spec
             trained[spec.name] = plan
@@ -133,6 +137,12 @@ def choices_for(data: StoredSet) -> Choices:
     if expected:
         first_picked = tuple(expected.starting(first_picked))
     return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
+
+
+def _without_need(options: SplitOptions, data: StoredSet) -> SplitOptions:
+    """Return the options as not strict if that makes no difference to the split of a set."""
+    usual = replace(options, strict=False)
+    return usual if split_of(data.key, usual).method is SplitMethod.GROUPED else options
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:

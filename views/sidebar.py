@@ -5,6 +5,7 @@ from typing import Any
 import streamlit as st
 
 from data.problems import DataError
+from data.split import SplitMethod, SplitOptions
 from data.workspace import user, workspace
 from jobs.folder import Job, State
 from training.runs.jobs import QUEUE
@@ -12,6 +13,7 @@ from training.runs.runs import Run
 from views.access import draw_user
 from views.names import as_shared, phase_words, run_name, set_name
 from views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
+from views.splits import split_text
 from views.ui.job import with_time_left
 from views.ui.words import LANGUAGES, catalog, language, plain, word
 
@@ -55,11 +57,13 @@ def _pick_set() -> None:
     if not current.questions:
         return
     try:
-        found = split_of(current.key, 0.1, 0.2, 0)
+        found = split_of(current.key, SplitOptions())
     except DataError:  # the page tells what is wrong with the set
         return
     counts = {part.value: f"{len(rows):,}" for part, rows in found.rows.items()}
     help_text = word("sidebar.split_help" if found.by_article else "sidebar.split_passages_help")
+    if found.method is not SplitMethod.GROUPED:
+        help_text = split_text(found)
     st.caption(word("sidebar.split", **counts), help=help_text)
 
 

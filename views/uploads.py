@@ -139,13 +139,13 @@ def _held(files: dict[str, Any]) -> int:
 UPLOADS = Uploads()
 
 
-def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False) -> None:
+def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_folder: bool = False) -> None:
     """Give the field of this `key`, which begins with "upload", its words; a large one is a place to drop files on.
 
     `megabytes` is its `max_upload_size`; 0: that of the server.
     """
     words = {
-        "press": word("upload.press"),
+        "press": word("upload.press_folder" if is_folder else "upload.press"),
         "drop": word("upload.drop"),
         "limit": word("upload.limit", megabytes=f"{megabytes or st.get_option('server.maxUploadSize'):,}"),
     }

@@ -1,1 +1,1 @@
-"""Files and folders that survive a kill: temporary folders that are cleaned up, files of users that are set aside."""
+"""Files and folders that survive a kill, what reading files may take, and how far it has come."""

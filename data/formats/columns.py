@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
-
 from data.formats.tables import as_text, is_blank, shown
 from data.problems import DataError, ProblemCode
 
@@ -20,35 +18,73 @@ class Columns:
     context: str | None = None
     answers: str | None = None
     title: str | None = None
-    id: str | None = None
+    id: str | None = None  # of the question; of the passage in rows without a question
     kind: str | None = None
+    start: str | None = None  # character of the passage at which the answer begins
+    label: str | None = None  # grade of the row's passage, 0 for one that is not relevant
+    positives: str | None = None  # lists of passages
+    negatives: str | None = None
+    candidates: str | None = None  # lists of passages without a judgement
+    passage_id: str | None = None
+    part: str | None = None  # train, validation or test
+    impossible: str | None = None  # whether the passage does not answer the question
+
+    @property
+    def has_passages(self) -> bool:
+        return (self.context or self.positives or self.candidates) is not None
 
 
-# By role, the best name first; compared in lower case without spaces, underscores and hyphens.
+# By role, the best name first; compared in lower case without spaces, underscores, hyphens and dots.
 NAMES: dict[str, tuple[str, ...]] = {
     "id": (
         "id", "questionid", "qid", "queryid", "guid", "qaid", "uid", "uuid", "exampleid",
         "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no",
+    ),
+    "passage_id": (
+        "passageid", "pid", "contextid", "paragraphid", "sentenceid", "chunkid", "docid", "documentid", "docno",
+        "corpusid", "지문id", "지문번호", "문단id", "문단번호", "본문id", "문서id", "문서번호",
     ),
     "kind": (
         "kind", "questiontype", "questionkind", "querytype", "qtype", "type", "category", "classtype",
         "질문유형", "문제유형", "질문종류", "유형", "종류", "분류",
     ),
     "title": (
-        "title", "articletitle", "documenttitle", "doctitle", "subject",
+        "title", "articletitle", "documenttitle", "doctitle", "pagetitle", "wikipediatitle", "headline", "subject",
         "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
     ),
     "answers": (
-        "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers",
-        "정답", "답", "답변", "정답텍스트", "답안",
+        "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers", "goldenanswer", "groundtruth",
+        "groundtruths", "reference", "referenceanswer", "expectedanswer", "expectedoutput", "idealanswer",
+        "정답", "답", "답변", "정답텍스트", "답안", "모범답안",
+    ),
+    "start": (
+        "answerstart", "answerstarts", "answerstartidx", "answerstartindex", "answerbegin", "startposition", "startidx",
+        "start", "정답시작", "정답위치", "정답시작위치", "시작위치",
+    ),
+    "impossible": ("isimpossible", "답변불가", "답변불가능"),
+    "part": ("split", "part", "partition", "subset", "datasplit", "set", "분할", "데이터구분", "구분", "용도"),
+    "label": (
+        "isrelevant", "relevance", "relevancelabel", "relevancegrade", "relevant", "rel", "label", "isselected",
+        "ispositive", "judgement", "judgment", "grade", "rating", "score", "관련도", "관련여부", "관련성", "적합도",
+        "적합여부", "정답여부", "라벨", "레이블", "점수", "평점",
     ),
     "question": (
-        "question", "query", "questiontext", "querytext", "q",
+        "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input",
         "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
+    ),
+    "negatives": (
+        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "negativepassage",
+        "negativepassages", "hardnegativepassages", "negativectxs", "hardnegativectxs", "negativecontexts",
+        "hardnegativecontexts", "negativedoc", "negativedocs", "부정", "부정문단", "부정지문", "오답지문", "오답문단",
+    ),
+    "positives": (
+        "positive", "pos", "positives", "positivepassage", "positivepassages", "positivectxs", "positivecontexts",
+        "positivedoc", "positivedocs", "긍정", "긍정문단", "긍정지문", "정답지문", "정답문단",
     ),
     "context": (
         "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
-        "content", "body", "doc", "article", "evidence", "positive", "positivepassage",
+        "content", "contents", "body", "doc", "article", "evidence", "contexts", "passages", "referencecontexts",
+        "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk", "abstract",
         "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
         "텍스트",
     ),
@@ -63,20 +99,9 @@ Cells = Mapping[str, object]  # a row: cells by column
 _Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
 
 
-def guess_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> Columns:
-    """Guess the columns from their names, and from the look of some rows where no name tells.
-
-    A known name wins; then a name with a known word in it ("질문 (필수)", "question_ko"); then, for the
-    question, the only column whose cells mostly end in a question mark, and for the context, the column of
-    the longest texts.
-    """
-    rows, filled = _filled(names, sample)
-    chosen = _chosen(NAMES, ((_same_name, filled), (_same_name, names), (_name_with_word, filled)))
-    for role, look in (("question", _asking_column), ("context", _longest_column)):
-        left = [name for name in filled if name not in chosen.values()]
-        if rows and role not in chosen and (name := look(left, rows)) is not None:
-            chosen[role] = name
-    return Columns(**chosen)
+def guess_columns(names: Sequence[str]) -> Columns:
+    """Guess roles from names alone, to tell a header from other rows; `data.layouts.columns.roles` assigns roles."""
+    return Columns(**_chosen(NAMES, ((known_name, names), (has_word, names))))
 
 
 def is_known(name: str) -> bool:
@@ -109,6 +134,14 @@ def _filled(names: Sequence[str], sample: Iterable[Cells]) -> tuple[list[Cells],
     return rows, [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
 
 
+def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the name that is one of the known names, the best of them first; lists may be numbered (negative_1)."""
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    if role in ("positives", "negatives"):
+        by_plain = {plain.rstrip("0123456789"): name for plain, name in by_plain.items()} | by_plain
+    return next((by_plain[name] for name in known if name in by_plain), None)
+
+
 def _chosen(known: Mapping[str, tuple[str, ...]], steps: Iterable[tuple[_Find, Sequence[str]]]) -> dict[str, str]:
     """The columns by role: one way to find a column after the other, among those that no role has yet."""
     chosen: dict[str, str] = {}
@@ -120,46 +153,28 @@ def _chosen(known: Mapping[str, tuple[str, ...]], steps: Iterable[tuple[_Find, S
     return chosen
 
 
-def _same_name(_: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
-    by_plain = {plain_name(name): name for name in reversed(names)}
-    return next((by_plain[known] for known in wanted if known in by_plain), None)
-
-
-def _last_name(_: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+def _last_name(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
     """A known name, whole or behind its last dot."""
-    if found := _same_name(_, wanted, names):
+    if found := known_name(role, wanted, names):
         return found
     by_last: dict[str, str] = {}
     for name in names:
         by_last.setdefault(name.rpartition(".")[2], name)
-    found = _same_name(_, wanted, list(by_last))
+    found = known_name(role, wanted, list(by_last))
     return None if found is None else by_last[found]
 
 
-def _name_with_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
-    """The only name with a known word in it. Ids and kinds are too often those of something else."""
-    known = {word for word in wanted if len(word) > 1}
+def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the only name with a known word in it, for the roles whose words are rarely those of another column."""
+    if role not in ("title", "answers", "question", "context"):
+        return None
+    known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
         if words & known and not words & _NOT_A_TEXT:
             found.append(name)
-    return found[0] if len(found) == 1 and role not in ("id", "kind") else None
-
-
-def _asking_column(names: list[str], rows: list[Cells]) -> str | None:
-    """The only column of which most cells end in a question mark."""
-    asking = [
-        name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in rows) > len(rows)
-    ]
-    return asking[0] if len(asking) == 1 else None
-
-
-def _longest_column(names: list[str], rows: list[Cells]) -> str | None:
-    """The column of the longest texts, if they are passages: 100 characters on average."""
-    lengths = {name: float(np.mean([len(as_text(row.get(name))) for row in rows])) for name in names}
-    longest = max(lengths, key=lengths.__getitem__, default=None)
-    return longest if longest is not None and lengths[longest] >= 100 else None
+    return found[0] if len(found) == 1 else None
 
 
 @dataclass(frozen=True)

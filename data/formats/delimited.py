@@ -6,17 +6,26 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
+from typing import NamedTuple
 
 import pandas as pd
 
 from data.formats.columns import guess_columns, is_known
+from data.formats.headers import find_header, title_problems, without_notes
 from data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
 from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
 
-DELIMITERS = ("\t", ",", ";")
+# the usual ones first: they win where several make an equally good table
+DELIMITERS = ("\t", ",", ";", "||", "|", "^", "~", "::", "\x01", "\x1f")
+RULED = "ruled"  # in place of a delimiter: | between cells, and lines of dashes, as in Markdown and consoles
+_USUAL = ("\t", ",", ";")
+_RULE = re.compile(r"[|+]?\s*:?[-=]{2}[-=:|+\s]*")
+_PIPE = re.compile(r"(?<!\\)\|")
+_STAND_IN = "\x1f"  # for a delimiter of several characters while records are parsed
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
+_ALIKE = 0.9  # fraction of the records that have as many fields as the header, if no name of a column is known
 _LONGEST_RECORD = 4 * MOST_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
@@ -27,46 +36,87 @@ Record = tuple[int, list[str] | str]
 Text = str | EncodedText
 
 
-def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | None:
-    """Return the delimiter that makes the text most like a table of questions, None where none does.
+class Delimited(NamedTuple):
+    """How a text is a table: what separates its fields, and how many filled records stand above the header."""
 
-    `knows` tells whether a name is one of a column. Commas of prose stand before a space, and where they like:
-    most of its lines have another number of them than the first.
+    delimiter: str
+    titles: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited | None:
+    """Return the delimiter and the header that make the text most like a table of questions, None if none does.
+
+    `knows` tells whether a name is one of a column. Commas of prose stand before a space, and where they like: most of
+    its lines have another number of them than the first. Other delimiters than tab, comma and semicolon need a known
+    name, or as many fields in nearly every line.
     """
+    head = text[:_SAMPLE_CHARACTERS]
     best, best_score = None, (False, 0.0, 0)
-    for delimiter in DELIMITERS:
-        read = islice(_records(text[:_SAMPLE_CHARACTERS], delimiter), _SAMPLE_RECORDS)
-        records = [fields for _, fields in read if fields and not isinstance(fields, str)]
-        width = len(records[0]) if records else 0
-        columns = guess_columns(column_names(records[0][:MAX_COLUMNS] if records else ()))
-        alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
+    for delimiter in (RULED, *DELIMITERS) if _has_rules(head) else DELIMITERS:
+        if delimiter != RULED and delimiter not in head:
+            continue
+        if best is not None and best.delimiter == RULED:
+            break  # its bars would make a wider table, of blank outer columns
+        read = islice(_records(head, delimiter), _SAMPLE_RECORDS)
+        records = [fields for _, fields in read if not isinstance(fields, str) and any(map(str.strip, fields))]
+        titles = find_header(records, knows)
+        header, below = (records[titles], records[titles:]) if records else ([], [])
+        width = len(header)
+        columns = guess_columns(column_names(header[:MAX_COLUMNS]))
+        alike = sum(len(fields) == width for fields in below) / max(len(below), 1)
         score = (bool(columns.question and columns.context), alike, width)
-        spaced = all(field.startswith(" ") for field in (records[0][1:] if records else ()))
-        is_prose = (alike < 0.5 or spaced) and not any(map(knows, records[0] if records else ()))
-        if width > 1 and not is_prose and score > best_score:
-            best, best_score = delimiter, score
+        if width > 1 and score > best_score and _is_table(header, below, alike, delimiter, knows):
+            best, best_score = Delimited(delimiter, titles, title_problems(records[:titles])), score
     return best
 
 
-def delimited_tables(text: Text, delimiter: str) -> Callable[[], Table]:
+def _is_table(
+    header: list[str], records: list[list[str]], alike: float, delimiter: str, knows: Callable[[str], bool]
+) -> bool:
+    if any(map(knows, header)):
+        return True
+    if delimiter in _USUAL:
+        return alike >= 0.5 and not all(field.startswith(" ") for field in header[1:])
+    return alike >= _ALIKE and len(records) > 2
+
+
+def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], Table]:
     """Tell how delimited text is to be read, and return what reads it anew at each call.
 
-    The first line that is not blank names the columns. A row with another number of fields, or with quotation marks
-    that do not close, is a row with a problem. Both raise `DataError` where the header itself is broken.
+    The first line that is not blank names the columns, below so many `titles`. A row with another number of fields, or
+    with quotation marks that do not close, is a row with a problem. Both raise `DataError` where the header itself is
+    broken.
     """
     quoted = partial(_records, text, delimiter)
     if delimiter != "\t" or not _may_be_literal(text):
-        return lambda: _table(quoted())
+        return lambda: _table(quoted(), titles)
 
     def literal() -> Iterator[Record]:
         return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
 
     def misfits(records: Callable[[], Iterator[Record]]) -> int:
-        return sum(row.problem is not None for row in _table(records()).rows)
+        return sum(row.problem is not None for row in _table(records(), titles).rows)
 
     ways: tuple[Callable[[], Iterator[Record]], ...] = (quoted, literal)  # some writers never quote
     best = min(ways, key=misfits)
-    return lambda: _table(best())
+    return lambda: _table(best(), titles)
+
+
+def _has_rules(head: str) -> bool:
+    return any(_RULE.fullmatch(line.strip()) and "|" in head for line in head[:20_000].splitlines())
+
+
+def _ruled_records(text: Text) -> Iterator[Record]:
+    """Yield the cells between bars; a bar with a backslash before it is text."""
+    for number, line in enumerate(_lines(text), start=1):
+        row = line.strip()
+        if _RULE.fullmatch(row):
+            continue
+        if "|" in row:
+            row = row.removeprefix("|")
+            row = row[:-1] if row.endswith("|") and not row.endswith("\\|") else row
+        yield number, [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row)]
 
 
 def _may_be_literal(text: Text) -> bool:
@@ -89,7 +139,21 @@ def _lines(text: Text) -> Iterator[str]:
 
 def _records(text: Text, delimiter: str) -> Iterator[Record]:
     """Yield the records. A quotation mark that never closes costs one line: reading goes on at the next."""
-    lines, rereads_left = _Rereadable(_lines(text)), -1
+    if delimiter == RULED:
+        yield from _ruled_records(text)
+    elif len(delimiter) == 1:
+        yield from _parsed(text, _lines(text), delimiter)
+    else:
+        lines = (line.replace(delimiter, _STAND_IN) for line in _lines(text))
+        for number, fields in _parsed(text, lines, _STAND_IN):
+            if isinstance(fields, str):
+                yield number, fields.replace(_STAND_IN, delimiter)
+            else:
+                yield number, [field.replace(_STAND_IN, delimiter) for field in fields]
+
+
+def _parsed(text: Text, given: Iterator[str], delimiter: str) -> Iterator[Record]:
+    lines, rereads_left = _Rereadable(given), -1
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         lines.begin_record()
@@ -132,16 +196,16 @@ class _Rereadable(Iterator[str]):
         self.record = self.record[:1]
 
 
-def _table(records: Iterator[Record]) -> Table:
+def _table(records: Iterator[Record], titles: int) -> Table:
     filled = ((number, fields) for number, fields in records if isinstance(fields, str) or any(map(str.strip, fields)))
-    number, header = next(filled, (0, []))
+    number, header = next(islice(filled, titles, None), (0, []))
     if header == []:
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if isinstance(header, str):
         raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
     check_size(len(header), "columns", MAX_COLUMNS)
     names = column_names(header)
-    return Table(names, (_row(number, fields, names) for number, fields in filled))
+    return Table(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
 
 
 def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow:

@@ -1,6 +1,7 @@
-"""Documents that hold no rows (Word, PowerPoint, Hangul, PDF, old Excel): recognised by content, then by name.
+"""Documents that hold no rows (Word, PowerPoint, Hangul, PDF): recognised by content, then by name.
 
-Reading them is not supported. Recognising them lets the error say how to save the text in a format that is.
+The text of most becomes passages (`data.documents`). Where rows are needed, and for the kinds that no library here
+reads, the error says in which format to save them.
 """
 
 import struct
@@ -22,24 +23,23 @@ _BY_ENTRY = (  # of a zip archive, by the name of an entry
 )
 _BY_MIME_TYPE = (  # of a zip archive whose first entry is `mimetype`
     (b"application/hwp+zip", ProblemCode.HANGUL_DOCUMENT),
-    (b"application/vnd.oasis.opendocument.text", ProblemCode.WORD_DOCUMENT),
-    (b"application/vnd.oasis.opendocument.presentation", ProblemCode.PRESENTATION),
-    (b"application/vnd.oasis.opendocument.spreadsheet", ProblemCode.OLD_WORKBOOK),
+    (b"application/vnd.oasis.opendocument.text", ProblemCode.UNREAD_DOCUMENT),
+    (b"application/vnd.oasis.opendocument.presentation", ProblemCode.UNREAD_DOCUMENT),
 )
 _BY_STREAM = (  # of an OLE file
     ("WordDocument", ProblemCode.WORD_DOCUMENT),
     ("PowerPoint Document", ProblemCode.PRESENTATION),
     ("HwpSummaryInformation", ProblemCode.HANGUL_DOCUMENT),
-    ("Workbook", ProblemCode.OLD_WORKBOOK),
 )
+_OF_WORKBOOKS = ("Workbook", "Book")
 _BY_SUFFIX = {
     ".doc": ProblemCode.WORD_DOCUMENT,
     ".docx": ProblemCode.WORD_DOCUMENT,
-    ".odt": ProblemCode.WORD_DOCUMENT,
-    ".rtf": ProblemCode.WORD_DOCUMENT,
+    ".odt": ProblemCode.UNREAD_DOCUMENT,
+    ".rtf": ProblemCode.UNREAD_DOCUMENT,
     ".ppt": ProblemCode.PRESENTATION,
     ".pptx": ProblemCode.PRESENTATION,
-    ".odp": ProblemCode.PRESENTATION,
+    ".odp": ProblemCode.UNREAD_DOCUMENT,
     ".hwp": ProblemCode.HANGUL_DOCUMENT,
     ".hwpx": ProblemCode.HANGUL_DOCUMENT,
     ".pdf": ProblemCode.PDF_DOCUMENT,
@@ -58,35 +58,37 @@ def refuse_document(content: Content, name: str = "") -> None:
 
 def document_kind(content: Content, name: str = "") -> ProblemCode | None:
     """Return which document a file is; None where it may hold data."""
-    start = content.start
+    start = content.mark
     named = _BY_SUFFIX.get(PurePath(name).suffix.lower())
-    if start.startswith(OLE):  # a file with a password tells no more than that it is one of Office
-        return _kind_of_ole(start) or named or ProblemCode.OLD_WORKBOOK
+    if start.startswith(OLE):
+        return _kind_of_ole(content.start, named)
     if start.startswith(ZIP):  # an .xlsx file may be called .xls
         return _kind_of_zip(content) or (None if named is ProblemCode.OLD_WORKBOOK else named)
     if _PDF in start[:_PDF_WITHIN]:
         return ProblemCode.PDF_DOCUMENT
-    if start.startswith(_RTF):
-        return ProblemCode.WORD_DOCUMENT
-    if start.startswith(_OLD_HANGUL):
-        return ProblemCode.HANGUL_DOCUMENT
-    is_binary = b"\x00" in start[:4096]  # text under a wrong name is read as text
+    if start.startswith((_RTF, _OLD_HANGUL)):
+        return ProblemCode.UNREAD_DOCUMENT
+    is_binary = b"\x00" in start  # text under a wrong name is read as text
     return named if is_binary else None
 
 
-def _kind_of_ole(start: bytes) -> ProblemCode | None:
+def _kind_of_ole(start: bytes, named: ProblemCode | None) -> ProblemCode | None:
+    code = next((code for stream, code in _BY_STREAM if _holds_stream(start, stream)), None)
+    if code is None and _holds_stream(start, *_OF_WORKBOOKS):
+        return None
+    return code or named or ProblemCode.OLD_WORKBOOK  # with a password it tells no more than that it is one of Office
+
+
+def _holds_stream(start: bytes, *streams: str) -> bool:
     """Look for the names of streams in the directory of an OLE file, whose header says where it begins."""
     try:
         sector_size = 1 << struct.unpack_from("<H", start, 30)[0]
         first_sector = struct.unpack_from("<I", start, 48)[0]
     except struct.error:
-        return None
+        return False
     begin = (first_sector + 1) * sector_size
-    for part in (start[begin : begin + _DIRECTORY_BYTES], start):
-        for stream, code in _BY_STREAM:
-            if stream.encode("utf-16-le") in part:
-                return code
-    return None
+    parts = (start[begin : begin + _DIRECTORY_BYTES], start)
+    return any(stream.encode("utf-16-le") in part for part in parts for stream in streams)
 
 
 def _kind_of_zip(content: Content) -> ProblemCode | None:
@@ -99,6 +101,6 @@ def _kind_of_zip(content: Content) -> ProblemCode | None:
         if name in names:
             return code
     for mime_type, code in _BY_MIME_TYPE:
-        if content.start[30:].startswith(b"mimetype" + mime_type):
+        if content.mark[30:].startswith(b"mimetype" + mime_type):
             return code
     return None

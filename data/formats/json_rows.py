@@ -1,22 +1,19 @@
-"""JSON and JSONL become a table, and SQuAD's layout (SQuAD, KorQuAD 1, KLUE-MRC) a stream of rows."""
+"""JSON and JSONL become a table."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from data.formats.columns import Columns, guess_columns
+from data.formats.columns import guess_columns
 from data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, shown
 from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
 
+_WORDS = ("true", "false", "null")  # of JSON, which may be cut themselves
 _MOST_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
-
-SQUAD_COLUMNS = Columns("question", "context", "answers", "title", "id", "kind")
-PARAGRAPH_ID = "paragraph_id"
-IMPOSSIBLE = "is_impossible"
 
 
 def parse_json(text: str) -> Any:
@@ -26,11 +23,26 @@ def parse_json(text: str) -> Any:
     """
     check_size(text.count("{") + text.count("["), "lists and objects", max(_MOST_PARTS, len(text) // 16))
     try:
-        return _DECODER.decode(text)
+        return _decoded(text)
     except json.JSONDecodeError as error:
+        rest = text[error.pos : error.pos + 10].strip()
+        if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
+            raise DataError.of(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
         raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error
+
+
+def _decoded(text: str) -> Any:
+    """The value of a JSON text; that of the text inside if it is a string that holds JSON itself."""
+    value = _DECODER.decode(text)
+    return _DECODER.decode(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def holds_json_text(head: str) -> bool:
+    """Whether a text begins with a JSON string that holds an object or a list."""
+    first = head.lstrip().partition("\n")[0]
+    return first.startswith('"') and isinstance(_parse_line(1, first), (dict, list))
 
 
 def is_jsonl(text: str) -> bool:
@@ -49,7 +61,7 @@ def leading_object(text: str) -> dict[str, Any] | None:
 
 def jsonl_table(text: str | EncodedText) -> Table:
     """Read one object a line; a broken line is a row with a problem. The lines are read twice, for the names first."""
-    return _table(lambda: json_lines(text))
+    return item_table(lambda: json_lines(text))
 
 
 def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
@@ -66,13 +78,16 @@ def json_table(value: Any) -> Table:
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
-    return _table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    table = item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    if isinstance(value, dict) and items[0] is not value:
+        return replace(table, skipped=tuple(shown(name) for name in value if value[name] is not items))
+    return table
 
 
 def _only_list(value: Any) -> list[Any]:
     if not isinstance(value, dict):
         _refuse(kind_of(value))
-    columns = guess_columns(tuple(value), [value])
+    columns = guess_columns(tuple(value))
     if columns.question and columns.context and isinstance(value[columns.context], str):
         return [value]
     lists = {
@@ -94,14 +109,15 @@ def _refuse(found: str) -> NoReturn:
 def _parse_line(number: int, line: str) -> Any:
     """The value of a line, or the problem with it."""
     try:
-        return _DECODER.decode(line)
+        return _decoded(line)
     except json.JSONDecodeError as error:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=error.colno, reason=error.msg)
     except RecursionError:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+def item_table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+    """Make a table of items opened twice: number, an object or the `Problem` with it, and what was given."""
     names: dict[str, None] = {}
     for number, item, given in items():
         row = _row(number, item, given)
@@ -128,59 +144,10 @@ def squad_articles(value: Any) -> list[Any] | None:
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")
-    if isinstance(articles, list) and any(isinstance(item, dict) and "paragraphs" in item for item in articles):
+    if isinstance(articles, list) and any(map(_is_article, articles)):
         return articles
     return None
 
 
-def squad_lines(text: EncodedText) -> Iterator[Any]:
-    """Yield the articles of a text that has SQuAD's layout in every line; what is none is yielded as it is."""
-    for _, value, line in json_lines(text):
-        yield from squad_articles(value) or [line if isinstance(value, Problem) else value]
-
-
-def squad_rows(articles: Iterable[Any]) -> Iterator[RawRow]:
-    """Yield each paragraph, then its questions, numbered from 1 through the whole file."""
-    numbers = count(1)
-    for place, article in enumerate(articles):
-        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-        if not isinstance(paragraphs, list):
-            yield _broken(f"data[{place}]", article, "an article with a list of paragraphs")
-            continue
-        for inner, paragraph in enumerate(paragraphs):
-            yield from _paragraph_rows(article, paragraph, f"data[{place}].paragraphs[{inner}]", numbers)
-
-
-def _paragraph_rows(article: dict[str, Any], paragraph: Any, place: str, numbers: Iterator[int]) -> Iterator[RawRow]:
-    questions = _first(paragraph, "qas", "questions") if isinstance(paragraph, dict) else None
-    if not isinstance(paragraph, dict) or not isinstance(questions, (list, type(None))):
-        yield _broken(place, paragraph, "a paragraph with a context and a list of qas")
-        return
-    shared = {"title": article.get("title"), "context": paragraph.get("context")}
-    shared[PARAGRAPH_ID] = _first(paragraph, "id", PARAGRAPH_ID, "context_id", "guid")
-    yield RawRow(0, shared, asks=False)
-    for question in questions or []:
-        yield _question_row(next(numbers), question, shared)
-
-
-def _question_row(number: int, question: Any, shared: dict[str, Any]) -> RawRow:
-    if not isinstance(question, dict):
-        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
-        return RawRow(number, shared, problem, is_paragraph=False)
-    own = {
-        "question": question.get("question"),
-        "answers": _first(question, "answers", "answer"),
-        "id": _first(question, "id", "guid", "question_id"),
-        "kind": _first(question, "kind", "question_type"),
-        IMPOSSIBLE: question.get(IMPOSSIBLE),
-    }
-    return RawRow(number, shared | own, is_paragraph=False)
-
-
-def _first(values: dict[str, Any], *names: str) -> Any:
-    return next((values[name] for name in names if values.get(name) is not None), None)
-
-
-def _broken(place: str, value: object, expected: str) -> RawRow:
-    problem = Problem.of(ProblemCode.BROKEN_PART, place=place, found=kind_of(value), expected=expected)
-    return RawRow(0, {}, problem, asks=False)
+def _is_article(item: Any) -> bool:
+    return isinstance(item, dict) and "paragraphs" in item and "question" not in item

@@ -12,19 +12,35 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from data.formats.binary import is_workbook, parquet_table, workbook_table
+from data.formats.columnar.arrow import arrow_table, is_arrow
+from data.formats.columnar.binary import parquet_table
 from data.formats.columns import is_known
-from data.formats.delimited import delimited_tables, find_delimiter
-from data.formats.documents import refuse_document
-from data.formats.json_rows import is_jsonl, json_table, jsonl_table, leading_object, parse_json, squad_articles
+from data.formats.delimited import delimited_tables, find_table
+from data.formats.documents import OLE, ZIP, refuse_document
+from data.formats.encodings.detection import EncodingCandidate
+from data.formats.json_rows import (
+    holds_json_text,
+    is_jsonl,
+    json_table,
+    jsonl_table,
+    leading_object,
+    parse_json,
+    squad_articles,
+)
+from data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
 from data.formats.tables import RawRow, Table, as_text, mend, shown
 from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from data.formats.workbooks import is_workbook, open_workbook
 from data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".zip", ".xml", ".trec")
+_SUFFIXES = (
+    *(".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".arrow", ".feather", ".zip"),
+    *(".xml", ".trec", ".md", ".markdown", ".html", ".htm", ".xhtml", ".rst", ".pdf"),
+    *(".docx", ".doc", ".pptx", ".ppt", ".hwpx", ".hwp"),
+)
 _SAMPLE_ROWS = 200
 _LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
 
@@ -43,6 +59,14 @@ class Format(StrEnum):
     PARQUET = "parquet"
     TEXT = "text"  # passages without columns
     SGML = "sgml"  # TREC's topics and documents, read with their fellows (data.layouts)
+    ARROW = "arrow"
+    # documents, whose passages `data.documents` reads
+    MARKDOWN = "markdown"
+    HTML = "html"
+    PDF = "pdf"
+    WORD = "word"
+    SLIDES = "slides"
+    HANGUL = "hangul"
 
 
 @dataclass(frozen=True)
@@ -53,16 +77,23 @@ class RecognisedFile:
     encoding: str = ""
     text: EncodedText | None = None
     delimiter: str = ""
-    value: Any = None  # the parsed JSON; None where there is an object a line
+    titles: int = 0  # filled rows above the header
+    value: Any = None  # the parsed JSON, None where there is an object a line; the opened workbook
     problems: tuple[Problem, ...] = ()
 
 
 class Proposal(NamedTuple, Generic[C]):
-    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text.
+
+    `candidates` are complete readings, the likeliest first, if the user must choose between them; `encodings` are the
+    encodings to choose from if the encoding is unknown.
+    """
 
     columns: C
     available: tuple[str, ...] = ()
     first_rows: tuple[dict[str, str], ...] = ()
+    candidates: tuple[C, ...] = ()
+    encodings: tuple[EncodingCandidate, ...] = ()
 
 
 def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:
@@ -78,13 +109,17 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
     check_size(content.size, "bytes", MAX_BYTES)
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
+    if is_arrow(content.start):
+        return RecognisedFile(Format.ARROW)
     refuse_document(content, name)
-    if not content.start.startswith(b"PK\x03\x04"):
+    if not content.start.startswith((ZIP, OLE)):
         return _text(content, knows)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
-    if not is_workbook(content.whole, name):
+    whole = content.whole
+    if whole.startswith(ZIP) and not is_workbook(whole, name):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    return RecognisedFile(Format.EXCEL)
+    workbook = open_workbook(whole, knows)
+    return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
 def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
@@ -98,19 +133,25 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
+    refuse_pointer(text.head[:1000].lstrip())
+    refuse_web_page(text.head)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
-    if start in "{[":
+    if start in "{[" or (start == '"' and holds_json_text(text.head)):
         format_, value = _json(text)
         return replace(found, format=format_, value=value)
-    if delimiter := find_delimiter(text.head, knows):
-        return replace(found, format=Format.TSV if delimiter == "\t" else Format.CSV, delimiter=delimiter)
+    refuse_structure(text.head)
+    if table := find_table(text.head, knows):
+        format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
+        problems = (*encoding.problems, *table.problems)
+        return replace(found, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
     if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
         return replace(found, format=Format.CSV, delimiter="\t")
     if not holds_passages(text.head):
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    refuse_lines(text.head)
     return found
 
 
@@ -149,25 +190,27 @@ def file_content(path: Path) -> Content:
         raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
 
 
-def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
-    """Return what opens the table of a file of any format but SQuAD's anew at each call.
+def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:  # noqa: PLR0911 - a format each
+    """Return what opens the table of a file anew at each call; the rows of nested JSON are those of its outer lists.
 
     Both raise `DataError` where the file is broken.
     """
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            return lambda: workbook_table(content.whole)
+            return recognised.value.table  # type: ignore[no-any-return]
         case Format.PARQUET:
             return partial(parquet_table, content)
-        case Format.JSONL:
-            return partial(jsonl_table, text)
-        case Format.JSON:
+        case Format.ARROW:
+            return partial(arrow_table, content)
+        case Format.JSON | Format.SQUAD if recognised.value is not None:
             return partial(json_table, recognised.value)
+        case Format.JSON | Format.JSONL | Format.SQUAD:
+            return partial(jsonl_table, text)
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:
-            return delimited_tables(text, recognised.delimiter)
+            return delimited_tables(text, recognised.delimiter, recognised.titles)
 
 
 def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
@@ -177,13 +220,13 @@ def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
     sample = [row.cells for row in first if row.problem is None]
     whole = chain[RawRow](first, rows)
     to_look_at = ({name: shown(as_text(cells.get(name)), _CELL) for name in table.names} for cells in sample)
-    return Table(table.names, whole, tuple(islice(to_look_at, _LOOKED_AT))), sample
+    return replace(table, rows=whole, first=tuple(islice(to_look_at, _LOOKED_AT))), sample
 
 
 def set_name(name: str, otherwise: str) -> str:
     """Return what a set is called by the name of its file."""
     plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
-    plain = plain.removesuffix(".gz")
+    plain = plain.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
     return plain[: len(plain) - len(suffix)] or otherwise
 

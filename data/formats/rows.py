@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
+from data.formats.marks import says_empty
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import (
     MOST_CHARACTERS,
@@ -19,6 +22,7 @@ from data.formats.tables import (
     RawRow,
     as_text,
     column_names,
+    is_blank,
     is_collection,
     is_fit,
     kind_of,
@@ -30,7 +34,7 @@ from data.problems import DataError, Problem, ProblemCode, Problems
 MOST_ANSWERS = 1_000
 NOWHERE = -1  # where nobody said where an answer stands
 _LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
-_MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
+MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 _SHOWN_CHARACTERS = 10_000  # of a cell
 _MOST_SHOWN = 32_000_000  # characters of all rows left out
@@ -71,6 +75,24 @@ def parsed(text: str) -> object:
         return text
 
 
+OTHER_IDS = "other_ids"  # in the metadata of an exported passage: its aliases
+
+
+def metadata_in(cell: object) -> dict[str, Any] | None:
+    """Return the metadata that a cell holds, also as JSON text; None where it holds no object."""
+    value = parsed(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
+    return value if isinstance(value, dict) else None
+
+
+def other_ids_in(cell: object) -> list[str]:
+    """Return the aliases that the metadata of an exported passage list."""
+    metadata = metadata_in(cell)
+    others = metadata.get(OTHER_IDS) if metadata else None
+    if not isinstance(others, list):
+        return []
+    return [id_ for id_ in others if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
+
+
 def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
         start = _listed(value.get("answer_start"))
@@ -81,6 +103,20 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
         parts = zip(value, starts, strict=True)
         return [found for item, place in parts for found in _flat(item, depth - 1, place)] if depth else []
     return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _place(start))]
+
+
+def _with_starts(answers: Any, starts: Any) -> Any:
+    """Join answers with the starts of another cell, one or a list of them, into what `answers_in` takes."""
+    answers, starts = (parsed(value) if _is_list_text(value) else _listed(value) for value in (answers, starts))
+    if isinstance(answers, dict) or is_blank(answers) or is_blank(starts):
+        return answers
+    answers = answers if is_collection(answers) else [answers]
+    starts = starts if is_collection(starts) else [starts]
+    return {"text": list(answers), "answer_start": list(starts)}
+
+
+def _is_list_text(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
 
 
 def _listed(value: Any) -> Any:
@@ -101,6 +137,7 @@ class RowReader:
     mended: bool = False
     dropped: Problem | None = None  # the first cell that was taken to be empty
     problem: Problem | None = None
+    blanks: tuple[tuple[str, str], ...] = ()  # columns and the marks in them that were read as empty
 
     def cell(self, role: str) -> object:
         """Return what the cell of a role holds, None where there is no such column."""
@@ -121,6 +158,8 @@ class RowReader:
                 self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
             return ""
         text = self.fit(self._decoded(value))
+        if self._is_mark(role, text, empty):
+            text = ""
         if len(text) <= MOST_CHARACTERS:
             if not text and empty is not None:
                 self.refuse(empty, role)
@@ -137,6 +176,10 @@ class RowReader:
         Each with the letter of the row's passage at which it begins, -1 where nobody says.
         """
         value = self.cell("answers")
+        if getattr(self.columns, "start", None) is not None:
+            value = _with_starts(value, self.cell("start"))
+        if isinstance(value, str) and self._is_mark("answers", value.strip(), None):
+            return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
@@ -148,6 +191,16 @@ class RowReader:
             cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
             return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
         return {}
+
+    def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
+        """Whether a text of an optional role marks an empty cell, which is noted."""
+        if empty is not None or not says_empty(text):
+            return False
+        self.blanks = (*self.blanks, (self.column(role), text))
+        return True
+
+    def is_refused(self) -> bool:
+        return self.problem is not None
 
     def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
         """Note why the row cannot be used, by the cell of a role; what was noted before counts no more."""
@@ -185,6 +238,7 @@ class Rejection:
     file: str | None = None  # the one of several that is being read: its problems name it
     rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
     _shown_left: int = _MOST_SHOWN
+    _blanks: dict[tuple[str | None, str], Counter[str]] = field(default_factory=dict)  # by file and column
 
     def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
         """Count what telling the format of a file has brought to light."""
@@ -201,15 +255,30 @@ class Rejection:
             cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in given}
             self._shown_left -= sum(map(len, cells.values()))
             self.rows.append((problem, cells))
-        if self.problems.total == _MOST_BAD_ROWS and not any_good:
+        if self.problems.total == MOST_BAD_ROWS and not any_good:
             raise self.no_good(ProblemCode.NO_GOOD_START, self.problems.total)
 
     def note(self, reader: RowReader) -> None:
         """Count what was dropped or mended in a row that is kept."""
         if reader.dropped is not None:
             self.problems.add(self._named(reader.dropped))
+        for column, mark in reader.blanks:
+            self._blanks.setdefault((self.file, column), Counter())[mark] += 1
         if reader.mended:
             self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
+
+    def report(self, notices: Iterable[Problem]) -> None:
+        """Count notices about the dataset as a whole."""
+        for notice in notices:
+            self.problems.add(notice)
+
+    def note_blanks(self) -> None:
+        """Count, after the last row, the columns with cells that say that they are empty."""
+        for (file, column), marks in self._blanks.items():
+            details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
+            details |= {} if file is None else {"file": file}
+            self.problems.add(Problem(ProblemCode.BLANK_MARKS, None, details))
+        self._blanks.clear()
 
     def _named(self, problem: Problem) -> Problem:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})
@@ -269,6 +338,7 @@ def understood(
     row_count: int,
 ) -> dict[str, Any]:
     """Return what a `FileReading` says of a file, by the names of its fields."""
+    rejection.note_blanks()
     return {
         "format": recognised.format,
         "encoding": recognised.encoding,

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
@@ -45,6 +45,9 @@ class Table:
     names: tuple[str, ...]
     rows: Iterable[RawRow]  # to be read once
     first: tuple[dict[str, str], ...] = ()  # a few of them as text, to look at
+    skipped: tuple[str, ...] = ()  # names of what the file holds beside its rows
+    joined: tuple[str, ...] = ()  # columns whose content stands in other columns now
+    roles: Mapping[str, str | None] = field(default_factory=dict)  # columns whose role the file itself tells
 
 
 class CellError(str):
@@ -68,6 +71,8 @@ def column_names(header: Iterable[object]) -> tuple[str, ...]:
 
 def is_fit(text: str) -> bool:
     """Whether `text` holds only characters of XML 1.0: no control character, no lone surrogate."""
+    if text.isprintable():  # neither control characters nor surrogates are, and it is several times as fast
+        return True
     if "\ufffe" in text or "\uffff" in text:
         return False
     try:

@@ -5,49 +5,58 @@ What an archive claims to hold is looked at before anything is unpacked, and no 
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from gzip import GzipFile
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from typing import BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from data.apart import File
-from data.formats.binary import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
+from data.formats.compression import broken_archive, decompressed, is_compressed, is_tar, tar_files
 from data.formats.documents import document_kind
+from data.formats.encodings.detection import codec_of_names
 from data.formats.opening import file_content
-from data.formats.tables import broken_told, mend, shown
+from data.formats.tables import mend, shown
 from data.formats.text import Content, check_size
+from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
-MOST_FILES = 1000
+MOST_FILES = 10_000
 _MOST_PLACES = 100_000  # that are looked at in a folder
-_PART = 1 << 20
-_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
 _LONGEST_NAME = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NO_DATA = (".md", ".rst", ".py", ".yaml", ".yml", ".png", ".jpg", ".jpeg", ".svg", ".pdf", ".html", ".bib", ".cff")
+_NO_TEXT = {
+    *(".py", ".ipynb", ".sh", ".js", ".css", ".yaml", ".yml", ".toml", ".bib", ".cff", ".lock", ".crc"),
+    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".mp3", ".mp4", ".wav"),
+}
+_OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
 
 
 def unpacked(files: Sequence[File]) -> list[File]:
     """Return the files, those of archives instead of these. Raises `DataError` where an archive is broken or a bomb.
 
-    A workbook, which is an archive too, stays one file; hidden files and those that only describe others are left out.
+    A workbook, which is an archive too, stays one file; hidden files are left out. Of files that only describe others
+    (`describes_data`) an archive's content is not unpacked.
     """
     found: list[File] = []
     size = 0
     for file in files:
         if document_kind(file.content, file.name) is not None:
             new = [file]  # its reader says what to do with it
-        elif file.content.start.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
+        elif file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
             new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
             size += sum(one.content.size for one in new)
-        elif file.content.start.startswith(_GZIP):
-            new = [File(_unpacked_gzip(file, MAX_UNPACKED_BYTES - size), file.name)]
-            size += new[0].content.size
+        elif is_compressed(file.content.mark):
+            inner = File(decompressed(file.content, file.name, MAX_UNPACKED_BYTES - size), file.name)
+            new = _untarred(inner) if is_tar(inner.content) else [inner]
+            size += inner.content.size
+        elif is_tar(file.content):
+            new = _untarred(file)
         else:
             new = [file]
-        found += new
+        encoding = file.content.named_encoding
+        found += [inner.with_encoding(encoding) for inner in new] if encoding else new
     check_size(len(found), "files", MOST_FILES)
     return found
 
@@ -58,9 +67,9 @@ def files_of(path: Path) -> list[File]:
         return [File(file_content(path), path.name)]
     places = [place for place in sorted(islice(path.rglob("*"), _MOST_PLACES)) if place.is_file()]
     named = [(place, place.relative_to(path).as_posix()) for place in places]
-    told = [(place, name) for place, name in named if _may_hold_data(name)]
+    told = [(place, name) for place, name in named if not _is_hidden(name)]
     check_size(len(told), "files", MOST_FILES)
-    if not any(place.stat().st_size for place, _ in told):
+    if not any(place.stat().st_size for place, name in told if not describes_data(name)):
         raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
     return [File(_content_in_folder(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
 
@@ -110,61 +119,60 @@ def _shown_name(name: str) -> str:
     return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
 
 
+def _untarred(file: File) -> list[File]:
+    files = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
+    visible = ((name, content) for name, content in files if not _is_hidden(name))
+    return [
+        File(Content(b"" if describes_data(name) else content), name)
+        for name, content in islice(visible, MOST_FILES + 1)
+    ]
+
+
 def _unzipped(file: File, left: int) -> Iterator[File]:
     most = unpacked_limit(file.content.size, left)
-    with _broken_told(file.name), file.content.open() as packed, ZipFile(packed) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir() and _may_hold_data(_name_of(entry))]
+    with broken_archive(file.name), file.content.open() as packed, _opened_zip(packed) as archive:
+        files = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_hidden(entry.filename)]
+        check_size(len(files), "files", MOST_FILES)
+        entries = [entry for entry in files if not describes_data(entry.filename)]
+        if not entries:
+            return
+        read = {entry.filename for entry in entries}
+        yield from (File(Content(b""), _shown_name(entry.filename)) for entry in files if entry.filename not in read)
         for entry in entries:
             if not entry.file_size and entry.CRC:  # no bytes have the checksum 0
-                raise BadZipFile(f"the directory says that {shown(_name_of(entry), 80)} is empty, and it is not")
-        check_size(len(entries), "files", MOST_FILES)
+                raise BadZipFile(f"the directory says that {shown(entry.filename, 80)} is empty, and it is not")
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
             content = archive.read(entry)  # no more than it claims, and its checksum is looked at
-            inner = File(Content(content), _shown_name(_name_of(entry)))
-            if content.startswith(_GZIP):
+            inner = File(Content(content), _shown_name(entry.filename))
+            if is_compressed(content):
                 most -= len(content)
-                inner = File(_unpacked_gzip(inner, most), inner.name)
+                inner = File(decompressed(inner.content, inner.name, most), inner.name)
                 most -= inner.content.size
             yield inner
 
 
-def _name_of(entry: ZipInfo) -> str:
-    """Return the name of an entry. Without the flag of UTF-8, programs write UTF-8 or the code page of their system.
+def _opened_zip(packed: BinaryIO) -> ZipFile:
+    """Open an archive. Without the flag of UTF-8, programs write names as UTF-8 or in the code page of their system.
 
-    Python reads such names as CP437; on Korean Windows they are CP949.
+    Python reads such names as CP437; all names together tell which encoding they are in.
     """
-    if entry.flag_bits & _UTF8_NAME or entry.filename.isascii():
-        return entry.filename
+    archive = ZipFile(packed)
+    names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]
     try:
-        given = entry.filename.encode("cp437")
-    except UnicodeEncodeError:  # an extra field of the entry told the name in Unicode
-        return entry.filename
-    for encoding in ("utf-8", "cp949"):
-        try:
-            return given.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return entry.filename
+        given = "\n".join(name for name in names if not name.isascii()).encode("cp437")
+    except UnicodeEncodeError:  # an extra field of an entry told its name in Unicode
+        return archive
+    codec = codec_of_names(given) if given else None
+    return archive if codec is None else ZipFile(packed, metadata_encoding=codec)
 
 
-def _unpacked_gzip(file: File, left: int) -> Content:
-    most = unpacked_limit(file.content.size, left)
-    parts, size = list[bytes](), 0
-    with _broken_told(file.name), file.content.open() as packed, GzipFile(fileobj=packed) as archive:
-        while part := archive.read(_PART):
-            parts.append(part)
-            size += len(part)
-            check_size(size, "unpacked bytes", most)
-    return Content(b"".join(parts))
-
-
-def _broken_told(name: str) -> AbstractContextManager[None]:
-    return broken_told(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80))
-
-
-def _may_hold_data(name: str) -> bool:
+def describes_data(name: str) -> bool:
+    """Return whether a file is about the files beside it, or holds no text: README, licence, program, picture."""
     path = PurePosixPath(name.replace("\\", "/"))
-    if any(part == "__MACOSX" or part.startswith((".", "_SUCCESS")) for part in path.parts if part != ".."):
-        return False
-    return path.suffix.lower() not in _NO_DATA and path.stem.lower() not in _ABOUT
+    return path.suffix.lower() in _NO_TEXT or path.stem.lower() in _ABOUT
+
+
+def _is_hidden(name: str) -> bool:
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return any(part in _OF_SYSTEMS or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")

@@ -1,20 +1,33 @@
 """The public way in to collections: files are told apart by what they hold, and become one question set."""
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
 from data.apart import File
-from data.formats.columns import plain_name
-from data.formats.documents import DOCUMENTS
+from data.files.progress import report_files_read
+from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
-from data.layouts.assembly import Gathering, examples
-from data.layouts.sources import Role, Shape, Sighted, Source, sighted, stands_alone
+from data.layouts.builder import DatasetBuilder
+from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
+from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
+from data.layouts.files import (
+    PLAIN_WORDS,
+    holds_passages,
+    require_one_collection,
+    source_beside_others,
+    with_parts,
+    with_roles,
+)
+from data.layouts.sighting import Sighted
+from data.layouts.sources import Role, Shape, Source
+from data.layouts.stored import set_aside
+from data.layouts.tallies import id_problems
+from data.layouts.telling import stands_alone
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 
@@ -32,6 +45,10 @@ class Layout(StrEnum):
     LLAMA_INDEX = "llama_index"
     RAGAS = "ragas"
     QUEPID = "quepid"
+    SMART = "smart"
+    ENGINE = "engine"  # judgements of a search engine's tools
+    ROWS = "rows"  # several files whose rows hold questions and passages
+    DOCUMENTS = "documents"
     FILES = "files"  # nobody's: passages, questions and judgements in files of their own
 
 
@@ -46,17 +63,14 @@ _CALLED = {
     Layout.LLAMA_INDEX: "LlamaIndex",
     Layout.RAGAS: "ragas",
     Layout.QUEPID: "Quepid",
+    Layout.SMART: "SMART",
+    Layout.ENGINE: "search engine",
+    Layout.ROWS: "questions",
+    Layout.DOCUMENTS: "documents",
     Layout.FILES: "collection",
 }
-_OF_QUESTIONS = ("query", "queries", "topic", "topics", "question", "questions")
-_OF_PASSAGES = ("corpus", "collection", "passage", "passages", "docs", "documents", "doc")
-_OF_JUDGEMENTS = ("qrels", "qrel", "default", "judgements", "judgments", "relevance")
-_OTHERS = {"train", "dev", "test", "validation", "small", "of", "qa"}
-_SAY_NOTHING = {*_OF_QUESTIONS, *_OF_PASSAGES, *_OF_JUDGEMENTS, *_OTHERS}
-_WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE)
+_LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
 _WORDS = re.compile(r"[^\W\d_]+")
-_LOOKED_AT, _JUDGED = 500, 20_000  # rows
-_SPARED = {ProblemCode.EMPTY_FILE, *DOCUMENTS}  # of one file; the others may make a collection without it
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class Collected:
     row_count: int
     rejection: Rejection
     recognised: RecognisedFile  # of the first file
+    columns: ColumnReport
 
 
 @dataclass(frozen=True)
@@ -96,194 +111,188 @@ class Alone:
     aside: tuple[Problem, ...] = ()
 
 
-def collected(files: Sequence[File], name: str) -> Collected | Alone:
+def collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
     """Read files, those of archives unpacked before, as one collection; `name` is of the set where no file has one.
+
+    `chosen` names columns by role, in every file that has them.
 
     What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
     a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
     """
+    files, notices = set_aside(files)
+    found = _collected(files, name, chosen)
+    if isinstance(found, Alone):
+        return replace(found, aside=(*found.aside, *notices))
+    return replace(found, gaps=(*found.gaps, *notices))
+
+
+def _collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
     seen: list[tuple[File, Sighted]] = []
-    refused: list[tuple[File, DataError]] = []
+    refused: list[DataError] = []
     for file in files:
         try:
             with told_of(file.name, files):
-                seen.append((file, _sighted(file, is_alone=len(files) == 1)))
+                seen.append((file, sighted_file(file, chosen, is_alone=len(files) == 1)))
         except DataError as error:
-            if len(files) == 1 or error.problem.code not in _SPARED:
-                raise
-            refused.append((file, error))
+            refused.append(error)
     if not seen:
-        raise refused[0][1]
+        raise _all_refused(refused)
+    require_columns(chosen, [column for _, one in seen for column in one.names])
     try:
-        return _together(seen, [file.name for file, _ in refused], name)
+        return _together(with_document_ids(seen), [error.problem for error in refused], name, chosen)
     except DataError as error:
-        if refused and error.problem.code is ProblemCode.NO_PASSAGES:
-            raise refused[0][1] from error  # the passages may be in there
+        if refused and error.problem.code in _LACKING:
+            raise _all_refused(refused) from error  # what is lacking may be in there
         raise
 
 
-def _together(seen: Sequence[tuple[File, Sighted]], refused: Sequence[str], name: str) -> Collected | Alone:
-    """Read files whose content is known as one collection; `refused` names those that were given beside them."""
-    files = [file for file, _ in seen]
-    found = [(file, one) for file, one in seen if one.sources]
-    aside = [*refused, *(file.name for file, one in seen if not one.sources)]
-    if len(files) == 1 or (len(found) == 1 and not stands_alone(found[0][1].sources[0])):
-        file, one = found[0] if found else seen[0]
-        if not one.sources or not stands_alone(one.sources[0]):
-            return Alone(file, one, _counted(ProblemCode.LEFT_ASIDE, aside if found else refused))
-    sources = [source for _, one in seen for source in one.sources]
-    if rows := [source.name for source in sources if source.role is Role.ROWS]:
-        raise DataError.of(ProblemCode.NO_COLLECTION, found=shown(", ".join(rows), 200))
-    sources = _told_apart(sources)
-    _require_one(sources)
-    if not any(source.role is Role.PASSAGES or source.fields.positive for source in sources):
-        names = ", ".join(source.name for source in sources) or ", ".join(aside)
-        raise DataError.of(ProblemCode.NO_PASSAGES, found=shown(names, 200))
-    order = (Role.PASSAGES, Role.QUESTIONS, Role.JUDGEMENTS)
+def _all_refused(errors: Sequence[DataError]) -> DataError:
+    """Return the error of the first file, and with it the problems of all files if there are several."""
+    first = errors[0]
+    files = [error.problem for error in errors] if len(errors) > 1 else []
+    return DataError(first.problem, [*first.others, *files])
+
+
+def _together(
+    seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str, chosen: Mapping[str, str | None]
+) -> Collected | Alone:
+    """Read files whose content is known as one collection; `refused` says why the files beside them were not read."""
+    if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
+        return Alone(*seen[0], tuple(refused))
+    sources, aside = _sources(seen, chosen)
+    sources, describing = without_describing_documents(sources)
+    aside = [*refused, *aside, *describing]
+    rows = [source for source in sources if source.role is Role.ROWS]
+    if len(sources) == len(rows) == 1:
+        return Alone(*next(pair for pair in seen if pair[0].name == rows[0].name), tuple(aside))
+    sources = with_parts(with_roles(sources))
+    require_one_collection(sources)
+    if not any(map(holds_passages, sources)):
+        raise _no_passages(sources, [file.name for file, _ in seen])
+    order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
     with collector_paused():
         layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named(files, layout, name))
+        return _gathered(sources, aside, layout, _named(_files_read(seen, sources), layout, name), chosen)
 
 
-def _sighted(file: File, *, is_alone: bool) -> Sighted:
-    try:
-        return sighted(file)
-    except DataError as error:
-        if is_alone or error.problem.code in (ProblemCode.UNKNOWN_FORMAT, ProblemCode.WRONG_SHAPE):
-            return Sighted([])  # alone it is for the reader of single files, which tells the same
-        raise
+def _files_read(seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source]) -> list[File]:
+    """Return the files that at least one source belongs to: only these name the set."""
+    names = {source.name for source in sources}
+    return [file for file, one in seen if file.name in names or any(source.name in names for source in one.sources)]
 
 
-def _gathered(sources: Sequence[Source], aside: Sequence[str], layout: Layout, name: str) -> Collected:
-    gathering, files, passage_rows = Gathering(names_files=len(sources) > 1), [], 0
-    for source in sources:
-        with told_of(source.name, sources):
-            rows, left_out = gathering.take(source)
-        passage_rows += rows if source.role is Role.PASSAGES else 0
+def _sources(
+    seen: Sequence[tuple[File, Sighted]], chosen: Mapping[str, str | None]
+) -> tuple[list[Source], list[Problem]]:
+    """Return the sources of all files, and why some files have none."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    texts: list[str] = []
+    for file, one in seen:
+        if one.sources and one.sources[0].role is not Role.ROWS:
+            sources += one.sources
+        elif one.recognised is None or one.recognised.format is Format.TEXT:
+            texts.append(file.name)
+        else:
+            try:
+                with told_of(file.name, seen):
+                    sources.append(source_beside_others(file, one, chosen))
+            except DataError as error:
+                problems.append(error.problem)
+    return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
+
+
+def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
+    code = ProblemCode.ONLY_JUDGEMENTS if _has_only_judgements(sources) else ProblemCode.NO_PASSAGES
+    found = [source.name for source in sources] or names
+    return DataError.of(code, found=shown(", ".join(found), 200))
+
+
+def _has_only_judgements(sources: Sequence[Source]) -> bool:
+    return bool(sources) and all(
+        source.role is Role.JUDGEMENTS or source.shape in (Shape.RATINGS, Shape.ENGINE) for source in sources
+    )
+
+
+def _gathered(
+    sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str, chosen: Mapping[str, str | None]
+) -> Collected:
+    builder = DatasetBuilder(names_files=len(sources) > 1)
+    files: list[CollectionFile] = []
+    reports: dict[str, ColumnReport] = {}
+    given = [*sources, *aside]  # an error names its file if files were left aside too
+    unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
+    for number, source in enumerate(sources, start=1):
+        whole = with_references(source, builder.names, chosen)
+        try:
+            with told_of(source.name, given):
+                rows, left_out = builder.add(whole)
+        except DataError as error:
+            if source.shape is not Shape.DOCUMENT or len(given) == 1:
+                raise
+            unread.append(error.problem)
+            continue
+        finally:
+            report_files_read(number, len(sources))
+        reports[source.name] = column_report(whole)
         told = source.recognised
         files.append(
-            CollectionFile(source.name, source.role, told.format, told.encoding, rows, left_out, source.first_rows)
+            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
         )
-    question_set = gathering.question_set(name)
-    asks = any(source.role is Role.QUESTIONS for source in sources)
-    if not len(question_set.passages) or (asks and not question_set.questions):
-        raise gathering.rejection.nothing_left(gathering.row_count)
-    gaps = (
-        *gathering.unknown_passages.problem(ProblemCode.UNKNOWN_PASSAGES),
-        *gathering.unknown_questions.problem(ProblemCode.UNKNOWN_QUESTIONS),
-        *_counted(ProblemCode.UNMET_GROUPS, gathering.unmet),
-        *_counted(ProblemCode.UNJUDGED_QUESTIONS, gathering.unjudged()),
-        *_counted(ProblemCode.LEFT_ASIDE, aside),
-    )
+    if unread and not len(builder.passages):
+        raise DataError(unread[0], [*unread, *aside])
+    question_set = builder.question_set(name)
     return Collected(
         question_set=question_set,
         layout=layout,
         files=tuple(files),
-        gaps=gaps,
-        judgement_count=gathering.judgements,
-        passage_rows=passage_rows or len(gathering.passages),
-        row_count=gathering.row_count,
-        rejection=gathering.rejection,
+        gaps=(*builder.gaps(), *unread, *aside),
+        judgement_count=builder.judgement_count,
+        passage_rows=builder.passage_rows or len(builder.passages),
+        row_count=builder.row_count,
+        rejection=builder.rejection,
         recognised=sources[0].recognised,
+        columns=joined_report(reports),
     )
 
 
-def _counted(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
-    return (Problem.of(code, ids=len(ids), examples=examples(ids)),) if ids else ()
-
-
-def _told_apart(sources: Sequence[Source]) -> list[Source]:
-    """Give the files of ids and texts their role: by their names, by whose ids are judged, and by their length."""
-    judged = [source for source in sources if source.role is Role.JUDGEMENTS and source.fields.question_id]
-    ids = {
-        role: {id_ for source in judged for id_ in source.first(name, _JUDGED)}
-        for role, name in ((Role.QUESTIONS, "question_id"), (Role.PASSAGES, "passage_id"))
-    }
-    roles = [_role_of(source, ids) if source.role is Role.TEXTS else source.role for source in sources]
-    known = set(roles)
-    lengths = {place: _length(sources[place]) for place, role in enumerate(roles) if role is None}
-    longest = max(lengths.values(), default=0.0)
-    for place, length in lengths.items():
-        has_passages = Role.PASSAGES in known or (len(lengths) > 1 and length < longest)
-        roles[place] = Role.QUESTIONS if has_passages else Role.PASSAGES
-    return [replace(source, role=role or source.role) for source, role in zip(sources, roles, strict=True)]
-
-
-def _role_of(source: Source, judged: Mapping[Role, set[str]]) -> Role | None:
-    """The role of a file of ids and texts, by its name, its ids and its folders; None where none of them tells."""
-    *folders, name = PurePosixPath(source.name).parts or ("",)
-    return _by_name([name]) or _by_ids(source, judged) or _by_name(folders)
-
-
-def _by_ids(source: Source, ids: Mapping[Role, set[str]]) -> Role | None:
-    """Whose ids are judged; of a few the same number may belong to one of the other sort."""
-    own = source.first("id", _LOOKED_AT)
-    hits = {role: sum(id_ in known for id_ in own) for role, known in ids.items()}
-    judged = [role for role, count in hits.items() if count]
-    return judged[0] if len(judged) == 1 and 2 * hits[judged[0]] >= len(own) else None
-
-
-def _by_name(parts: Sequence[str]) -> Role | None:
-    for part in reversed(parts):
-        words = set(map(str.lower, _WORD.findall(part)))
-        for role, known in ((Role.QUESTIONS, _OF_QUESTIONS), (Role.PASSAGES, _OF_PASSAGES)):
-            if words & set(known):
-                return role
-    return None
-
-
-def _length(source: Source) -> float:
-    texts = source.first("text", _LOOKED_AT)
-    return sum(map(len, texts)) / max(1, len(texts))
-
-
-def _require_one(sources: Sequence[Source]) -> None:
-    """Raise `DataError` where the folders of an archive hold a collection each, as of several languages."""
-    roles: defaultdict[str, set[Role]] = defaultdict(set)
-    for source in sources:
-        roles[_place(source.name)].add(source.role)
-    whole = sorted(place for place, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
-    if len(whole) > 1:
-        # files that lie in no folder are named by their passages
-        outside = next((one.name for one in sources if one.role is Role.PASSAGES and not _place(one.name)), "")
-        found = ", ".join(place or outside for place in whole)
-        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(found, 300))
-
-
-def _place(name: str) -> str:
-    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
-    parts = PurePosixPath(name).parts
-    for depth, part in enumerate(parts):
-        words = _WORD.findall(part.lower().partition(".")[0])
-        if (_SAY_NOTHING - _OTHERS) & set(words):
-            told = [word for word in words if word not in _SAY_NOTHING and not word.isdigit()]
-            return "/".join((*parts[:depth], *(["-".join(told)] if told else [])))
-    return "/".join(parts[:-1])
+_LAYOUT_OF_SHAPE = (  # the most telling one first
+    (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
+    (Shape.AUTORAG, Layout.AUTORAG),
+    (Shape.RAGAS, Layout.RAGAS),
+    (Shape.TYDI, Layout.MR_TYDI),
+    (Shape.RATINGS, Layout.QUEPID),
+    (Shape.TRIPLES, Layout.MS_MARCO),
+    (Shape.ENGINE, Layout.ENGINE),
+    (Shape.SMART, Layout.SMART),
+    (Shape.MARKUP, Layout.TREC),
+    (Shape.DOCUMENT, Layout.DOCUMENTS),
+)
 
 
 def _layout(sources: Sequence[Source]) -> Layout:
     shapes = {source.shape for source in sources}
-    for shape, layout in (
-        (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
-        (Shape.AUTORAG, Layout.AUTORAG),
-        (Shape.RAGAS, Layout.RAGAS),
-        (Shape.TYDI, Layout.MR_TYDI),
-        (Shape.RATINGS, Layout.QUEPID),
-        (Shape.TRIPLES, Layout.MS_MARCO),
-        (Shape.MARKUP, Layout.TREC),
-    ):
-        if shape in shapes:
-            return layout
     by_role = {source.role: source for source in reversed(sources)}
-    passages = by_role[Role.PASSAGES]
+    by_shape = next((layout for shape, layout in _LAYOUT_OF_SHAPE if shape in shapes), None)
+    if by_shape is not None:
+        return by_shape
+    passages = by_role.get(Role.PASSAGES)
+    if passages is None or Role.ROWS in by_role:
+        return Layout.ROWS if passages is None else Layout.FILES
+    return _layout_of_parts(passages, by_role, has_lines=Shape.LINES in shapes)
+
+
+def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_lines: bool) -> Layout:
+    """The layout of passages, questions and judgements in tables of their own."""
     id_ = plain_name(passages.fields.id or "")
+    is_miracl = id_ == "docid" and passages.fields.title is not None
     if passages.shape is Shape.LINES:
         return Layout.MS_MARCO
-    if Shape.LINES in shapes:
-        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.TREC
+    if has_lines:
+        return Layout.MIRACL if is_miracl else Layout.TREC
     if len(by_role) == 1 or id_ != "id":
-        return Layout.MIRACL if id_ == "docid" and passages.fields.title else Layout.FILES
+        return Layout.MIRACL if is_miracl else Layout.FILES
     judged = by_role.get(Role.JUDGEMENTS)
     is_beir = passages.recognised.format is Format.JSONL and (judged is None or judged.recognised.format is Format.TSV)
     if is_beir and passages.fields.id == "_id":
@@ -299,5 +308,5 @@ def _named(files: Sequence[File], layout: Layout, name: str) -> str:
     if len(folders) == 1 and all("/" in file.name for file in files):
         return shown(folders.pop(), 100)
     stems = [set_name(file.name, "") for file in files]
-    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - _SAY_NOTHING)
+    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
     return next(telling, "") or _CALLED[layout]

@@ -1,35 +1,14 @@
-"""What one file of a collection holds: passages, questions, judgements, or rows that hold several of them.
+"""What one file of a collection holds: passages, questions, judgements, or rows that hold several of them."""
 
-It is told by the names of columns and by the look of some rows. Where an id and a text are all there is, the file may
-be of passages or of questions; which one, its fellows tell (`data.layouts.reading`).
-"""
-
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from itertools import islice
-from typing import Any
 
-from data.apart import File
-from data.formats.columns import is_known, plain_name
-from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
-from data.formats.tables import RawRow, Table, as_text, is_blank
-from data.formats.text import EncodedText
-from data.layouts.lines import (
-    DOCUMENT_NAMES,
-    TOPIC_NAMES,
-    Lines,
-    document_table,
-    has_numbers,
-    holds_documents,
-    holds_topics,
-    line_rows,
-    lines_of_a_kind,
-    topic_table,
-)
-from data.problems import DataError
+from data.formats.columns import Columns
+from data.formats.opening import RecognisedFile
+from data.formats.tables import Table, as_text
+from data.layouts.columns.references import Reference
 
 
 class Role(StrEnum):
@@ -46,14 +25,19 @@ class Shape(StrEnum):
     """How a file holds it, where that tells whose layout it is."""
 
     TABLE = "table"
+    NESTED = "nested"
+    PARTS = "parts"  # of one file
     LINES = "lines"
     MARKUP = "markup"
+    SMART = "smart"
     AUTORAG = "autorag"
     LLAMA_INDEX = "llama_index"
     RAGAS = "ragas"
     TYDI = "tydi"
     RATINGS = "ratings"
+    ENGINE = "engine"
     TRIPLES = "triples"
+    DOCUMENT = "document"
 
 
 @dataclass(frozen=True)
@@ -73,6 +57,8 @@ class Fields:
     groups: str | None = None  # of ids: AND between them, OR within
     positive: str | None = None  # texts, or objects with an id and a text
     negative: str | None = None
+    part: str | None = None  # the published one of a question
+    judged: str | None = None  # ids of passages, beside the question
     context: None = None  # answers are in no passage of their row
 
 
@@ -83,12 +69,14 @@ class Source:
     name: str
     role: Role
     shape: Shape
-    fields: Fields
+    fields: Fields | Columns
     names: tuple[str, ...]
     table: Callable[[], Table] = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
     sample: Sequence[Mapping[str, object]] = field(repr=False, default=())
+    part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
+    references: tuple[Reference, ...] = ()  # columns of questions that name their passages
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
@@ -96,198 +84,7 @@ class Source:
         return [as_text(row.cells.get(name)) for row in islice(self.table().rows, count) if name and not row.problem]
 
 
-Told = tuple[Role | None, Shape, Fields]  # what rows are by the names of their columns
-
-_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
-_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
-_IDS = ("id", "num", "number")
-_GRADES = (
-    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
-    "judgement", "관련도", "점수", "평점",
-)  # fmt: skip
-_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
-_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
-_TEXTS = ("text", "텍스트")
-_TITLES = ("title", "headline", "제목")
-_KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
-_LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
-
-
-def knows(name: str) -> bool:
-    """Whether a column of this name is known to hold something."""
-    return plain_name(name) in _KNOWN or is_known(name)
-
-
-@dataclass(frozen=True)
-class Sighted:
-    """What was seen of a file: its sources, none where it is of no collection; and its table, open at the first row."""
-
-    sources: Sequence[Source]
-    recognised: RecognisedFile | None = None
-    table: Table | None = None
-    sample: Sequence[Mapping[str, object]] = ()
-
-
-def sighted(file: File) -> Sighted:
-    """Tell what a file holds. Raises `DataError` where it is broken."""
-    is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
-    try:
-        text = EncodedText(file.content, file.content.encoding) if is_text else None
-    except DataError:
-        text = None  # its reader tells of the encoding
-    if text is not None:
-        if found := _markup(file.name, text):
-            return Sighted(found)
-        if (kind := lines_of_a_kind(text, knows)) is not None:
-            return Sighted([_lines(file.name, text, kind)])
-    recognised = recognise(file.content, knows, file.name)
-    value = recognised.value
-    if recognised.format is Format.SQUAD:
-        rows = Source(file.name, Role.ROWS, Shape.TABLE, Fields(), (), lambda: Table((), ()), recognised)
-        return Sighted([rows], recognised)
-    if isinstance(value, dict) and all(isinstance(value.get(name), dict) for name in _LLAMA_INDEX):
-        return Sighted(_llama_index(file.name, recognised))
-    if recognised.format is Format.TEXT:
-        return Sighted([], recognised)
-    if isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
-        recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
-    opener = table_opener(file.content, recognised)
-    table, sample = looked_at(opener())
-    role, shape, fields = told_by_names(table.names, sample)
-    source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
-    return Sighted([source] if role else [], recognised, table, sample)
-
-
-def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
-    """Tell what rows are by the names of their columns; no role where these are of no collection."""
-    by_plain = {plain_name(name): name for name in reversed(names)}
-
-    def first(*known: str) -> str | None:
-        return next((by_plain[name] for name in known if name in by_plain), None)
-
-    return _whole_rows(first) or _judgements(first) or _texts(first, sample)
-
-
-def _whole_rows(first: Callable[..., str | None]) -> Told | None:
-    """Rows that hold a question and what answers it."""
-    asked = first(*_QUESTIONS)
-    found = Fields(id=first(*_QUESTION_IDS, *_IDS), text=asked)
-    if asked and (groups := first("retrievalgt")):
-        return Role.QUESTIONS, Shape.AUTORAG, replace(found, groups=groups, answers=first("generationgt"))
-    if asked and (positive := first("positivepassages")):
-        held = replace(found, positive=positive, negative=first("negativepassages"), answers=first("answers"))
-        return Role.QUESTIONS, Shape.TYDI, held
-    if (given := first("userinput")) and (contexts := first("referencecontexts")):
-        held = replace(found, text=given, positive=contexts, answers=first("reference"), kind=first("synthesizername"))
-        return Role.QUESTIONS, Shape.RAGAS, held
-    return None
-
-
-def _judgements(first: Callable[..., str | None]) -> Told | None:
-    question_id, passage_id, grade = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_GRADES)
-    asked = first(*_QUESTIONS)
-    if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
-        return None
-    if question_id:
-        return Role.JUDGEMENTS, Shape.TABLE, Fields(question_id=question_id, passage_id=passage_id, grade=grade)
-    if asked and grade:
-        return Role.JUDGEMENTS, Shape.RATINGS, Fields(question=asked, passage_id=passage_id, grade=grade)
-    return None
-
-
-def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
-    question_id, passage_id, plain_id = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_IDS)
-    asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
-    if asked and text is None and (question_id or plain_id):
-        told = Fields(id=question_id or plain_id, text=asked, answers=first("answers"), metadata=metadata)
-        return Role.QUESTIONS, Shape.TABLE, told
-    if question_id and text and not (asked or passage_id):
-        return Role.QUESTIONS, Shape.TABLE, Fields(id=question_id, text=text, metadata=metadata)
-    id_ = passage_id or plain_id
-    if text is None or asked or id_ is None:
-        return (Role.ROWS if text else None), Shape.TABLE, Fields()
-    title = first(*_TITLES)
-    is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
-    is_sure = is_titled or passage_id is not None or first(*_PASSAGES) is not None
-    told = Fields(id=id_, text=text, title=title, metadata=metadata)
-    return (Role.PASSAGES if is_sure else Role.TEXTS), Shape.TABLE, told
-
-
-def stands_alone(source: Source) -> bool:
-    """Whether one file is read as one of a collection, though it has no fellows.
-
-    What the readers of single files make sense of is left to them.
-    """
-    if source.shape is Shape.LINES and source.role is Role.TEXTS:
-        return has_numbers(source.table())
-    if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
-        return True
-    return source.role is Role.PASSAGES and plain_name(source.fields.id or "") in _PASSAGE_IDS
-
-
-def _markup(name: str, text: EncodedText) -> list[Source]:
-    told = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
-    if holds_documents(text.head):
-        id_, title, body = DOCUMENT_NAMES
-        fields, opener = Fields(id=id_, title=title, text=body), partial(document_table, text)
-        source = Source(name, Role.PASSAGES, Shape.MARKUP, fields, DOCUMENT_NAMES, opener, told)
-    elif holds_topics(text.head):
-        id_, asked = TOPIC_NAMES
-        opener = partial(topic_table, text)
-        source = Source(name, Role.QUESTIONS, Shape.MARKUP, Fields(id=id_, text=asked), TOPIC_NAMES, opener, told)
-    else:
-        return []
-    return [_with_sample(source)]
-
-
-def _lines(name: str, text: EncodedText, kind: Lines) -> Source:
-    told = RecognisedFile(Format.TSV, text.encoding.name, text, "\t", problems=text.encoding.problems)
-    role, shape, fields = {
-        Lines.TEXTS: (Role.TEXTS, Shape.LINES, Fields(id="id", text="text")),
-        Lines.TRIPLES: (
-            Role.QUESTIONS,
-            Shape.TRIPLES,
-            Fields(text="query", positive="positive", negative="negative"),
-        ),
-    }.get(kind, (Role.JUDGEMENTS, Shape.LINES, Fields(question_id="query-id", passage_id="corpus-id", grade="score")))
-    return _with_sample(Source(name, role, shape, fields, kind.value, partial(line_rows, text, kind), told))
-
-
-def _with_sample(source: Source) -> Source:
-    table, sample = looked_at(source.table())
-    return replace(source, first_rows=table.first, sample=sample)
-
-
-class _Pairs(dict[str, Any]):
-    """An object of JSON in which keys may stand twice: `pairs` has them all."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
-
-
-_PAIRS = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
-
-
-def _llama_index(name: str, recognised: RecognisedFile) -> list[Source]:
-    """The three objects of a file, by id each; and the responses, where it has some."""
-    value = _PAIRS.decode(recognised.text.whole) if recognised.text else recognised.value
-    responses = value.get("responses")
-    answers = responses if isinstance(responses, dict) else {}
-
-    def table(part: str, columns: tuple[str, ...]) -> Table:
-        rows = ((id_, given, answers.get(id_)) for id_, given in value[part].pairs)
-        cells = (dict(zip(columns, row, strict=False)) for row in rows)
-        return Table(columns, (RawRow(number, row) for number, row in enumerate(cells, start=1)))
-
-    def source(part: str, role: Role, columns: tuple[str, ...], fields: Fields) -> Source:
-        opener = partial(table, part, columns)
-        return _with_sample(Source(f"{name}: {part}", role, Shape.LLAMA_INDEX, fields, columns, opener, recognised))
-
-    asked, held = Fields(id="id", text="text", answers="response"), Fields(id="id", text="text")
-    judged = Fields(question_id="query-id", passage_id="corpus-id")
-    return [
-        source("queries", Role.QUESTIONS, ("id", "text", "response"), asked),
-        source("corpus", Role.PASSAGES, ("id", "text"), held),
-        source("relevant_docs", Role.JUDGEMENTS, ("query-id", "corpus-id"), judged),
-    ]
+def as_questions(source: Source, columns: Columns) -> Source:
+    """Return rows as questions without passages of their own."""
+    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
+    return replace(source, role=Role.QUESTIONS, fields=fields)

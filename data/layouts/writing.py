@@ -4,7 +4,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -12,12 +13,22 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data.formats.rows import OTHER_IDS
 from data.layouts.reading import Layout
 from data.records import Question, QuestionSet
 from data.texts import Script, script_of
 
 WRITTEN = (Layout.BEIR, Layout.MTEB)
-_TOLD = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups")  # of a question, beside its judgements
+_TOLD = (
+    "answers",
+    "kind",
+    "made",
+    "hidden",
+    "starts",
+    "rejected",
+    "groups",
+    "part",
+)  # of a question, beside its judgements
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 60
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -29,6 +40,7 @@ def written(question_set: QuestionSet, layout: Layout) -> bytes:
     """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
 
     Every judgement is written, 0 too; of questions that say more than those, such as answers, the metadata tell it.
+    The metadata of a passage list its aliases.
     """
     out, folder = io.BytesIO(), folder_name(question_set.name)
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:
@@ -39,12 +51,46 @@ def written(question_set: QuestionSet, layout: Layout) -> bytes:
             with archive.open(info, "w", force_zip64=True) as file:
                 write(file)
 
-        parts = {part: told for part, told in _PARTS[layout].items() if part == "corpus" or question_set.questions}
-        names = {part: name for part, (name, _) in parts.items()}
-        add("README.md", lambda file: file.write(_card(question_set, layout, names).encode()))
-        for name, write in parts.values():
-            add(name, partial(write, question_set))
+        files = _files(question_set, layout)
+        add("README.md", lambda file: file.write(_card(question_set, layout, files).encode()))
+        for one in files:
+            add(one.name, one.write)
     return out.getvalue()
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a layout: its configuration and split, as a card lists them, its name, and what writes it."""
+
+    config: str
+    split: str
+    name: str
+    write: Callable[[IO[bytes]], object]
+
+
+def _files(question_set: QuestionSet, layout: Layout) -> list[_File]:
+    """Return the files of a layout; the judgements of published parts are a file each."""
+    files = []
+    for config, (name, write) in _PARTS[layout].items():
+        if config == "default":
+            sets = _judged_parts(question_set) if question_set.questions else {}
+            files += [_File(config, part, name.format(part=part), partial(write, of)) for part, of in sets.items()]
+        elif config == "corpus" or question_set.questions:
+            files.append(_File(config, config, name, partial(write, question_set)))
+    return files
+
+
+def _judged_parts(question_set: QuestionSet) -> dict[str, QuestionSet]:
+    """Return the published parts by the names of BEIR; the whole set as its test part if a judged question has none."""
+    parts = [question.part for question in question_set.questions if question.grade_of]
+    if "" in parts or len(set(parts)) < 2:
+        return {"test": question_set}
+    return {
+        "dev" if part == "validation" else part: question_set.with_questions(
+            [row for row, question in enumerate(question_set.questions) if question.part == part]
+        )
+        for part in sorted(set(parts))
+    }
 
 
 def folder_name(name: str) -> str:
@@ -52,17 +98,20 @@ def folder_name(name: str) -> str:
     return _UNSAFE.sub("_", name).strip("._")[:_LONGEST_NAME] or "collection"
 
 
-def _card(question_set: QuestionSet, layout: Layout, names: dict[str, str]) -> str:
-    """The card of a set (Markdown led by YAML), whose parts lie in the files `names`."""
+def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_File]) -> str:
+    """The card of a set (Markdown led by YAML) that lies in these files."""
     passages, questions = question_set.passages, question_set.questions
     size = next((told for most, told in _SIZES if len(passages) < most), "n>1M")
     told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
     told |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
     told |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
     told["configs"] = [
-        {"config_name": part, "data_files": [{"split": "test" if part == "default" else part, "path": name}]}
-        | ({"sep": "\t"} if name.endswith(".tsv") else {})
-        for part, name in names.items()
+        {
+            "config_name": config,
+            "data_files": [{"split": one.split, "path": one.name} for one in files if one.config == config],
+        }
+        | ({"sep": "\t"} if any(one.name.endswith(".tsv") for one in files if one.config == config) else {})
+        for config in dict.fromkeys(one.config for one in files)
     ]
     front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items())
     graded = sum(len(question.grade_of) for question in questions)
@@ -100,8 +149,18 @@ def _jsonl(entries: Iterable[dict[str, Any]], file: IO[bytes]) -> None:
         file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
 
 
+def corpus_entries(question_set: QuestionSet, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the passages as BEIR has them, under these ids; their metadata list all other ids."""
+    merged = question_set.merged_ids
+    for id_, passage in zip(ids, question_set.passages, strict=True):
+        entry: dict[str, Any] = {"_id": id_, "title": passage.title, "text": passage.text}
+        others = [passage.id] if passage.id != id_ else []
+        others += merged.get(passage.id, [])
+        yield entry | ({"metadata": {OTHER_IDS: others}} if others else {})
+
+
 def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
-    _jsonl(({"_id": one.id, "title": one.title, "text": one.text} for one in question_set.passages), file)
+    _jsonl(corpus_entries(question_set, question_set.passages.ids), file)
 
 
 def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
@@ -121,8 +180,12 @@ def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
 
 
 def _corpus_table(question_set: QuestionSet, file: IO[bytes]) -> None:
-    table = question_set.passages.table.select(["id", "title", "text"])
-    pq.write_table(table.rename_columns(["_id", "title", "text"]), file, compression="zstd")
+    table = question_set.passages.table.select(["id", "title", "text"]).rename_columns(["_id", "title", "text"])
+    if merged := question_set.merged_ids:
+        told = ({OTHER_IDS: merged[id_]} if id_ in merged else {} for id_ in question_set.passages.ids)
+        metadata = pa.array([json.dumps(one, ensure_ascii=False) for one in told], pa.large_string())
+        table = table.append_column("metadata", metadata)
+    pq.write_table(table, file, compression="zstd")
 
 
 def _query_table(question_set: QuestionSet, file: IO[bytes]) -> None:
@@ -144,11 +207,11 @@ _PARTS: dict[Layout, dict[str, tuple[str, _Write]]] = {
     Layout.BEIR: {
         "corpus": ("corpus.jsonl", _corpus_lines),
         "queries": ("queries.jsonl", _query_lines),
-        "default": ("qrels/test.tsv", _qrels),
+        "default": ("qrels/{part}.tsv", _qrels),
     },
     Layout.MTEB: {
         "corpus": ("corpus/corpus.parquet", _corpus_table),
         "queries": ("queries/queries.parquet", _query_table),
-        "default": ("default/test.parquet", _judgement_table),
+        "default": ("default/{part}.parquet", _judgement_table),
     },
 }

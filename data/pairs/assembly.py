@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from data.formats.columns import SENTENCES, PairColumns, plain_name
 from data.formats.rows import Rejection, RowReader
-from data.formats.tables import RawRow, shown
+from data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
+from data.layouts.nested.passage_lists import passages_in
 from data.pairs.records import Label, PairKind, PairSet
 from data.problems import Problem, ProblemCode
 from data.split import PARTS, Part
@@ -206,18 +207,29 @@ class PairAssembly:
     def _take(self, row: RawRow) -> Problem | None:
         """Keep a good row; return why it is not kept, if so."""
         reader = RowReader(row, self.columns)
-        sentences = []
-        for role in SENTENCES[: self.gathered.kind.width]:
-            sentences.append(reader.text(role, ProblemCode.EMPTY_SENTENCE))
-            if reader.problem is not None:
-                return reader.problem
+        sentences = [self._sentences(reader, role) for role in SENTENCES[: self.gathered.kind.width]]
+        if reader.is_refused():
+            return reader.problem
         value = self._value(reader)
         if isinstance(value, Problem):
             return value
         part = part_of(reader.text("part")) if self.columns.part else -1
-        self.gathered.add(sentences, value, part if part >= 0 else self.part)
+        for number in range(max(map(len, sentences))):  # a shorter list begins anew
+            row_sentences = [texts[number % len(texts)] for texts in sentences]
+            self.gathered.add(row_sentences, value, part if part >= 0 else self.part)
         self.rejection.note(reader)
         return None
+
+    def _sentences(self, reader: RowReader, role: str) -> list[str]:
+        """Return the sentence of a role, or those of a list; an empty one refuses the row."""
+        cell = reader.cell(role)
+        is_list = is_collection(cell) or (isinstance(cell, str) and cell.lstrip().startswith("["))
+        passages = passages_in(cell) if is_list and self.gathered.kind is PairKind.TRIPLETS else []
+        texts = [reader.fit(passage.text) for passage in passages]
+        if any(len(text) > MOST_CHARACTERS for text in texts) or not texts:
+            text = "" if reader.is_refused() else reader.text(role, ProblemCode.EMPTY_SENTENCE)
+            return [text]
+        return texts
 
     def _value(self, reader: RowReader) -> float | Problem:
         """The score or label of a row, 0 for kinds that have none, or the problem with it."""

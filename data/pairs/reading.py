@@ -20,6 +20,7 @@ from data.formats.columns import (
     require_columns,
     wanted_names,
 )
+from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import (
     Format,
     Proposal,
@@ -34,7 +35,7 @@ from data.formats.opening import (
 )
 from data.formats.rows import FileReading, understood
 from data.formats.tables import RawRow, Table, as_text, is_blank, is_collection, shown
-from data.formats.text import Content, line_table
+from data.formats.text import Content, encodings_to_choose, line_table
 from data.pairs.assembly import (
     LARGEST,
     GatheredPairs,
@@ -135,9 +136,12 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
     return Proposal(file.columns, file.available, file.first_rows)
 
 
-def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
-    """Read files from disk in a process of its own; see `read_pairs_apart`."""
-    return read_pairs_apart([(file_content(path), path.name) for path in paths], options)
+def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
+    """Read files from disk in a process of its own; see `read_pairs_apart`.
+
+    `encoding` is that of their text; if empty, it is detected.
+    """
+    return read_pairs_apart([(Content(file_content(path).source, encoding), path.name) for path in paths], options)
 
 
 def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
@@ -192,7 +196,8 @@ class _OpenedFile:
                 found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
                     raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
-                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
+                flags = f"--columns {role}=NAME"
+                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted, flags=flags)
         return replace(self, columns=columns)
 
 
@@ -273,6 +278,15 @@ def _name(names: Sequence[str]) -> str:
     return shown(", ".join(plain), 200)
 
 
+def _proposed(files: Sequence[File]) -> Proposal[PairColumns]:
+    try:
+        return propose_pair_columns(*files[0])
+    except DataError as error:
+        if error.problem.code not in ENCODING_PROBLEMS:
+            raise
+        return Proposal(PairColumns(), encodings=encodings_to_choose(file.content for file in files))
+
+
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
     write_pairs(folder, reading.pairs)
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
@@ -283,7 +297,7 @@ WORK = Work(
     "pairs",
     PairColumns,
     read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
-    propose=lambda files: propose_pair_columns(*files[0]),
+    propose=_proposed,
     leave=_leave,
     open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
 )

@@ -15,6 +15,7 @@ from typing import Any
 from data.cache import forget_shipped
 from data.problems import Failure
 from data.records import QuestionSet
+from data.split import Split, few_questions, split
 from data.workspace import error_message
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
@@ -120,6 +121,11 @@ class Result:
         elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
         return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds, **elsewhere}
 
+    @property
+    def taught_by(self) -> int | None:
+        """How many questions taught a learned mix; None of every other."""
+        return int(self.notes["questions"]) if "signals" in self.notes else None
+
     def as_dict(self) -> dict[str, object]:
         """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
@@ -137,6 +143,7 @@ class Comparison:
     experiment: Experiment
     question_set: QuestionSet  # the whole corpus, the questions of the part compared
     results: tuple[Result, ...]
+    parts: Split | None = None  # the split of the whole set, None if unknown
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
@@ -168,6 +175,17 @@ class Comparison:
             if result.cut_off
         ]
 
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings that too few questions are compared, or taught a mix, in English."""
+        warnings = [few_questions(len(self.question_set.questions), "questions are compared")]
+        warnings += [
+            few_questions(result.taught_by, f"questions taught {result.name}")
+            for result in self.results
+            if result.taught_by is not None
+        ]
+        return [warning for warning in warnings if warning]
+
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
         return {
@@ -177,6 +195,8 @@ class Comparison:
             "questions": len(self.question_set.questions),
             **({"made_questions": self.question_set.made} if self.question_set.made else {}),
             "passages": len(self.question_set.passages),
+            **({"parts": self.parts.summary()} if self.parts else {}),
+            **({"warnings": warnings} if (warnings := self.warnings) else {}),
             "retrievers": {result.name: result.as_dict() for result in self.results},
         }
 
@@ -203,12 +223,13 @@ def compare(
     the split has no question with a relevant passage.
     """
     tell, note, results = on_progress or (lambda *_: None), on_result or (lambda _: None), list[Result]()
-    asked, names = _asked(experiment, question_set), list(experiment.specs)
+    parts = split(question_set, experiment.split_options)
+    asked, names = _asked(experiment, question_set, parts), list(experiment.specs)
     for name, made in _in_turn(experiment, question_set, asked, names, base, tell=tell, pace=pace or Pace()):
         results.append(_result(name, made, asked, experiment.ks))
         note(results[-1])
     tell("", 1.0)
-    return Comparison(experiment, asked, tuple(results))
+    return Comparison(experiment, asked, tuple(results), parts)
 
 
 def search_light(
@@ -240,8 +261,8 @@ def search_light(
     return bool(left)
 
 
-def _asked(experiment: Experiment, question_set: QuestionSet) -> QuestionSet:
-    asked = experiment.asked(question_set)
+def _asked(experiment: Experiment, question_set: QuestionSet, parts: Split | None = None) -> QuestionSet:
+    asked = experiment.asked(question_set, parts)
     if not asked.questions:
         part = f"the {experiment.split.value} part has no question with a relevant passage"
         raise ValueError(f"{part}: retrievers are compared by questions whose passages are known")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, partial
-from operator import eq
+from operator import eq, not_
 from pathlib import Path
 from typing import Annotated, TypeVar, Union
 
@@ -26,7 +26,7 @@ from pydantic import (
 from data.cache import key_of
 from data.files.user_files import read_user_file, set_aside
 from data.records import RELEVANT_GRADE, QuestionSet
-from data.split import Part, SplitOptions, split
+from data.split import Part, Split, SplitOptions, split
 from data.workspace import read_json, replacing, require_room, workspace, write_json
 from retrieval.comparison.experiment_errors import messages_of
 from retrieval.comparison.first_stage import (
@@ -88,6 +88,7 @@ class Experiment(BaseModel):
     """What is compared, on what. Retrievers wrap only retrievers listed before them.
 
     Passages of the grade `relevant_from` and more are relevant, for all measures but nDCG, which counts every grade.
+    With `strict_split` the parts never share a passage, however few questions that leaves in one (see `data.split`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,6 +97,7 @@ class Experiment(BaseModel):
     validation_share: float = 0.1
     test_share: float = 0.2
     seed: int = 0
+    strict_split: bool = Field(default=False, exclude_if=not_)
     relevant_from: int = Field(default=RELEVANT_GRADE, ge=RELEVANT_GRADE, exclude_if=partial(eq, RELEVANT_GRADE))
     ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: Lab | None = None
@@ -103,7 +105,7 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _wraps_what_is_listed_before(self) -> "Experiment":
-        SplitOptions(self.validation_share, self.test_share, self.seed)
+        _ = self.split_options  # checks the shares
         known: set[str] = set()
         for spec in self.retriever:
             if spec.name in known:
@@ -115,14 +117,14 @@ class Experiment(BaseModel):
 
     @property
     def split_options(self) -> SplitOptions:
-        return SplitOptions(self.validation_share, self.test_share, self.seed)
+        return SplitOptions(self.validation_share, self.test_share, self.seed, self.strict_split)
 
-    def asked(self, question_set: QuestionSet) -> QuestionSet:
+    def asked(self, question_set: QuestionSet, parts: Split | None = None) -> QuestionSet:
         """Return the set with the questions that are asked of it: those of the part, split as the whole set is, that
-        have a passage of the grade `relevant_from` or more. There may be none.
+        have a passage of the grade `relevant_from` or more. There may be none. `parts` is the split, if it is known.
         """
-        part = split(question_set, self.split_options).questions(question_set, self.split)
-        return part.relevant_from(self.relevant_from)
+        parts = parts or split(question_set, self.split_options)
+        return parts.questions(question_set, self.split).relevant_from(self.relevant_from)
 
     @property
     def specs(self) -> dict[str, Spec]:

@@ -257,7 +257,8 @@ class RunSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         path, questions = find_run(self.path, materials.base), materials.question_set
         build = partial(ImportedRun, self.name, path, questions, self.path)
-        return materials.kept(self, build, fingerprint(path), questions.fingerprint, timed=False)
+        known_by = (fingerprint(path), questions.fingerprint, *filter(None, [questions.alias_fingerprint]))
+        return materials.kept(self, build, *known_by, timed=False)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

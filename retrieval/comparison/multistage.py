@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from data.split import Lessons, Part
+from data.split import Part
+from data.split.folds import Lessons
 from models.encoders.vector_blocks import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, trained_on
@@ -126,6 +127,7 @@ class RerankSpec(ReadingSpec):
         return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
 
 
+_FOLDING = 2  # part of a mix's key: raise it when the folds of questions change
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
 _PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage
@@ -187,6 +189,7 @@ class LearnedSpec(Spec):
             materials.part_asked,
             trained,
             depths,
+            _FOLDING,
         )
         return materials.kept(self, build, *taught_by, own=own)
 

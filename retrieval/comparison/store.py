@@ -7,7 +7,7 @@ and may be closed: a process runs `python -m retrieval compare`, and notes the f
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import not_
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter,
 from data.cache import SCORES, Arrays, Artifact
 from data.files.user_files import read_user_file, set_aside
 from data.records import RELEVANT_GRADE, QuestionSet
-from data.split import Part, split
+from data.split import Part, Split, split
 from data.statistics import LEVEL, RESAMPLES
 from data.workspace import read_json, remove_folder, workspace, write_json
 from jobs.detached import read_on
@@ -120,6 +120,7 @@ def provenance(
     """
     experiment, asked = comparison.experiment, comparison.question_set
     whole, materials = question_set or asked, Materials(asked, base)
+    parts = comparison.parts or split(whole, experiment.split_options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "data": {
@@ -135,7 +136,7 @@ def provenance(
             "validation": experiment.validation_share,
             "test": experiment.test_share,
             "seed": experiment.seed,
-            "questions": {part.value: len(rows) for part, rows in split(whole, experiment.split_options).rows.items()},
+            **parts.summary(),
         },
         "experiment": experiment.model_dump(mode="json", exclude_none=True),
         "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
@@ -205,6 +206,8 @@ class _Scores(BaseModel):
     questions: int
     made_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
     passages: int
+    parts: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
+    warnings: list[str] = Field(default_factory=list, exclude_if=not_)
     retrievers: dict[str, dict[str, Any]]
 
 
@@ -252,7 +255,8 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     def made(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
-        asked = experiment.asked(question_set)
+        asked, parts = _asked_then(experiment, question_set, scores.fingerprint)
+        experiment = experiment.model_copy(update={"strict_split": parts.options.strict})
         if asked.fingerprint != scores.fingerprint:
             raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
         failed = failures(scores.retrievers)
@@ -262,11 +266,22 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
             else _result(name, told, Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"]), asked, experiment)
             for row, (name, told) in enumerate(scores.retrievers.items())
         ]
-        return Comparison(experiment, asked, tuple(results))
+        return Comparison(experiment, asked, tuple(results), parts)
 
     if not (origin := origin_of(folder)):
         raise ValueError(f"{folder} holds no finished comparison")
     return _ARTIFACT.read(folder, made)
+
+
+def _asked_then(experiment: Experiment, question_set: QuestionSet, fingerprint: str) -> tuple[QuestionSet, Split]:
+    """Return the questions that a comparison asked and its split; those of earlier versions were all strict."""
+    options = experiment.split_options
+    for one in dict.fromkeys((options, replace(options, strict=True))):
+        parts = split(question_set, one)
+        asked = experiment.asked(question_set, parts)
+        if asked.fingerprint == fingerprint:
+            break
+    return asked, parts
 
 
 def _result(

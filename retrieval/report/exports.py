@@ -14,14 +14,16 @@ import pandas as pd
 from data.cache import SCORES
 from data.folders import replacing_folder
 from data.formats.delimited import csv_bytes
+from data.layouts.writing import corpus_entries
 from data.records import QuestionSet
+from data.split import Part
 from data.workspace import replacing, write_json, write_text
 from retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import keep, provenance
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.rankings import NOT_FOUND
-from retrieval.trec import file_names, trec_ids, write_qrels, write_run
+from retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -29,6 +31,7 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
+TREC_IDS = "trec-ids.csv"  # ids that the TREC and BEIR files write without white space
 _ARROWS = {1: "↑", 0: "", -1: "↓"}
 _LATEX_ARROWS = {1: r"$^{\uparrow}$", 0: "", -1: r"$^{\downarrow}$"}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
@@ -40,9 +43,7 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
     Ids are those of the TREC files, so that a run of ours is a run of this set.
     """
     questions, passages = trec_ids(question_set)
-    corpus = (
-        {"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, question_set.passages, strict=True)
-    )
+    corpus = corpus_entries(question_set, passages)
     queries = (
         {"_id": i, "text": q.text, **({"metadata": {"made": q.made}} if q.made else {})}
         for i, q in zip(questions, question_set.questions, strict=True)
@@ -162,10 +163,13 @@ def _caption(comparison: Comparison, evidence: Evidence) -> str:
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     made = sum(comparison.question_set.made.values())
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
-    return (
-        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, in percent "
+    part = comparison.experiment.split
+    split = f"{part} part, split {comparison.parts.description}; " if comparison.parts and part is not Part.ALL else ""
+    said = (
+        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
         f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
+    return ". ".join([said, *comparison.warnings])
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -197,6 +201,9 @@ def _write_all(
         if name in comparison.rankings:
             write_run(folder / f"{stem}.trec", comparison.rankings[name], comparison.question_set, name)
     write_beir(folder / "beir", comparison.question_set)
+    if len(changed := changed_ids(comparison.question_set)):
+        with replacing(folder / TREC_IDS) as new:
+            new.write_bytes(csv_bytes(changed))
     write_text(folder / "questions.jsonl", per_question_json(comparison))
     with replacing(folder / "questions.csv") as new:
         new.write_bytes(csv_bytes(per_question_table(comparison)))

@@ -23,7 +23,7 @@ def renamed_comparison(comparison: Comparison, names: Names) -> Comparison:
         if "first" in spec:
             spec["first"] = names[spec["first"]]
     results = tuple(replace(result, name=names[result.name]) for result in comparison.results)
-    return Comparison(Experiment.model_validate(content), comparison.question_set, results)
+    return Comparison(Experiment.model_validate(content), comparison.question_set, results, comparison.parts)
 
 
 def renamed_evidence(evidence: Evidence, names: Names) -> Evidence:

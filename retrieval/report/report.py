@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.records import RELEVANT_GRADE
+from data.split import Part
 from data.store import CATALOG
 from retrieval.analysis.evidence import (
     Evidence,
@@ -30,6 +31,7 @@ from retrieval.report.drawing import colour_of, letter_of
 from retrieval.report.headline import Headline, headline_words, html_style
 from retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
 from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
+from retrieval.report.split_words import few_taught_words, few_words, split_words
 from retrieval.report.words import Say, retriever_names, words_of
 
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
@@ -103,7 +105,7 @@ def report(
         hardest=hardest(comparison),
         cost=cost(comparison, scored),
         elsewhere=any(cost_of(one).is_foreign for one in comparison.results),
-        settings=settings(origin, say),
+        settings=settings(origin, say, comparison.parts),
         terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(one).name for one in judged), "interval", "test"),
     )
 
@@ -155,10 +157,21 @@ def p_figure(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def _split_notices(comparison: Comparison, say: Say) -> list[str]:
+    """Say that too few questions are compared, or taught a mix, and how the part that is compared was drawn."""
+    asked = len(comparison.question_set.questions)
+    told = [few_words(asked, "compared", say)]
+    told += [few_taught_words(one.name, one.taught_by, say) for one in comparison.results if one.taught_by is not None]
+    if comparison.parts and comparison.experiment.split is not Part.ALL:
+        told.append(split_words(comparison.parts, say))
+    return [notice for notice in told if notice]
+
+
 def _notices(comparison: Comparison, say: Say) -> list[str]:
     asked = comparison.question_set
+    told: list[str] = _split_notices(comparison, say)
     made = say("notice.made", made=f"{sum(asked.made.values()):,}", questions=f"{len(asked.questions):,}")
-    told: list[str] = [made] if asked.made else []
+    told += [made] if asked.made else []
     short = [result for result in comparison.results if result.short and result.error is None]
     if short:
         found_fewer = ", ".join(f"{result.name} {result.short:,}" for result in short)
@@ -183,7 +196,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
-            for note in ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
+            for note in ("unknown_passages", "aliases", "repeated", "other_questions")  # of an imported run
             if result.notes.get(note)
         ]
         if spec.tuned_on(comparison.experiment.split):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from data.split import Split
 from retrieval.analysis.evidence import Evidence, label
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
 from retrieval.analysis.recommendation import cost_of
@@ -17,6 +18,7 @@ from retrieval.evaluation.measures import CUT, Measure, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
 from retrieval.report.drawing import FATE_COLOURS
+from retrieval.report.split_words import split_words
 from retrieval.report.words import Say, kind_label
 
 _MOST_SLICES = 10
@@ -170,11 +172,14 @@ def _milliseconds(result: Result) -> str:
     return f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
 
 
-def settings(origin: Mapping[str, Any], say: Say) -> list[tuple[str, str]]:
+def settings(origin: Mapping[str, Any], say: Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
     """Return what the comparison was made of and on, line by line."""
     data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
     lines = [(name, _specification(told, say)) for name, told in origin["retrievers"].items()]
     counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
+    described = str(say("setup.split_value", seed=parts["seed"], **counts))  # of a comparison whose set is not known
+    if parts_of_set:
+        described = split_words(parts_of_set, say)
     value = say(
         "setup.data_value", name=data["name"], passages=f"{data['passages']:,}", questions=f"{data['questions']:,}"
     )
@@ -185,7 +190,7 @@ def settings(origin: Mapping[str, Any], say: Say) -> list[tuple[str, str]]:
     lines += [
         (say("setup.data"), value),
         (say("setup.fingerprint"), data["fingerprint"]),
-        (say("setup.split"), say("setup.split_value", seed=parts["seed"], **counts)),
+        (say("setup.split"), described),
         (say("setup.statistics"), say("setup.statistics_value", **tries)),
         (say("setup.hardware"), say("setup.hardware_value", **told)),
         (say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())),

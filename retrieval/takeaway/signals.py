@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.problems import Failure
-from data.split import FOLDS
+from data.split.folds import FOLDS
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.protocols import TokenVectors
 from models.encoders.sparse_encoder import SparseTextEncoder

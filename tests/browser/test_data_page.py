@@ -11,6 +11,7 @@ from data.files.temporary import temporary_folder
 from data.questions.read import read
 from tests.browser.conftest import running_app
 from tests.browser.driving import settled
+from tests.data.documents.written import pdf
 from tests.data.formats.test_documents import DOCX, HWPX, PDF
 from tests.programs import free_port
 
@@ -43,7 +44,7 @@ def alert(page: Page, text: str | re.Pattern[str]) -> None:
 def test_a_new_file_replaces_one_that_cannot_be_read(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("manual.docx", DOCX))
-    alert(page, "Word documents (.docx, .doc) cannot be read. Save the text as .txt")
+    alert(page, "The document cannot be read")
     drop(page, tmp_path, ("empty.csv", " "))
     alert(page, "The file is empty")
     drop(page, tmp_path, ("only.csv", "질문\n수도는?\n바다는?\n"))
@@ -62,21 +63,29 @@ def test_files_that_were_not_read_are_named_beside_those_that_were(app: str, pag
     expect(page.get_by_text("All rows were read")).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        (("a.docx", DOCX), "Word 문서(.docx, .doc)는 읽지 못합니다"),
-        (("a.pdf", PDF), "PDF 파일은 읽지 못합니다"),
-        (("a.hwpx", HWPX), "한글 문서(.hwp, .hwpx)는 읽지 못합니다"),
-    ],
-)
-def test_a_document_says_what_to_do(
-    app: str, korean_page: Page, tmp_path: Path, file: tuple[str, bytes], words: str
+def test_files_that_are_all_refused_are_named_with_their_reasons(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("manual.docx", DOCX), ("cut.json", '{"data": ['))
+    alert(page, re.compile(r"manual\.docx: The document cannot be read.*cut\.json: The JSON ends", re.DOTALL))
+    expect(page.get_by_role("button", name="Use this dataset")).to_have_count(0)
+    drop(page, tmp_path, ("good.csv", GOOD))
+    alert(page, "All rows were read without a problem.")
+
+
+@pytest.mark.parametrize("file", [("a.docx", DOCX), ("a.pdf", PDF), ("a.hwpx", HWPX)])
+def test_a_broken_document_says_what_to_do(
+    app: str, korean_page: Page, tmp_path: Path, file: tuple[str, bytes]
 ) -> None:
     korean_page.goto(f"{app}/data?lang=ko")
     drop(korean_page, tmp_path, file)
-    alert(korean_page, words)
+    alert(korean_page, "문서를 읽을 수 없습니다")
     expect(korean_page.get_by_test_id("stAlert")).to_contain_text("텍스트(.txt)")
+
+
+def test_documents_become_passages(app: str, korean_page: Page, tmp_path: Path) -> None:
+    korean_page.goto(f"{app}/data?lang=ko")
+    drop(korean_page, tmp_path, ("수달.md", "# 수달\n\n수달은 강에 산다."), ("곰.pdf", pdf(["곰은 산에 산다."])))
+    alert(korean_page, re.compile("지문 2개"))
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])

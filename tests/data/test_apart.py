@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,15 +16,18 @@ import psutil
 import pytest
 
 from data import apart
-from data.apart import Limits, UnusableFileError, make_ready
+from data.apart import UnusableFileError, make_ready
+from data.files.limits import Limits
 from data.formats.columns import Columns, PairColumns
+from data.formats.encodings.detection import EncodingCandidate
+from data.formats.opening import Proposal
 from data.formats.text import Content
 from data.pairs import reading as pair_reading
 from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
 from data.pairs.records import PairKind
 from data.problems import DataError, ProblemCode
 from data.questions import read as reading
-from data.questions.read import read, read_file_apart
+from data.questions.read import read, read_file_apart, read_paths_apart
 from data.split import Part
 from data.workspace import workspace
 from tests.data.sample_files import FILES, read_apart
@@ -109,7 +113,9 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
     with pytest.raises(UnusableFileError, match="No context column found") as told:
         read_apart(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert told.value.proposal == (Columns("가", title="제목"), ("가", "나", "제목"), (first,))
+    assert told.value.proposal == Proposal(
+        Columns("가", title="제목"), ("가", "나", "제목"), (first,), (Columns("가", "나", title="제목"),)
+    )
 
 
 def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
@@ -117,7 +123,27 @@ def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path
     path.write_text("가\t나\n1\t2\n", encoding="utf-8")
     with pytest.raises(UnusableFileError, match="No sentence column found") as told:
         read_pair_files_apart([path])
-    assert told.value.proposal == (PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+    assert told.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+
+
+def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposal = Proposal(
+        Columns("질문"),
+        ("질문", "답변", "비고"),
+        ({"질문": "수도는?", "답변": "서울", "비고": ""},),
+        (Columns("질문", "답변"), Columns("질문", "비고")),
+        (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
+    )
+    monkeypatch.setattr(apart, "started", apart.carry_out)
+
+    def fail(*_: object) -> None:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+
+    work = replace(reading.WORK, read=fail, propose=lambda _: proposal)
+    monkeypatch.setattr(reading, "WORK", work)
+    with pytest.raises(UnusableFileError) as failure:
+        apart.carried_out(work, [apart.File(Content(b"a"), "a.csv")], {})
+    assert failure.value.proposal == proposal
 
 
 def test_a_failure_of_several_files_names_its_file() -> None:
@@ -176,7 +202,7 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(reading, "write_questions", full)
+    monkeypatch.setattr(reading, "write_question_set", full)
     with pytest.raises(OSError, match="No space left") as told:
         read_apart(TABLE, "set.csv")
     assert told.value.errno == errno.ENOSPC
@@ -331,3 +357,19 @@ def test_what_failed_gives_its_memory_back() -> None:
         raise OSError("full")
     with Limits(8 * GIB, 10).held_free():
         pass
+
+
+@copies
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_progress_of_many_files_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"text {number}\n\n" * 300, encoding="utf-8")
+    reported: list[tuple[int, int]] = []
+    reading = read_paths_apart([folder], report=lambda read, total: reported.append((read, total)))
+    assert len(reading.files) == 300
+    assert reported
+    assert {total for _, total in reported} == {300}
+    assert [read for read, _ in reported] == sorted(read for read, _ in reported)

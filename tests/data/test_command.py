@@ -43,8 +43,11 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
         "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
         "Questions asked more than once: 0; answers not found in their passage: 1",
-        "Split of the answerable questions by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
+        "Split of the answerable questions, drawn by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
         "test 0 (0 groups)",
+        "Only 2 train questions, fewer than 20: most differences are chance.",
+        "Only 0 validation questions, fewer than 20: most differences are chance.",
+        "Only 0 test questions, fewer than 20: most differences are chance.",
     ]
 
 
@@ -62,6 +65,27 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["audit"]["answers_not_found"] == ["3"]
     assert told["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
     assert told["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
+
+
+def test_notes_about_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pages.csv"
+    path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
+    assert main(["inspect", str(path)]) == 0
+    shown = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
+    assert shown in capsys.readouterr().out
+    assert main(["inspect", "--json", str(path)]) == 0
+    (notice,) = json.loads(capsys.readouterr().out)["notices"]
+    assert (notice["code"], notice["count"], notice["examples"]) == ("markup", 1, "p1: <p>서울은 수도이다.</p>")
+    assert notice["message"].endswith("Convert the file to plain text and read it again.")
+
+
+def test_merged_passages_of_a_single_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "corpus.csv"
+    path.write_text("id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n")
+    assert main(["inspect", "--json", str(path)]) == 0
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["code"], problem["row"]) == ("merged_passages", None)
+    assert "(copy → stored passage: d3 → d1)" in problem["message"]
 
 
 def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,12 +149,14 @@ def archive(tmp_path: Path) -> Path:
 
 def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(archive)]) == 0
-    assert capsys.readouterr().out.splitlines()[:7] == [
+    assert capsys.readouterr().out.splitlines()[:9] == [
         "scifact: laid out as beir",
         "5 passages, 3 questions, 5 judgements, 2 questions with grades",
         "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
         "  scifact/queries.jsonl: questions, jsonl, UTF-8; 3 rows",
         "  scifact/qrels/test.tsv: judgements, tsv, UTF-8; 5 rows",
+        "Used columns: _id, title, text, query-id, corpus-id, score",
+        "Metadata columns: metadata",
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
@@ -327,10 +353,85 @@ def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest
     assert "nan%" not in out
 
 
-@pytest.mark.parametrize(("name", "words"), [("a.docx", "Word documents"), ("a.pdf", "PDF files")])
-def test_a_document_says_what_to_do(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / name).write_bytes({"a.docx": DOCX, "a.pdf": PDF}[name])
-    assert main(["inspect", str(tmp_path / name)]) == 1
-    told = capsys.readouterr().err
-    assert words in told
-    assert "CSV or Excel file" in told
+JUDGED = {
+    "corpus.jsonl": """{"_id": "a", "title": "강", "text": "한강은 서울을 지난다."}
+{"_id": "b", "text": "부산은 항구이다."}
+""",
+    "queries.jsonl": '{"_id": "q1", "text": "강은?"}\n',
+    "test.tsv": "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0\n",
+}
+
+
+def test_records_list_every_passage_and_the_grade_of_every_judged_passage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / name for name in JUDGED]
+    for path in paths:
+        path.write_text(JUDGED[path.name], encoding="utf-8")
+    assert main(["inspect", *map(str, paths), "--json", "--records"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["records"] == {
+        "passages": [
+            {"id": "a", "title": "강", "text": "한강은 서울을 지난다."},
+            {"id": "b", "title": "", "text": "부산은 항구이다."},
+        ],
+        "questions": [{"id": "q1", "text": "강은?", "grades": {"a": 2, "b": 0}, "answers": [], "starts": []}],
+    }
+    dataset = printed["dataset"]
+    assert dataset["files"] == [*JUDGED]
+    assert (dataset["articles"], dataset["published_split"]) == (1, False)
+    assert sum(dataset["split"].values()) == 1
+    assert [*dataset["split"]] == ["train", "validation", "test"]
+    assert {"used_columns", "metadata_columns", "unused_columns"} <= dataset.keys()
+
+
+def test_records_hold_answers_and_where_they_start_and_rejected_passages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def question(id_: str, text: str, answers: list[dict[str, object]]) -> dict[str, object]:
+        return {"id": id_, "question": text, "answers": answers, "is_impossible": not answers}
+
+    questions = [question("1", "수도는?", [{"text": "서울", "answer_start": 0}]), question("2", "강은?", [])]
+    paragraph = {"context": "서울은 수도이다.", "qas": questions}
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps({"data": [{"title": "도시", "paragraphs": [paragraph]}]}), encoding="utf-8")
+    assert main(["inspect", str(path), "--json", "--records"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    passage = printed["records"]["passages"][0]["id"]
+    first, second = printed["records"]["questions"]
+    assert (first["grades"], first["answers"], first["starts"]) == ({passage: 1}, ["서울"], [0])
+    assert (second["grades"], second["answers"]) == ({passage: 0}, [])
+    assert printed["dataset"]["files"] == ["set.json"]
+
+
+def test_json_without_records_has_none(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file), "--json"]) == 0
+    assert "records" not in json.loads(capsys.readouterr().out)
+
+
+def test_records_need_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file), "--records"]) == 2
+    assert "--records needs --json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.docx", DOCX), ("a.pdf", PDF)])
+def test_a_broken_document_says_what_to_do(
+    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["inspect", str(path)]) == 1
+    assert "open it in its program and save it again" in capsys.readouterr().err
+    assert main(["inspect", str(path), "--columns", "context=text"]) == 1
+    assert "save its rows as CSV or Excel" in capsys.readouterr().err
+
+
+def test_many_files_are_listed_by_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.md").write_text(f"# {number}\n\ntext {number}\n", encoding="utf-8")
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "  30 files: passages, markdown; 30 rows\n" in capsys.readouterr().out
+    for number in range(20):
+        (tmp_path / f"{number}.md").unlink()
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "/29.md: passages, markdown; 1 rows\n" in capsys.readouterr().out

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.problems import DataError
+from data.formats.text import Content
+from data.problems import DataError, ProblemCode
 from data.questions.audit import audit
 from data.questions.read import read
 from data.records import QuestionSet
@@ -108,9 +109,10 @@ def _expected(rows: list[Row]) -> list[tuple[object, ...]]:
     ]
 
 
-def _check(content: bytes, rows: list[Row]) -> None:
+def _check(content: bytes | Content, rows: list[Row]) -> None:
     reading = read(content, "set")
-    assert reading.problems == ()
+    # a few letters may be of several encodings, which is reported
+    assert [problem for problem in reading.problems if problem.code is not ProblemCode.GUESSED_ENCODING] == []
     assert _content(reading.question_set) == _expected(rows)
     assert len(reading.question_set.passages) == len({row["지문"].strip() for row in rows})
     assert (reading.row_count, len(reading.question_set.questions)) == (len(rows), len(rows))
@@ -132,7 +134,9 @@ def test_delimited(rows: list[Row], delimiter: str, encoding: str) -> None:
 @settings(max_examples=40, deadline=None)
 def test_json(rows: list[Row], write: object, encoding: str) -> None:
     assert callable(write)
-    _check(write(rows).encode(encoding), rows)
+    # a few letters of Korean between keys in English do not tell the encoding: the user names it
+    named = "cp949" if encoding == "cp949" else ""
+    _check(Content(write(rows).encode(encoding), named), rows)
 
 
 @pytest.mark.slow

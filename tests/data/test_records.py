@@ -276,7 +276,44 @@ def test_a_file_of_questions_without_grades_has_no_column_of_them(tmp_path: Path
     assert not {"grades", "groups"} & set(pq.read_schema(tmp_path / FILE).names)
 
 
+def test_published_part_changes_the_fingerprint() -> None:
+    plain = Question("1", "강은?", relevant=("a",))
+    parts = [replace(plain, part=part) for part in ("", "train", "validation", "test")]
+    assert len({of(question).fingerprint for question in parts}) == 4
+    assert of(parts[0]).fingerprint == of(plain).fingerprint
+    assert of(replace(GRADED, part="test")).fingerprint != of(GRADED).fingerprint
+
+
+def test_published_part_is_stored_if_any_question_has_one(tmp_path: Path) -> None:
+    questions = (Question("1", "강은?", relevant=("a",), part="test"), Question("2", "산은?", relevant=("b",)))
+    write_questions(tmp_path, questions)
+    assert open_questions(tmp_path) == questions
+    write_questions(tmp_path, questions[1:])
+    assert "part" not in pq.read_schema(tmp_path / FILE).names
+    assert open_questions(tmp_path) == questions[1:]
+
+
+def test_unknown_part_is_rejected() -> None:
+    with pytest.raises(ValueError, match="'dev' is not a part"):
+        Question("1", "강은?", part="dev")
+
+
 @pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
 def test_grades_and_groups_name_passages_of_the_set(told: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown passages .*x"):
         of(replace(GRADED, **told))
+
+
+def test_aliases_are_no_content() -> None:
+    aliased = replace(SET, aliases={"copy": PASSAGES[0].id})
+    assert aliased.fingerprint == SET.fingerprint
+    assert aliased.passage_id("copy") == PASSAGES[0].id
+    assert aliased.passage_id("unknown") == "unknown"
+    assert aliased.with_questions([0]).aliases == {"copy": PASSAGES[0].id}
+
+
+def test_rejects_aliases_that_are_ambiguous_or_name_no_passage() -> None:
+    with pytest.raises(ValueError, match="an alias is the id of another passage"):
+        replace(SET, aliases={PASSAGES[1].id: PASSAGES[0].id})
+    with pytest.raises(ValueError, match="an alias names an unknown passage"):
+        replace(SET, aliases={"copy": "nowhere"})

@@ -64,6 +64,34 @@ def test_the_set_used_last_is_noted(workspace_folder: Path) -> None:
     assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "it was written in one step"
 
 
+def test_stores_aliases(workspace_folder: Path) -> None:
+    aliased = replace(SET, aliases={"사본 1": "a", "c": "b"})
+    stored_set = keep(aliased)
+    assert load(stored_set.key) == aliased
+    assert dict(load(stored_set.key).aliases) == {"사본 1": "a", "c": "b"}
+    rename(stored_set.key, "renamed")
+    assert load(stored_set.key).aliases == aliased.aliases
+
+
+def test_a_dataset_without_stored_aliases_opens(workspace_folder: Path) -> None:
+    stored_set = keep(SET)
+    folder = workspace_folder / "datasets" / stored_set.key
+    assert not (folder / "aliases.parquet").exists()
+    assert load(stored_set.key).aliases == {}
+
+
+@pytest.mark.parametrize("target", ["nowhere", None])
+def test_refuses_damaged_aliases(workspace_folder: Path, target: str | None) -> None:
+    stored_set = keep(replace(SET, aliases={"c": "b"}))
+    path = workspace_folder / "datasets" / stored_set.key / "aliases.parquet"
+    pq.write_table(pa.table({"alias": ["c"], "passage": pa.array([target], pa.string())}), path)
+    with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
+        load(stored_set.key)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
+        load(stored_set.key)
+
+
 @pytest.mark.parametrize("note", ["", "{", "[]", "{}", "\x00", "[" * 100_000])
 def test_a_damaged_note_of_the_set_used_last_is_none(workspace_folder: Path, note: str) -> None:
     note_used("0123456789abcdef")

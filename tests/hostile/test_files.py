@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from data import apart
-from data.apart import Limits
+from data.files.limits import Limits
 from data.formats.text import Content
 from data.problems import DataError
 from data.questions.read import read

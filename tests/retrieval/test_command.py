@@ -107,7 +107,7 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_kind_is_scored(every_kind: Run) -> None:
     assert every_kind.status == 0, every_kind.errors
     scores = every_kind.scores
-    assert list(scores) == ["data", "fingerprint", "split", "questions", "passages", "retrievers"]
+    assert list(scores) == ["data", "fingerprint", "split", "questions", "passages", "parts", "retrievers"]
     assert (scores["data"], scores["split"], scores["passages"]) == ("Korean sample", "test", 200)
     assert list(scores["retrievers"]) == ["BM25 (words)", "../dense/starter", "qrels", ".."]
     for measured in scores["retrievers"].values():
@@ -203,9 +203,10 @@ def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
     lines = every_kind.printed.splitlines()
     assert lines[0] == f"{every_kind.scores['questions']} questions, 200 passages, in percent"
     assert lines[1].split() == [*(f"R@{k}" for k in KS), "MRR@10", "nDCG@10"]
+    assert lines[-2] == "test part; split drawn by article, seed 0"
     assert re.fullmatch("stored as [0-9a-f]{16}", lines[-1])
     measures = [*(f"recall@{k}" for k in KS), "mrr@10", "ndcg@10"]
-    for line, (name, measured) in zip(lines[2:-1], every_kind.scores["retrievers"].items(), strict=True):
+    for line, (name, measured) in zip(lines[2:-2], every_kind.scores["retrievers"].items(), strict=True):
         assert line.startswith(name)
         shown = [float(cell) / 100 for cell in line.removeprefix(name).split()]
         assert shown == pytest.approx([measured[measure] for measure in measures], abs=5.1e-5)

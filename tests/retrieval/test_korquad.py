@@ -10,7 +10,7 @@ from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from data.questions.read import read_file
-from data.split import FOLDS, Lessons
+from data.split.folds import FOLDS, Lessons
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.measures import evaluate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from data.records import Passage, Question, QuestionSet
-from data.split import FOLDS, Lessons
+from data.split.folds import FOLDS, Lessons
 from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Fusion, fused
 from retrieval.mix import Learned, LearnedMix, learn, mixed, told

@@ -1,6 +1,7 @@
 """TREC files, written and read."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from retrieval.trec import (
     ImportedRun,
     Notes,
     RunError,
+    changed_ids,
     file_names,
     find_run,
     fingerprint,
@@ -86,7 +88,81 @@ def test_ids_hold_no_white_space_and_stay_different() -> None:
         return trec_ids(QuestionSet("ids", passages, tuple(Question(id_, "?") for id_ in texts)))
 
     assert ids("a b", "c\td\u3000e", "한글") == (["a_b", "c_d_e", "한글"],) * 2
-    assert ids("a b", "a_b", "c") == (["q1", "q2", "q3"], ["p1", "p2", "p3"])
+    assert ids("a b", "a_b", "a\tb", "c") == (["a_b-2", "a_b", "a_b-3", "c"],) * 2
+
+
+def test_changed_ids_are_listed() -> None:
+    passages = (Passage("a b", "one"), Passage("c", "two"))
+    question_set = QuestionSet("ids", passages, (Question("q 1", "?", relevant=("c",)),), {"a_b": "c"})
+    assert changed_ids(question_set).to_numpy().tolist() == [["question", "q 1", "q_1"], ["passage", "a b", "a_b-2"]]
+    assert changed_ids(small_set()).empty
+
+
+MERGED = QuestionSet(
+    "merged",
+    (Passage("p1", "one"), Passage("p2", "two"), Passage("p3", "three")),
+    (Question("q1", "?", relevant=("p1",)), Question("q2", "!", relevant=("p2",))),
+    {"copy": "p1", "copy 2": "p2"},
+)
+
+
+def test_the_id_of_a_merged_copy_counts_as_the_stored_passage(tmp_path: Path) -> None:
+    run = written(tmp_path, "q1 Q0 copy 1 3 x\nq1 Q0 p3 2 2 x\nq2 Q0 copy_2 1 1 x\nq2 Q0 nothing 2 0.5 x\n")
+    rankings, notes = read_run(run, MERGED)
+    assert rankings.indices.tolist() == [[0, 2], [1, NOT_FOUND]]
+    assert (notes.aliases, notes.repeated, notes.unknown_passages) == (2, 0, 1)
+    assert evaluate(rankings, MERGED, (1,)).means()["recall@1"] == 1
+
+
+def test_a_copy_and_its_stored_passage_count_once_at_the_better_rank(tmp_path: Path) -> None:
+    run = written(tmp_path, "q1 Q0 p3 1 9 x\nq1 Q0 copy 2 8 x\nq1 Q0 p2 3 7 x\nq1 Q0 p1 4 6 x\n")
+    rankings, notes = read_run(run, MERGED)
+    assert rankings.indices[0].tolist() == [2, 0, 1]
+    assert rankings.scores[0].tolist() == [9, 8, 7]
+    assert (notes.aliases, notes.repeated) == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_names_copies_has_the_measures_of_the_run_with_stored_ids(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(30))
+    aliases = {f"copy{number}": f"p{rng.integers(30)}" for number in range(20)}
+    questions = tuple(Question(f"q{row}", "?", relevant=(f"p{row}", f"p{row + 1}")) for row in range(20))
+    question_set = QuestionSet("merged", passages, questions, aliases)
+    names = [*question_set.passages.ids, *aliases]
+    scores = {
+        (question.id, names[name]): float(score)
+        for question in questions
+        for name, score in zip(rng.choice(len(names), 15, replace=False), rng.permutation(1000), strict=False)
+    }
+    lines = "".join(f"{question} Q0 {name} 1 {score} x\n" for (question, name), score in scores.items())
+    rankings, notes = read_run(written(tmp_path, lines), question_set)
+    best: dict[tuple[str, str], float] = {}
+    for (question, name), score in scores.items():
+        pair = (question, question_set.passage_id(name))
+        best[pair] = max(best.get(pair, -1.0), score)
+    assert notes.aliases == sum(name in aliases for _, name in scores)
+    assert notes.repeated == len(scores) - len(best)
+    run = [ir_measures.ScoredDoc(question, name, score) for (question, name), score in best.items()]
+    qrels = [ir_measures.Qrel(one.id, name, 1) for one in questions for name in one.relevant]
+    theirs = ir_measures.calc_aggregate([R @ 1, R @ 5, RR @ 10, nDCG @ 10], qrels, run)
+    means = evaluate(rankings, question_set, (1, 5)).means()
+    ours = [means[name] for name in ("recall@1", "recall@5", "mrr@10", "ndcg@10")]
+    assert ours == pytest.approx([theirs[measure] for measure in (R @ 1, R @ 5, RR @ 10, nDCG @ 10)], abs=1e-6)
+
+
+def test_ids_in_json_lines_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
+    spaced = replace(MERGED, questions=(Question("q 1", "?", relevant=("p2",)),))
+    run = written(tmp_path, '{"question": "q 1", "passages": ["copy 2", "p1", "three"]}\n')
+    rankings, notes = read_run(run, spaced)
+    assert rankings.indices.tolist() == [[1, 0, 2]]
+    assert notes.aliases == 1
+
+
+def test_a_written_alias_of_two_passages_is_unknown(tmp_path: Path) -> None:
+    ambiguous = replace(MERGED, aliases={"copy 2": "p1", "copy\t2": "p2"})
+    _, notes = read_run(written(tmp_path, "q1 Q0 copy_2 1 3 x\nq1 Q0 p1 2 2 x\n"), ambiguous)
+    assert (notes.aliases, notes.unknown_passages) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -191,5 +191,6 @@ def test_what_is_told_of_the_data() -> None:
     assert about == {
         **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "rules": "korquad"},
         **{"train_questions": 12, "validation_questions": 4, "test_questions": 4},
+        "split": "drawn by article, seed 0",
     }
     assert "unanswerable_questions" not in READERS.about(cue_set(20), SHARES, OPTIONS)

@@ -1,6 +1,7 @@
 """What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample
 speaks the person's language; what others bring keeps its own names."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, Ru
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.milvus.retriever import Search
+from tests.data.split.worlds import chain
 from tests.views.compare.worlds import whole_sample
 from tests.views.driving import opened
 from text.analyzers import Analyzer
@@ -267,3 +269,29 @@ def test_every_kind_of_the_sample_has_words() -> None:
     kinds = {question.kind for question in find("sample").questions}
     for language in LANGUAGES:
         assert {f"question_kind.{kind}" for kind in kinds} <= catalog(language).keys()
+
+
+def before_there_was_a_choice(run: Run) -> None:
+    """Make the file of a run what an earlier version wrote, which knew strict splits alone."""
+    path = run.folder / "run.json"
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    del plan["split"]["strict"]
+    path.write_text(json.dumps(plan), encoding="utf-8")
+
+
+def test_a_model_of_an_earlier_version_is_judged_on_its_strict_split() -> None:
+    """The questions it was trained on would be test questions of the split that is drawn now."""
+    data = keep(chain(60))
+    before_there_was_a_choice(finished(BI_ENCODER, "old", data))
+    choices = choices_for(data)
+    name = next(iter(choices.trained))
+    assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions(strict=True)
+    assert choices.experiment(data, ["BM25"], Part.TEST).split_options == SplitOptions()
+
+
+def test_a_strict_split_that_makes_no_difference_is_none() -> None:
+    data = sample()
+    before_there_was_a_choice(finished(BI_ENCODER, "old", data))
+    choices = choices_for(data)
+    name = next(iter(choices.trained))
+    assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions()

@@ -1,7 +1,7 @@
 """What rankers learn from and are measured on: question sets, and what a search finds in them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -117,6 +117,7 @@ class Material:
     first_stage: BM25
     marked: Marks = ()
     article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
+    published_as: Mapping[str, Part] = field(default_factory=dict)  # see `data.split.Split`
     test: QuestionSet | None = None  # None where there are none; nothing is chosen by these
 
     @classmethod
@@ -141,7 +142,8 @@ class Material:
         # a training asks for them in any order
         texts = list(question_set.passages.indexed_texts(title=options.title))
         told = (question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
-        return cls(*told, some_of(test, _TESTED, shares.seed) if test.questions else None)
+        sampled = some_of(test, _TESTED, shares.seed) if test.questions else None
+        return cls(*told, parts.published_as, sampled)
 
     @cached_property
     def relevance(self) -> csr_array:
@@ -232,10 +234,10 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
 
 
 def counts(data: QuestionSet, shares: SplitOptions) -> dict[str, Any]:
-    """Say how many questions and passages there are, and how many questions in each part."""
-    rows = split(data, shares).rows
-    parts = {f"{part.value}_questions": len(rows[part]) for part in _PARTS}
-    return {"questions": len(data.questions), "passages": len(data.passages), **parts}
+    """Say how many questions and passages there are, how many questions in each part, and how they were split."""
+    found = split(data, shares)
+    parts = {f"{part.value}_questions": len(found.rows[part]) for part in _PARTS}
+    return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": found.description}
 
 
 class Rankers(Family):

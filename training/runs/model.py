@@ -210,7 +210,7 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     licence = f", {_shown(data['licence'])}" if data.get("licence") else ""
     yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`{licence}"
     parts = [f"{part} {data[f'{part}_{family.examples}']:,}" for part in ("train", "validation", "test") if data]
-    seed = f"split by {family.split_by} with seed {plan.split.seed}"
+    seed = f"split {data['split']}" if "split" in data else f"split by {family.split_by} with seed {plan.split.seed}"
     yield family.examples.capitalize(), f"{', '.join(parts)} ({seed})" if parts else seed
     if by := data.get("made_questions"):
         yield "Made of passages, asked by nobody", ", ".join(f"{_shown(how)} {count:,}" for how, count in by.items())

@@ -260,7 +260,7 @@ def _plan(raw: dict[str, Any]) -> Plan:
         raise TypeError(f"no text: {', '.join(wrong)}")
     datetime.fromisoformat(rest["created"])
     return Plan(
-        split=SplitOptions(**raw["split"]),
+        split=SplitOptions(**{"strict": True} | raw["split"]),  # all splits of earlier versions are strict
         options=options(**{name: value for name, value in asked.items() if name in known}),
         marked_negatives=tuple((question, passage) for question, passage in raw.get("marked_negatives", [])),
         round=int(raw.get("round", 1)),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.split import FOLDS
+from data.split.folds import FOLDS
 from retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
 from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.compare import Result
@@ -37,7 +37,7 @@ from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, signed, word, word_or
 
-_PASSED_OVER = ("other_questions", "unknown_passages", "repeated")  # of an imported run
+_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated")  # of an imported run
 _FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
 _CURVES_HEIGHT = 260
 

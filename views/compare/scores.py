@@ -21,6 +21,7 @@ from retrieval.evaluation.significance import PairTest
 from views.choices import Choices, without_plainest
 from views.names import made_words, retriever_name, retriever_names
 from views.search.judging import draw_begin
+from views.splits import draw_few, draw_few_taught, draw_split
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
@@ -251,6 +252,13 @@ def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
 
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
     """Say what speaks against the figures; of which retrievers too little is judged, with the way to judge more."""
+    comparison = view.comparison
+    draw_few(len(comparison.question_set.questions), "compared")
+    if comparison.parts and comparison.experiment.split is not Part.ALL:
+        draw_split(comparison.parts)
+    for result in view.results:
+        if result.taught_by is not None:
+            draw_few_taught(plain(retriever_name(result.name)), result.taught_by)
     for result in view.results:
         if result.error is not None:
             reason = plain(failure_text(result.error))

@@ -23,12 +23,14 @@ from data.questions.audit import (
     split_table,
 )
 from data.records import Passage, Question, QuestionSet
-from data.split import Split
+from data.split import PARTS, Split, SplitMethod
 from text.marking import merged
 from views.names import kind_words
-from views.resources.sets import passages_found
+from views.resources.sets import content_notes_of, passages_found
+from views.splits import draw_few_of, split_text
 from views.ui import tables
 from views.ui.charts import distribution, draw_chart
+from views.ui.problems import problem_text
 from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word
 
@@ -37,7 +39,7 @@ _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
 _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
 
 
-def draw(questions: QuestionSet, figures: Audit) -> None:
+def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
     """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
     _counts(figures)
     if questions.questions:
@@ -47,6 +49,11 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
         unit = word(f"data_page.unit_{overlap.unit}")
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
     _doubtful(questions, figures)
+    with st.spinner(word("data_page.checking_texts"), show_time=True):
+        notes = content_notes_of(questions, parts)
+    if notes:
+        lines = [word("data_page.content_notes"), "", *(f"- {plain(problem_text(note))}" for note in notes)]
+        st.info("\n".join(lines), icon=":material/info:")
 
 
 def draw_figures(questions: QuestionSet, figures: Audit) -> None:
@@ -71,15 +78,25 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
     st.subheader(word("data_page.split"), anchor=False)
+    if found.method is not SplitMethod.GROUPED:
+        st.markdown(split_text(found))
+        _draw_parts(questions, found)
+        return
     options = found.options
     train = 1 - options.validation - options.test
     shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
     about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
     st.markdown(word(about, **shares, seed=options.seed))
+    _draw_parts(questions, found)
+
+
+def _draw_parts(questions: QuestionSet, found: Split) -> None:
+    """Draw the parts as a table, and a warning if one has no or too few questions."""
     table = parts_table(found)
     if not table["questions"].all():
         small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
         st.warning(word(small), icon=":material/warning:")
+    draw_few_of(found, [part for part in PARTS if len(found.rows[part])])
     table["part"] = [word(f"part.{part}") for part in table["part"]]
     columns = {
         "part": tables.text("data_page.part"),

@@ -12,7 +12,7 @@ from data.store import StoredSet
 from views.data import audit as data_audit
 from views.data import make as data_make
 from views.data import pairs as data_pairs
-from views.data import preview
+from views.data import preview, ways
 from views.data import reading as data_reading
 from views.data.stored import draw_sets
 from views.names import set_name
@@ -55,7 +55,7 @@ def _draw_questions(used: StoredSet) -> None:
         show_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
-    preview.draw_ways()
+    ways.draw()
     shown = preview.current()
     if shown is None:
         draw_sets(used.key)
@@ -86,7 +86,7 @@ def _draw_stored(used: StoredSet) -> None:
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
-            found = split_of(used.key, _SPLIT.validation, _SPLIT.test, _SPLIT.seed)
+            found = split_of(used.key, _SPLIT)
         tell_damaged_files(questions)
         data_make.draw_made(used, questions)
         looks = (*_LOOKS, _MAKE) if used.questions else (_MAKE, *_LOOKS)
@@ -105,7 +105,7 @@ def _labels(looks: Sequence[str]) -> dict[str, str]:
 def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, key: str) -> None:
     """Draw one of the looks at a set; `key` tells the set from others."""
     if look == _SUMMARY:
-        data_audit.draw(questions, figures)
+        data_audit.draw(questions, figures, found)
     elif look == _PASSAGES:
         data_audit.draw_passages(questions, key)
     else:

@@ -24,8 +24,8 @@ from training.options.texts import SENTENCES
 from views.data import pairs_preview as preview
 from views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from views.data.pairs_preview import Preview
-from views.data.preview import MEGABYTE, following
 from views.data.stored import chosen_pairs, draw_pairs
+from views.data.ways import MEGABYTE, following
 from views.names import pairs_name, set_name
 from views.navigation import way_to
 from views.resources.sets import pair_audit, pair_set, parts_of, question_set

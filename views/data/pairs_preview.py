@@ -11,12 +11,15 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
+from data.formats.encodings.detection import EncodingCandidate
+from data.formats.text import Content
 from data.pairs.assembly import Scale
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
 from data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
 from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
 from data.split import PARTS, Part
+from views.data.candidates import pick_encoding
 from views.data.preview import LookedAt
 from views.data.reading import draw_first, draw_name, draw_problems, draw_status, left_out_words, pick_column
 from views.data.stored import choose_pairs
@@ -62,6 +65,8 @@ class Preview:
     read: Read | None = None
     error: DataError | None = None
     before: "Preview | None" = None
+    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
+    encoding: str = ""  # the one that the user chose
     number: int = 0  # of what was shown in this session: with each, widgets begin anew
 
     @property
@@ -76,9 +81,11 @@ class Preview:
 
 def preview_of(preview: Preview, options: PairOptions) -> Preview:
     try:
-        reading = read_pairs_apart(preview.files, options)
+        files = [(Content(content, preview.encoding), name) for content, name in preview.files]
+        reading = read_pairs_apart(files, options)
     except UnusableFileError as error:
-        guess, available, first_rows = error.proposal
+        guess, available, first_rows = error.proposal[:3]
+        preview = replace(preview, encodings=error.proposal.encodings)
         columns = replace(guess, **options.columns) if available else guess
         found = replace(preview, columns=columns, available=available, first_rows=first_rows)
         return replace(found, options=options, read=None, error=error)
@@ -149,6 +156,9 @@ def draw(shown: Preview) -> None:
             if shown.error is not None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("pairs_page.nothing_lost"))
+                encoding = pick_encoding(shown.encodings, shown.encoding, f"pairs_encoding_{shown.number}")
+                if encoding is not None:
+                    look_at(replace(shown, encoding=encoding), shown.options)
                 if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
                     with st.expander(word("data_page.see_left_out")):
                         for problem in left_out[:100]:

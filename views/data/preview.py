@@ -1,36 +1,41 @@
-"""The ways to a set: those that are kept, of questions and of pairs, those that are known, and files. What was read but
-is not in use lives in the session until it is used or put aside."""
+"""Files under preview: what was read of them, and the choices of the user. They live in the session until the set is
+used or the preview is closed."""
 
 import hashlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import streamlit as st
 
 from data.apart import File, UnusableFileError
 from data.collection import display_name
+from data.files.progress import Report
 from data.formats.columns import Columns
+from data.formats.encodings.detection import EncodingCandidate
 from data.formats.tables import shown as shortened
-from data.formats.text import Content
+from data.formats.text import Content, encodings_to_choose
 from data.layouts.members import with_distinct_names
-from data.problems import DataError, ProblemCode
+from data.layouts.reading import Layout
+from data.problems import DataError, Problem, ProblemCode
 from data.questions.audit import Audit, audit
 from data.questions.read import Reading, read_files_apart
 from data.split import Split, split
-from data.store import CATALOG, CatalogEntry, Progress, keep, obtain
-from views.resources.sets import SAMPLE, use_set
-from views.ui.words import duration, language, word
-from views.uploads import translate_field
+from data.store import CATALOG, keep
+from views.resources.sets import use_set
 
 P = TypeVar("P")
 GivenFile = tuple[bytes, str]  # content and name
-MEGABYTE = 10**6  # bytes
-_SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
+_LONGEST_NAME = 200  # of all files together
 # errors that another file may resolve: of a collection that is dropped file by file
-_INCOMPLETE = (ProblemCode.NO_PASSAGES, ProblemCode.MISSING_COLUMN)
+_LACKS_PASSAGES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
+_INCOMPLETE = (
+    *_LACKS_PASSAGES,
+    ProblemCode.MISSING_COLUMN,
+    ProblemCode.ANSWERS_ALONE,
+    ProblemCode.EVALUATION_OUTPUT,
+    ProblemCode.DOCUMENTS_BY_NAME,
+)
 
 
 @dataclass(frozen=True)
@@ -57,35 +62,49 @@ class Preview:
     columns: Columns = field(default_factory=Columns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
     first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
+    candidates: tuple[Columns, ...] = ()  # the readings to choose from
+    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
+    encoding: str = ""  # the one that the user chose
     read: Read | None = None
     error: DataError | None = None
+    number: int = 0  # of readings chosen: with each, the fields of columns begin anew
     beside: tuple[GivenFile, ...] = field(default=(), repr=False)
 
 
-def preview_with(new: Sequence[GivenFile], shown: Preview | None) -> Preview:
+def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Report | None = None) -> Preview:
     """Read new files together with those under preview if they form one dataset, else in place of them.
 
-    A file that cannot be read is replaced by the next one; a collection may be dropped file by file.
+    A file that cannot be read is replaced by the next one; a collection may be dropped file by file. A complete dataset
+    replaces another one: files of one dataset that are complete alone are dropped together.
     """
     old = [file for file in _reusable(shown) if file not in new]
     if shown is None or not old:
-        return preview_of(new)
-    together = preview_of([*old, *new])
+        return preview_of(new, progress=progress)
+    alone = preview_of(new, progress=progress)
+    if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
+        return alone
+    together = preview_of([*old, *new], progress=progress)
     if _belong_together(together, shown, new):
         return together
-    alone = preview_of(new)
     if alone.error is None or together.error is None:
         return alone
     if "file" in together.error.problem.details:
         return together  # it says which file is wrong, and the others stay
-    if together.error.problem.code is ProblemCode.NO_COLLECTION:
-        return alone
     return replace(alone, beside=tuple(old))
+
+
+def _is_complete(preview: Preview) -> bool:
+    """Whether files alone are passages and questions whose relevant passages are known."""
+    return preview.read is not None and any(
+        question.relevant for question in preview.read.reading.question_set.questions
+    )
 
 
 def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
     """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
     if together.read is not None:
+        if shown.error is not None and together.read.reading.layout is Layout.ROWS:
+            return False  # the new file is complete without the one that lacks passages
         is_collection = shown.read is not None and shown.read.reading.layout is not None
         return is_collection or not _leaves_files_aside(together.read)
     return _lacks_passages(shown) and _lacks_passages(together, new)
@@ -96,44 +115,67 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
     if shown is None or shown.source in CATALOG:
         return []
     files = [*shown.beside, *shown.files]
-    if shown.error is None or shown.error.problem.code in _INCOMPLETE:
-        return files
-    failed = shown.error.problem.details.get("file")
-    if failed is None:
+    problems = [shown.error.problem, *shown.error.file_problems] if shown.error is not None else []
+    problems += shown.read.reading.gaps if shown.read is not None else []
+    failed = {problem.details["file"] for problem in problems if "file" in problem.details and _is_fault(problem)}
+    if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:
         return list(shown.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
-    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) != failed]
+    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
+
+
+def _is_fault(problem: Problem) -> bool:
+    """Whether a problem of a file is its own, not that other files are missing."""
+    return problem.code not in (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)
 
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
     """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
-    if shown.error is None or shown.error.problem.code is not ProblemCode.NO_PASSAGES:
+    if shown.error is None or shown.error.problem.code not in _LACKS_PASSAGES:
         return False
     parts = str(shown.error.problem.details["found"]).split(", ")
     return all(name in parts for _, name in files)
 
 
 def _leaves_files_aside(found: Read) -> bool:
-    return any(gap.code is ProblemCode.LEFT_ASIDE for gap in found.reading.gaps)
+    """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
+    reading = found.reading
+    codes = {gap.code for gap in reading.gaps}
+    has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
+    return ProblemCode.LEFT_ASIDE in codes or has_lone_questions or bool(_unread_files(reading))
 
 
-def preview_of(files: Sequence[GivenFile], *, source: str = "", title: str = "") -> Preview:
+def _unread_files(reading: Reading) -> set[str]:
+    return {str(gap.details["file"]) for gap in reading.gaps if "file" in gap.details}
+
+
+def preview_of(
+    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: Report | None = None
+) -> Preview:
     """Read files for the first time, columns guessed."""
-    name = ", ".join(name for _, name in files)
+    name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
     sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return read_again(Preview(name, source or name, title, tuple(files), sha256), None)
+    return read_again(Preview(name, source or name, title, tuple(files), sha256), None, progress)
 
 
-def read_again(preview: Preview, columns: Columns | None) -> Preview:
-    """Read the files with the columns a person has chosen; None: they are guessed."""
+def read_again(preview: Preview, columns: Columns | None, progress: Report | None = None) -> Preview:
+    """Read the files with the columns that the user chose; None: they are guessed."""
     try:
-        files = [File(Content(content), name) for content, name in preview.files]
-        reading = read_files_apart(files, asdict(columns) if columns else None)
+        files = [File(Content(content, preview.encoding), name) for content, name in preview.files]
+        reading = read_files_apart(files, asdict(columns) if columns else None, progress)
     except UnusableFileError as error:
-        guess, available, first_rows = error.proposal
-        known = replace(preview, available=available, first_rows=first_rows)
-        return replace(known, columns=columns or guess, read=None, error=error)
+        proposal = error.proposal
+        return replace(
+            preview,
+            columns=columns or proposal.columns,
+            available=proposal.available,
+            first_rows=proposal.first_rows,
+            candidates=proposal.candidates,
+            encodings=proposal.encodings,
+            read=None,
+            error=error,
+        )
     if preview.title:
         reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
     return replace(
@@ -142,9 +184,20 @@ def read_again(preview: Preview, columns: Columns | None) -> Preview:
         columns=reading.columns or Columns(),
         available=reading.available_columns,
         first_rows=reading.first_rows,
+        candidates=(),
+        encodings=_encodings(preview, reading),
         read=_looked_at(reading),
         error=None,
     )
+
+
+def _encodings(preview: Preview, reading: Reading) -> tuple[EncodingCandidate, ...]:
+    """The encodings to choose from: those offered before, or others if the encoding is a guess."""
+    if preview.encoding:
+        return preview.encodings
+    if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in reading.problems):
+        return encodings_to_choose(Content(content) for content, _ in preview.files)
+    return ()
 
 
 def without_answers(preview: Preview) -> Preview:
@@ -199,6 +252,7 @@ class LookedAt(Generic[P]):
 
 _FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")  # of the session
 current, show, put_aside, kept_now = _FILES.current, _FILES.show, _FILES.put_aside, _FILES.kept_now
+empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
 
 
 def drop() -> None:
@@ -217,93 +271,3 @@ def use(preview: Preview, read: Read, name: str = "") -> None:
     use_set(kept.key)
     drop()
     _FILES.note_kept(kept.key)
-
-
-def draw_ways() -> None:
-    """Draw the field for a file and, while none is looked at, the sets that are known; each ends in a preview."""
-    _upload(is_large=current() is None)
-    if current() is not None:
-        return
-    korquad = CATALOG["korquad-v1-dev"]
-    size = f"{korquad.size / MEGABYTE:.1f}"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(word("data_page.no_file"), width="content")
-        is_sample = _button(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"), "visibility")
-        title = word("data_page.korquad_download", size=size)
-        is_korquad = _button(korquad, title, word("data_page.korquad_about"), "download")
-    if is_sample:
-        _look(CATALOG[SAMPLE], word("data_page.sample"))
-    if is_korquad:
-        _look(korquad, korquad.title)
-
-
-def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
-    explained = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
-    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=f":material/{icon}:", help=explained)
-
-
-def _look(entry: CatalogEntry, title: str) -> None:
-    drop()
-    bar = st.empty()
-    try:
-        content = obtain(entry, following(bar.progress))
-    except DataError as error:
-        show(Preview(entry.path.name, entry.id, title, error=error))
-        st.rerun()
-    bar.empty()
-    with st.spinner(word("data_page.reading"), show_time=True):
-        show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title))
-    st.rerun()
-
-
-def _upload(*, is_large: bool) -> None:
-    key = f"upload_{_FILES.upload_round()}"
-    translate_field(key, is_large=is_large)
-    limit = f"{st.get_option('server.maxUploadSize'):,}"
-    files = st.file_uploader(
-        word("data_page.upload"),
-        accept_multiple_files=True,
-        key=key,
-        help=word("data_page.upload_help", megabytes=limit),
-    )
-    if is_large:
-        _formats()
-    if files:
-        new = [(file.getvalue(), file.name) for file in files]
-        _FILES.empty_field()  # the files are held by the preview
-        with st.spinner(word("data_page.reading"), show_time=True):
-            show(preview_with(new, current()))
-        st.rerun()
-
-
-def _formats() -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(word("data_page.formats"), width="content")
-        st.download_button(
-            word("data_page.sample_csv"),
-            sample_csv(language()),
-            word("data_page.sample_csv_name"),
-            "text/csv",
-            key="sample_csv",
-            type="tertiary",
-            icon=":material/download:",
-            help=word("data_page.sample_csv_help"),
-            on_click="ignore",
-        )
-
-
-def sample_csv(language: str) -> bytes:
-    """Return a small file to start from, as UTF-8 with a byte order mark: spreadsheets read it as such then."""
-    return (_SAMPLE_CSV / language / "sample.csv").read_text(encoding="utf-8").encode("utf-8-sig")
-
-
-def following(draw_bar: Callable[..., object]) -> Progress:
-    """Return what draws a download's bar, with the time left at the pace so far."""
-    started = time.monotonic()
-
-    def follow(done: int, total: int) -> None:
-        left = duration((time.monotonic() - started) * (total - done) / done)
-        megabytes = {"done": f"{done / MEGABYTE:.1f}", "total": f"{total / MEGABYTE:.1f}"}
-        draw_bar(done / total, text=word("data_page.downloading", **megabytes, left=left))
-
-    return follow

@@ -2,7 +2,7 @@
 sentence pairs are told of in the same way: status, columns, first rows, and the rows that cannot be used."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 
 import pandas as pd
@@ -13,19 +13,22 @@ from data.collection import LONGEST_NAME, display_name
 from data.formats.columns import Columns
 from data.formats.rows import FileReading
 from data.formats.tables import column_names
-from data.layouts.reading import CollectionFile
 from data.pairs.reading import PairFileReading
-from data.problems import Problem, ProblemCode
+from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import Reading
 from data.store import CATALOG
-from views.data import preview
+from views.data import preview, report
+from views.data.candidates import pick_encoding, pick_reading, role_key
 from views.data.preview import Preview, Read
+from views.data.ways import reading_progress
 from views.names import set_name
 from views.ui import tables
 from views.ui.problems import errors_told, failure_text, problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
+_FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
+_FIELDS_IN_ROW = 3
 _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows
 
@@ -39,8 +42,9 @@ def draw(shown: Preview) -> None:
             _columns(shown)  # before the buttons: whoever changes a column and at once uses the set has it read anew
         with top:
             if shown.error is not None:
-                st.error(plain(failure_text(shown.error)), icon=":material/error:")
+                st.error(_refusal(shown.error), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
+                _choices(shown)
             if shown.read is not None:
                 warnings = [*left_out_words([shown.read.reading]), *_gaps(shown.read.reading, grave=True)]
                 if labels := shown.read.audit.labels:
@@ -49,8 +53,17 @@ def draw(shown: Preview) -> None:
                 draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
-                _draw_files(shown.read.reading.files)
+                if shown.encodings:
+                    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+                        _encoding(shown)
+                report.draw(shown.read)
                 draw_problems([shown.read.reading], shown.title)
+
+
+def _refusal(error: DataError) -> str:
+    """Why files cannot be used, as Markdown: a list if there are several, each with its reason."""
+    reasons = [plain(failure_text(error)), *(plain(problem_text(problem)) for problem in error.file_problems)]
+    return "\n".join(f"- {reason}" for reason in reasons) if len(reasons) > 1 else reasons[0]
 
 
 def _understood(shown: Preview, found: Read) -> str:
@@ -95,40 +108,57 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
-def _draw_files(files: Sequence[CollectionFile]) -> None:
-    if not files:
-        return
-    lines = []
-    for file in files:
-        rows = word("pairs_page.rows", rows=f"{file.row_count:,}")
-        left_out = word("data_page.file_left_out", left_out=f"{file.left_out:,}") if file.left_out else ""
-        told = [word(f"role.{file.role}"), word(f"format.{file.format}"), file.encoding, rows, left_out]
-        lines.append(" · ".join([plain(file.name), *filter(None, told)]))
-    st.caption("  \n".join(lines))
-    with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
-        for file in files:
-            if file.first_rows:
-                st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
-                st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
+def _choices(shown: Preview) -> None:
+    """Draw the readings and encodings to choose from; the files are read again as the user chooses."""
+    key = shown.sha256[:16]
+    readings = [asdict(columns) for columns in shown.candidates]
+    selected = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
+    if selected is not None:
+        _read_again(replace(shown, number=shown.number + 1), Columns(**selected))
+    _encoding(shown)
+
+
+def _encoding(shown: Preview) -> None:
+    """Draw the encodings to choose from, if any; the files are read again in the one that the user chooses."""
+    used = shown.encoding or (shown.read.reading.encoding if shown.read is not None else "")
+    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}")
+    if encoding is not None:
+        _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
+
+
+def _read_again(shown: Preview, columns: Columns | None) -> None:
+    with reading_progress() as progress:
+        preview.show(preview.read_again(shown, columns, progress))
+    st.rerun()
 
 
 def _columns(shown: Preview) -> None:
     st.caption(word("data_page.columns"))
-    places = [place for _ in range(2) for place in st.columns(len(_ROLES) // 2)]
     given = asdict(shown.columns)
-    chosen = {
-        role: pick_column(place, role, given[role], shown.available, _key(role, shown))
-        for role, place in zip(_ROLES, places, strict=True)
-    }
-    draw_first(shown.first_rows, shown.available, chosen)
+    first = [role for role in _ROLES if role in _FIRST_ROLES or given[role] is not None]
+    more = [role for role in _ROLES if role not in first]
+    chosen = _pick_columns(first, shown)
+    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in chosen.items()})
+    if more:
+        with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.sha256[:16]}"):
+            chosen |= _pick_columns(more, shown)
     if chosen != given:
-        with st.spinner(word("data_page.reading"), show_time=True):
-            preview.show(preview.read_again(shown, Columns(**chosen)))
-        st.rerun()
+        _read_again(shown, Columns(**chosen))
+
+
+def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]:
+    """Draw the fields for the columns of some roles, a few in a row."""
+    given = asdict(shown.columns)
+    chosen: dict[str, str | None] = {}
+    for start in range(0, len(roles), _FIELDS_IN_ROW):
+        row = roles[start : start + _FIELDS_IN_ROW]
+        for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
+            chosen[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
+    return chosen
 
 
 def _key(role: str, shown: Preview) -> str:
-    return f"column_{role}_{shown.sha256[:16]}"
+    return f"column_{role}_{shown.sha256[:16]}_{shown.number}"
 
 
 def _notes(found: Read) -> list[str]:
@@ -143,7 +173,10 @@ def _notes(found: Read) -> list[str]:
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
     told = _gaps(found.reading, grave=False)
     told += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
-    return told if figures.question_count else [word("data_page.passages_only"), *told]
+    if figures.question_count:
+        return told
+    has_columns = bool(found.reading.available_columns)  # to choose the column of questions from
+    return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *told]
 
 
 def _buttons(shown: Preview) -> None:
@@ -238,7 +271,10 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
 
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows of a set of this title that were left out or mended; one of several files is named."""
+    """Draw the rows of a set of this title that were left out or mended; one of several files is named.
+
+    Notices about whole files of a question set stand in its report.
+    """
     for place, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
@@ -247,7 +283,8 @@ def draw_problems(readings: Sequence[FileReading], title: str) -> None:
 
 def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
-    others = [problem for problem in reading.problems if not problem.leaves_out_row]
+    reported = [problem for problem in reading.problems if problem.row is None] if isinstance(reading, Reading) else []
+    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in reported]
     if left_out:
         whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
@@ -262,7 +299,7 @@ def _draw_problems(reading: FileReading, title: str) -> None:
                 st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
-        count = f"{reading.problem_count - reading.left_out:,}"
+        count = f"{reading.problem_count - reading.left_out - len(reported):,}"
         with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
             for problem in others[:_SHOWN_ROWS]:
                 st.text(problem_text(problem))

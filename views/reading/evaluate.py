@@ -57,6 +57,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         validation_share=shares.validation,
         test_share=shares.test,
         seed=shares.seed,
+        strict_split=shares.strict,
         retriever=tuple(choices.needed(picked)),
         rules=rules,
         reader=(spec,),
@@ -95,7 +96,7 @@ def _draw_job(job: ReadingJob, experiment: ReadingExperiment, data: StoredSet) -
         return word("answers.searching", name=plain(retriever_name(status.phase)))
 
     shares = experiment.split_options
-    rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    rows = split_of(data.key, shares).rows
     questions = len(rows[experiment.split])
     chosen_on = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
     pairs = (questions + chosen_on) * experiment.deepest * len(experiment.retriever)
@@ -194,7 +195,7 @@ def _pick_rules() -> Rules:
 def _pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
     """Draw the choice among the parts that hold questions with passages; None where none does."""
     try:
-        rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+        rows = split_of(data.key, shares).rows
     except DataError:
         return None
     names = {

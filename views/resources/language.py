@@ -213,5 +213,4 @@ def part_to_search(data: StoredSet) -> Part:
 
 
 def _rows(data: StoredSet) -> dict[Part, np.ndarray]:
-    shares = SplitOptions()
-    return split_of(data.key, shares.validation, shares.test, shares.seed).rows
+    return split_of(data.key, SplitOptions()).rows

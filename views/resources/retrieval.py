@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -162,7 +162,7 @@ def words_cut_wrongly(
     with _one_at_a_time:
         if not place:
             on_progress(0.0)
-            rows = split_of(data.key, shares.validation, shares.test, shares.seed).rows
+            rows = split_of(data.key, shares).rows
             asked = question_set(data.key).with_questions(np.union1d(rows[Part.TRAIN], rows[Part.VALIDATION]))
             words = cut_words(asked, dictionary_of(reference), on_progress) if asked.questions else []
             place.append(CutWords(tuple(words), tuple(question.text for question in asked.questions)))
@@ -175,7 +175,7 @@ def is_read(data: StoredSet, shares: SplitOptions, reference: str) -> bool:
 
 
 def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWords]:
-    dictionary, split = dictionary_of(reference), (shares.validation, shares.test, shares.seed)
+    dictionary, split = dictionary_of(reference), astuple(shares)
     return place_of(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 

@@ -3,7 +3,7 @@ sets of questions and of sentence pairs: read, audited and split once for all se
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import update_wrapper, wraps
 from pathlib import Path
 from types import FunctionType
@@ -15,7 +15,9 @@ import streamlit as st
 from data.pairs import store as pair_store
 from data.pairs.records import PairAudit, PairSet, audit_pairs, split_pairs
 from data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
+from data.problems import Problem
 from data.questions.audit import Audit, audit, passages_with
+from data.questions.content import content_notes
 from data.records import QuestionSet
 from data.split import Part, Split, SplitOptions, split
 from data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored
@@ -129,15 +131,25 @@ def audit_of(key: str) -> Audit:
     return audit(question_set(key))
 
 
-@cached(max_entries=16)
-def split_of(key: str, validation: float, test: float, seed: int) -> Split:
-    return split(question_set(key), SplitOptions(validation, test, seed))
+@cached(max_entries=16, hash_funcs={SplitOptions: astuple})
+def split_of(key: str, options: SplitOptions) -> Split:
+    return split(question_set(key), options)
 
 
 @cached(max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
 def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
     """Return the rows of the passages that hold what is wanted, in a set that may not be stored."""
     return passages_with(questions, wanted)
+
+
+def _content_of(parts: Split) -> bytes:
+    return b"|".join(rows.tobytes() for rows in parts.rows.values())
+
+
+@cached(max_entries=8, hash_funcs={QuestionSet: lambda one: one.fingerprint, Split: _content_of})
+def content_notes_of(questions: QuestionSet, parts: Split) -> tuple[Problem, ...]:
+    """Return the notes about the texts of a set, which may not be stored."""
+    return content_notes(questions, parts)
 
 
 @dataclass(frozen=True)

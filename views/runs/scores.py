@@ -5,11 +5,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from data.split import Part
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.curves import advice, curves
 from training.runs.runs import Plan, Run
 from views.leading import leading_measure
 from views.runs.charts import best_by, measure_names
+from views.splits import draw_few
 from views.ui import tables
 from views.ui.words import plain, signed, word, word_or
 
@@ -81,6 +83,9 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
     if questions := (test or scores).get("questions"):
         key = "train.headline_of_test" if test else "train.headline_of_validation"
         st.caption(word(key, questions=f"{questions:,}"))
+    for part, measured in ((Part.VALIDATION, scores), (Part.TEST, test)):
+        if questions := measured.get("questions"):
+            draw_few(questions, part)
 
 
 def _judge(scores: dict[str, Any]) -> str:

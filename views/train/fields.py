@@ -257,6 +257,11 @@ class OptionFields:
         )
         return float(validation), float(test), int(seed)
 
+    def is_strict_on(self, fingerprint: str) -> bool:
+        """Whether the base was trained on a strict split of these data: another one would mix its test questions."""
+        plan = self._base.run.plan() if self._base.run else None
+        return plan is not None and plan.fingerprint == fingerprint and plan.split.strict
+
     def models(self) -> dict[str, str]:
         return {name: self._entered[name] for name in _MODELS if self._entered.get(name)}
 

@@ -14,7 +14,7 @@ import streamlit as st
 
 from data.pairs.records import split_pairs
 from data.pairs.store import StoredPairs
-from data.split import Part, SplitOptions
+from data.split import PARTS, Part, SplitOptions
 from data.store import StoredSet
 from language.texts import PassageCorpus, StoredText, opened
 from models.hub import ModelError
@@ -35,6 +35,7 @@ from views.navigation import open_page
 from views.resources.sets import chosen_set, pair_set, parts_of, question_set, split_of, stored_pairs
 from views.runs.list import draw_at_work, draw_queue, draw_runs
 from views.runs.stopped import draw_stopped, latest_stopped
+from views.splits import draw_few_of, draw_split
 from views.texts import Learned, learned_name, pick_text, reference_of
 from views.train.ablation import draw_ablation, draw_does_it_help
 from views.train.base import Base, pick_base, pick_objective
@@ -231,6 +232,10 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
             entered = _planned(form, data, kind, name.strip() or usual_name)
+            if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
+                parts = split_of(data.key, entered.split)
+                draw_split(parts)
+                draw_few_of(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
         plan = entered if base.usable else None
         estimate = asked_of(plan, RehearsalTask.ESTIMATE)
         with buttons:
@@ -268,7 +273,8 @@ def _draw_way_back(form: OptionFields) -> None:
 def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: str) -> Plan | None:
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
-        split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
+        split = replace(SplitOptions(*form.split()), strict=form.is_strict_on(data.fingerprint))
+        options = recipe_of(kind).options(**form.options())
         learned = _checked(kind, data, split, options)
         for field, model in form.models().items():
             try:
@@ -295,7 +301,7 @@ def _checked(
         return reference_of(data), data.name, corpus.fingerprint
     if isinstance(data, StoredSet):
         family.check(question_set(data.key), options)
-        rows = split_of(data.key, split.validation, split.test, split.seed).rows
+        rows = split_of(data.key, split).rows
     else:
         pairs = pair_set(data.key)
         family.check(pairs, options)

@@ -206,8 +206,7 @@ def draw_negatives(asked: Asked | None) -> None:
     if asked is None or not _is_answered(asked):
         return
     table = asked.rehearsal.negatives()
-    split = asked.plan.split
-    questions = len(split_of(asked.plan.data, split.validation, split.test, split.seed).rows[Part.TRAIN])
+    questions = len(split_of(asked.plan.data, asked.plan.split).rows[Part.TRAIN])
     counts = {"count": f"{len(table):,}", "with_some": f"{table['question_id'].nunique():,}", "all": f"{questions:,}"}
     st.markdown(word("train.negatives_found", **counts))
     if by_hand := int(table["marked"].sum()):

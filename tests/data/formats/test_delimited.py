@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from data.formats import delimited
-from data.formats.delimited import delimited_tables, find_delimiter
+from data.formats.delimited import delimited_tables, find_table
 from data.problems import DataError, ProblemCode
 
 
@@ -25,7 +25,8 @@ def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], Prob
     ],
 )
 def test_delimiters(text: str, delimiter: str | None) -> None:
-    assert find_delimiter(text) == delimiter
+    found = find_table(text)
+    assert (found and found.delimiter) == delimiter
 
 
 def test_rows_are_numbered_by_the_line_they_begin_in() -> None:

@@ -1,15 +1,17 @@
-"""Documents without rows are refused with a sentence that says what to do, whatever they are called."""
+"""Documents are recognised by content; where rows are needed, they are refused with a sentence that says what to do."""
 
 import struct
 
 import pytest
 
+from data.formats.columns import Columns
 from data.formats.documents import document_kind
 from data.formats.opening import Format, recognise
 from data.formats.text import Content
 from data.pairs.reading import read_pairs
 from data.problems import DataError, ProblemCode
 from data.questions.read import File, read_files
+from data.questions.report import refusal_lines
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
 
@@ -33,27 +35,33 @@ def ole_file(*streams: str) -> bytes:
 DOCUMENTS = [
     ("manual.docx", DOCX, ProblemCode.WORD_DOCUMENT),
     ("manual.doc", ole_file("WordDocument"), ProblemCode.WORD_DOCUMENT),
-    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.WORD_DOCUMENT),
+    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.UNREAD_DOCUMENT),
     ("slides.pptx", PPTX, ProblemCode.PRESENTATION),
     ("slides.ppt", ole_file("PowerPoint Document"), ProblemCode.PRESENTATION),
     ("manual.hwpx", HWPX, ProblemCode.HANGUL_DOCUMENT),
     ("manual.hwp", ole_file("FileHeader", "\x05HwpSummaryInformation"), ProblemCode.HANGUL_DOCUMENT),
-    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.HANGUL_DOCUMENT),
+    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.UNREAD_DOCUMENT),
     ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
-    ("table.xls", ole_file("Workbook"), ProblemCode.OLD_WORKBOOK),
+    ("table.xls", ole_file("EncryptedPackage"), ProblemCode.OLD_WORKBOOK),
 ]
+NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK, ProblemCode.BROKEN_WORKBOOK)
 
 
 @pytest.mark.parametrize(("name", "content", "code"), DOCUMENTS)
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
     given = File(Content(content), "data.csv" if is_renamed else name)
-    with pytest.raises(DataError) as error:
-        read_files([given])
-    assert error.value.problem.code is code
+    assert document_kind(given.content, given.name) is (None if code is ProblemCode.BROKEN_WORKBOOK else code)
     with pytest.raises(DataError) as error:
         read_pairs([(given.content, given.name)])
     assert error.value.problem.code is code
+    with pytest.raises(DataError) as error:
+        read_files([given], Columns(context="text"))
+    assert error.value.problem.code is code
+    with pytest.raises(DataError) as error:
+        read_files([given])
+    broken = (ProblemCode.BROKEN_DOCUMENT, ProblemCode.DOCUMENT_WITHOUT_TEXT)
+    assert error.value.problem.code in ([code] if code in NEVER_READ else broken)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +93,46 @@ def test_a_document_beside_a_table_is_named_and_not_read() -> None:
     reading = read_files([File(Content(DOCX), "notes.docx"), File(Content(as_csv(ROWS).encode()), "faq.csv")])
     assert len(reading.question_set.questions) > 0
     (gap,) = reading.gaps
-    assert (gap.code, gap.details["examples"]) == (ProblemCode.LEFT_ASIDE, "notes.docx")
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.docx")
 
 
 def test_documents_alone_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"a\.docx: Word documents \(\.docx, \.doc\) cannot be read\.") as error:
+    with pytest.raises(DataError, match=r"a\.docx: The document cannot be read \(") as error:
         read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
-    assert error.value.problem.code is ProblemCode.WORD_DOCUMENT
+    assert error.value.problem.code is ProblemCode.BROKEN_DOCUMENT
+    assert [one.details["file"] for one in error.value.others] == ["a.docx", "b.pdf"]
+
+
+BROKEN_JSON = b'{"data": ['
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.json": BROKEN_JSON, "b.json": BROKEN_JSON},
+        {"a.json": BROKEN_JSON, "b.docx": DOCX},
+        {"a.json": BROKEN_JSON, "b.docx": DOCX, "c.pdf": PDF},
+        {"a.csv": b" ", "b.json": BROKEN_JSON, "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"},
+    ],
+)
+def test_each_of_several_refused_files_is_named_with_its_reason(files: dict[str, bytes]) -> None:
+    with pytest.raises(DataError) as error:
+        read_files([File(Content(content), name) for name, content in files.items()])
+    lines = refusal_lines(error.value)
+    named = sorted(line.partition(":")[0] for line in lines)
+    assert named == sorted(files.keys() - {"qrels.tsv"}), lines
+
+
+def test_a_file_that_is_not_read_does_not_name_the_dataset() -> None:
+    files = {
+        "corpus.jsonl": b'{"_id": "d1", "title": "t", "text": "The otter hunts at night."}\n',
+        "queries.jsonl": b'{"_id": "q1", "text": "When does the otter hunt?"}\n',
+        "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+    }
+    kept = [File(Content(content), name) for name, content in files.items()]
+    for name, content in (("manual.docx", DOCX), ("notes.txt", b"A line.\n"), ("odd.json", BROKEN_JSON)):
+        reading = read_files([File(Content(content), name), *kept])
+        assert reading.question_set.name == read_files(kept).question_set.name
 
 
 @pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]], ids=range(4))

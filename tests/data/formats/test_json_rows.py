@@ -13,11 +13,20 @@ ROW = {"question": "수도는?", "context": "서울"}
 
 @pytest.mark.parametrize(
     ("text", "line", "column"),
-    [('{"data": [', 1, 11), ('[\n {"question": "a"},\n {"question" "b"}\n]', 3, 14), ("[1] [2]", 1, 5)],
+    [('{"data": [}', 1, 11), ('[\n {"question": "a"},\n {"question" "b"}\n]', 3, 14), ("[1] [2]", 1, 5)],
 )
 def test_a_break_is_placed(text: str, line: int, column: int) -> None:
     with pytest.raises(DataError, match=rf"The JSON breaks at line {line}, column {column} \("):
         parse_json(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"data": [', '[{"a": 1},\n{"a": "b', '{"a": {"b": 1}', '[{"a": tr', '[{"a": 1},\n{"a": ']
+)
+def test_json_that_ends_in_the_middle_is_incomplete(text: str) -> None:
+    with pytest.raises(DataError, match=r"ends in the middle.*Get the file again") as caught:
+        parse_json(text)
+    assert caught.value.problem.details == {"line": text.count("\n") + 1}
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
@@ -207,6 +216,7 @@ def test_broken_questions_are_numbered_through_the_file() -> None:
         (4, ProblemCode.NOT_AN_OBJECT),
         (5, ProblemCode.DUPLICATE_ID),
         (7, ProblemCode.NOT_TEXT),
+        (None, ProblemCode.REPEATED_PASSAGES),
     ]
     assert [question.id for question in reading.question_set.questions] == ["a", "e"]
     assert reading.row_count == 7

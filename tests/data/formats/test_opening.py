@@ -4,8 +4,8 @@ import pytest
 
 from data.formats import text as content_module
 from data.formats.opening import Format, recognise
-from data.formats.text import Content, EncodedText
-from data.problems import DataError, Problem, ProblemCode
+from data.formats.text import Content
+from data.problems import DataError, ProblemCode
 from data.questions.read import propose_columns, read, read_file
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
@@ -41,7 +41,7 @@ def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
         (b" \n\t\n", ProblemCode.EMPTY_FILE),
         (b"\xef\xbb\xbf", ProblemCode.EMPTY_FILE),
         (b"\xff\xfe", ProblemCode.EMPTY_FILE),
-        (b"<!doctype html><html></html>", ProblemCode.UNKNOWN_FORMAT),
+        (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"one word", ProblemCode.UNKNOWN_FORMAT),
@@ -94,75 +94,6 @@ def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pyte
     with pytest.raises(DataError, match=r"contains or claims \d+ bytes of JSON in one piece; at most 10 are read"):
         read(FILES["json"], "set")
     assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)
-
-
-TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
-
-
-def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
-    given = Content(content)
-    found = given.encoding
-    return EncodedText(given, found).whole, found.name, found.problems
-
-
-EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow hot?,30℃ today\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "text", "name"),
-    [
-        (TEXT.encode("utf-8"), TEXT, "UTF-8"),
-        (TEXT.encode("utf-8-sig"), TEXT, "UTF-8"),
-        (TEXT.encode("utf-16"), TEXT, "UTF-16"),
-        (TEXT.encode("utf-16-le"), TEXT, "UTF-16"),
-        (TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
-        (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
-        (TEXT.encode("cp949"), TEXT, "CP949"),
-        (EUC_KR.encode("euc_kr"), EUC_KR, "CP949"),
-        (FEW.encode("cp949"), FEW, "CP949"),  # few Korean letters among English
-        (b"question,context\na\x00?,bb\n", "question,context\na\x00?,bb\n", "UTF-8"),  # a NUL makes no UTF-16
-    ],
-)
-def test_known_encodings(content: bytes, text: str, name: str) -> None:
-    assert decode(content) == (text, name, ())
-
-
-@pytest.mark.parametrize(
-    ("text", "codec"),
-    [
-        ("質問,本文\n質問ですか,とても長い本文です\n", "euc_jp"),
-        ("質問,本文\n質問ですか,とても長い本文です。\n", "shift_jis"),
-        ("首都是哪里,上海是大城市\n", "gbk"),
-        ("qué,señor está aquí\n", "latin-1"),
-        (TEXT, "utf-32"),
-    ],
-)
-def test_other_encodings_are_refused(text: str, codec: str) -> None:
-    with pytest.raises(DataError, match=r"(neither|not) UTF-8.* CP949 .* Save the file as UTF-8"):
-        decode(text.encode(codec))
-
-
-def test_cp949_with_more_hanja_and_jamo_than_hangul() -> None:
-    rows = "ㄱㄴㄷㄹ?,漢江漢江漢江\n"
-    assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
-    with pytest.raises(DataError, match="more Hanja and single jamo than Hangul"):
-        decode(("question,context\n" + rows).encode("cp949"))
-
-
-def test_the_refusal_names_byte_and_line() -> None:
-    with pytest.raises(DataError, match="byte 0xE9 in line 3"):
-        decode("a\nb\nqué,\n".encode("latin-1"))
-
-
-def test_damaged_utf8_is_mended_and_told() -> None:
-    content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
-    text, _, (problem,) = decode(content)
-    assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
-    assert (problem.code, problem.row, problem.details) == (
-        ProblemCode.MENDED_BYTES,
-        None,
-        {"count": 1, "line": 1},
-    )
 
 
 PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥고, 사과가 난다.\n광주는 멀다.\n"

@@ -10,9 +10,7 @@ import pytest
 
 from data.formats.columns import (
     PAIR_NAMES,
-    Columns,
     PairColumns,
-    guess_columns,
     guess_pair_columns,
     is_pair_column,
     wanted_names,
@@ -77,55 +75,6 @@ def test_what_xml_cannot_hold_is_mended() -> None:
 
 def test_line_breaks_of_slides_stay_line_breaks() -> None:
     assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�"
-
-
-PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (
-            ("id", "title", "context", "question", "answers"),
-            Columns("question", "context", "answers", "title", "id"),
-        ),
-        (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
-        (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
-        (
-            ("guid", "문서 제목", "본문", "문제", "답변"),
-            Columns("문제", "본문", "답변", "문서 제목", "guid"),
-        ),
-        (("query", "positive", "negative"), Columns("query", "positive")),
-        (("text", "context", "question"), Columns("question", "context")),
-        (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용")),
-        (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text")),
-        (
-            ("questionType", "question", "document", "document_id"),
-            Columns("question", "document", kind="questionType"),
-        ),
-        (("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"), Columns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문")),
-        (("sentence1", "sentence2", "gold_label"), Columns()),
-    ],
-)
-def test_names(names: tuple[str, ...], expected: Columns) -> None:
-    assert guess_columns(names) == expected
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (
-            {"context": None, "text": "서울", "question": "수도?"},
-            Columns("question", "text"),
-        ),  # not an empty one
-        ({"context": "", "question": "?"}, Columns("question", "context")),  # and better than none
-        ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, Columns("가", "나")),  # where names say nothing
-        ({"가": "수도는?", "나": "강은?"}, Columns()),  # two that ask are no guess
-        ({"question": "수도는?", "x": "서울"}, Columns("question")),  # short texts are no passages
-    ],
-)
-def test_the_look_of_cells(row: dict[str, object], expected: Columns) -> None:
-    assert guess_columns(tuple(row), [row]) == expected
 
 
 @pytest.mark.parametrize(
@@ -278,16 +227,17 @@ def test_what_stands_beside_is_dropped_and_told(cells: dict[str, object], found:
     assert (reading.left_out, len(reading.question_set.questions)) == (0, 2)
 
 
-def test_a_formula_error_among_answers_is_told_and_a_text_like_it_is_an_answer() -> None:
+def test_formula_errors_and_texts_like_them_are_reported_and_read_as_empty() -> None:
     content = workbook([["question", "context", "answers"], ["a?", "b", "#N/A"], ["c?", "d", "#DIV/0!"]])
 
     def as_text(part: bytes) -> bytes:
         return part.replace(b't="e"><v>#N/A</v>', b't="str"><v>#N/A</v>')
 
     reading = read(rezipped(content, "xl/worksheets/sheet1.xml", as_text), "set")
-    assert [question.answers for question in reading.question_set.questions] == [("#N/A",), ()]
-    (problem,) = reading.problems
-    assert problem.message == (
+    assert [question.answers for question in reading.question_set.questions] == [(), ()]
+    error, mark = reading.problems
+    assert (mark.code, mark.details["marks"]) == (ProblemCode.BLANK_MARKS, "#N/A")
+    assert error.message == (
         "Row 3: the column answers contains the formula error #DIV/0!; it was read as empty. "
         "Type the text there if you need it."
     )

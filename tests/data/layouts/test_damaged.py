@@ -98,7 +98,8 @@ def test_damaged_files_are_read_or_refused_and_lose_nothing_unsaid(name: str) ->
         outcomes["read"] += 1
         _held_against(reading, texts, seed, is_shuffled=damage is _shuffled)
         _others_are_whole(_whole(name), reading, hit)
-    assert min(outcomes.values()) > 0
+    assert outcomes["read"] > 0
+    assert outcomes["refused"] > 0 or len(files) > 1, "the other files of a collection are read"
     assert [one.key for one in stored()] == [kept.key]
     assert load(kept.key) == small_set()
 
@@ -121,7 +122,7 @@ def _held_against(reading: Reading, texts: set[str], seed: int, *, is_shuffled: 
 def _others_are_whole(whole: Reading, reading: Reading, hit: str) -> None:
     """What stands in files that were not hit is what it was."""
     damaged = {file.role for file in whole.files if file.name.startswith(hit)}
-    told = {file.role for file in reading.files}
+    told = {file.role for file in reading.files} & {file.role for file in whole.files}
     if not {Role.PASSAGES, Role.QUESTIONS} <= told or {file.role for file in whole.files} == damaged:
         return  # the rows of one file are all there is
     if Role.PASSAGES not in damaged:
@@ -161,8 +162,8 @@ def test_what_unpacks_to_too_much_is_refused_unread() -> None:
     assert len(bomb) < 100_000
     with pytest.raises(DataError, match="unpacked bytes"):
         read(bomb, "bomb.zip")
-    with pytest.raises(DataError, match="at most 1,000"):
-        read(zipped({f"{number}.tsv": b"1\ta" for number in range(1001)}), "many.zip")
+    with pytest.raises(DataError, match="at most 10,000"):
+        read(zipped({f"{number}.tsv": b"1\ta" for number in range(10_001)}), "many.zip")
 
 
 def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:

@@ -3,8 +3,15 @@
 import pytest
 
 from data.formats.text import Content, EncodedText
-from data.layouts.lines import Lines, document_table, holds_documents, holds_topics, lines_of_a_kind, topic_table
-from data.layouts.sources import knows
+from data.layouts.programs.lines import (
+    Lines,
+    document_table,
+    holds_documents,
+    holds_topics,
+    lines_of_a_kind,
+    topic_table,
+)
+from data.layouts.telling import knows
 from data.problems import ProblemCode
 
 

@@ -153,7 +153,6 @@ def test_rows_that_cannot_be_used_are_told_with_file_and_row() -> None:
         (corpus_name, 4, "empty_context"),
         (corpus_name, 5, "title_as_text"),
         (corpus_name, 6, "not_text"),
-        (corpus_name, 7, "same_passage"),
         (corpus_name, 8, "broken_line"),
         (queries_name, 2, "empty_question"),
         (queries_name, 3, "duplicate_id"),
@@ -165,7 +164,9 @@ def test_rows_that_cannot_be_used_are_told_with_file_and_row() -> None:
         (qrels_name, 8, "wrong_grade"),
         (qrels_name, 9, "empty_id"),
         (qrels_name, 11, "field_count"),
+        ("", None, "merged_passages"),
     ]
+    assert reading.question_set.aliases == {"d7": "d1"}
     assert reading.left_out == 15
     assert reading.rejected["row"].tolist() == [2, 3, 4, 6, 8, 2, 3, 4, 3, 4, 5, 7, 8, 9, 11]
     assert [file.left_out for file in reading.files] == [5, 3, 7]
@@ -315,14 +316,20 @@ def test_files_without_passages_are_refused() -> None:
         read_all(files)
 
 
-def test_rows_with_questions_and_passages_are_no_part_of_a_collection() -> None:
-    with pytest.raises(DataError, match=r"do not form one dataset: rows.csv has questions and passages"):
-        read_all(beir() | {"rows.csv": "질문,지문\n무엇?,하나\n".encode()})
+def test_rows_with_questions_and_passages_join_a_collection() -> None:
+    reading = read_all(
+        beir() | {"scifact/rows.csv": f"질문,지문\n무엇?,새로운 지문\n어디?,{PASSAGES['d4'][1]}\n".encode()}
+    )
+    assert len(reading.question_set.passages) == len(PASSAGES) + 1
+    found = {one.text: one.relevant for one in reading.question_set.questions}
+    assert found["어디?"] == ("d4",), "a text that the corpus has keeps its id"
+    assert found.keys() == {*QUESTIONS.values(), "무엇?", "어디?"}
 
 
 def test_what_is_no_part_is_left_aside_and_told() -> None:
     reading = read_all(beir() | {"notes.txt": "한 줄\n두 줄\n".encode(), "weights.bin": bytes(range(256))})
-    assert gaps(reading)["left_aside"] == {"ids": 2, "examples": "notes.txt, weights.bin"}
+    assert gaps(reading)["describing_documents"] == {"ids": 1, "examples": "notes.txt"}
+    assert gaps(reading)["unknown_format"] == {"found": "binary data", "file": "weights.bin"}
 
 
 def test_a_table_in_a_zip_is_read_as_it_is_alone() -> None:
@@ -332,11 +339,18 @@ def test_a_table_in_a_zip_is_read_as_it_is_alone() -> None:
     assert reading.question_set.fingerprint == read(content, "x").question_set.fingerprint
 
 
-def test_a_broken_file_is_named() -> None:
-    with pytest.raises(DataError) as caught:
-        read_all(mteb() | {"ko-corpus/corpus-00001-of-00002.parquet": b"PAR1 damaged"})
-    assert caught.value.problem.code is ProblemCode.BROKEN_PARQUET
-    assert str(caught.value).startswith("ko-corpus/corpus-00001-of-00002.parquet: The Parquet file cannot be read")
+def test_names_a_broken_file_and_reads_the_others() -> None:
+    reading = read_all(mteb() | {"ko-corpus/corpus-00001-of-00002.parquet": b"PAR1 damaged"})
+    assert list(reading.question_set.passages.ids) == ["d1", "d2"]
+    (broken,) = [gap for gap in reading.gaps if gap.code is ProblemCode.BROKEN_PARQUET]
+    assert broken.message.startswith("ko-corpus/corpus-00001-of-00002.parquet: The Parquet file cannot be read")
+    assert gaps(reading)["unknown_passages"]["examples"] == "d3, d4, d5"
+
+
+def test_refuses_with_the_broken_file_if_nothing_else_has_passages() -> None:
+    broken = {name: b"PAR1 damaged" for name in mteb() if "corpus" in name}
+    with pytest.raises(DataError, match=r"^ko-corpus/corpus-00000-of-00002\.parquet: The Parquet file cannot be read"):
+        read_all(mteb() | broken)
 
 
 @pytest.mark.slow
@@ -359,10 +373,11 @@ def test_every_row_is_read_or_told(
         reading = read_all({name: held for name, held in content.items() if held.strip()})
     except DataError:
         return
-    told = {code: sum(one.code == code for one in reading.problems) for code in ProblemCode}
+    merged = sum(int(one.details["count"]) for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES)
     kept = reading.question_set
+    assert len(kept.aliases) == merged
     left = {file.role.value: file.left_out for file in reading.files}
-    assert len(kept.passages) == len(passages) - left["passages"] - told[ProblemCode.SAME_PASSAGE]
+    assert len(kept.passages) == len(passages) - left["passages"] - merged
     assert len(kept.questions) == len(asked) - left.get("questions", 0)
     unknown = sum(int(gap.details.get("rows", 0)) for gap in reading.gaps)
     assert reading.judgement_count == len(judged) - left.get("judgements", 0) - unknown

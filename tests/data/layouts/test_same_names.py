@@ -94,8 +94,8 @@ def test_names_of_members_without_the_flag_of_utf8_are_korean(encoding: str) -> 
 
 def test_an_empty_member_is_told() -> None:
     reading = read(zipped({**beir(), "scifact/dev.tsv": b""}), "scifact.zip")
-    (told,) = [gap for gap in reading.gaps if gap.code is ProblemCode.LEFT_ASIDE]
-    assert told.details["examples"] == "scifact/dev.tsv"
+    (empty,) = [gap for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE]
+    assert empty.message.startswith("scifact/dev.tsv: The file is empty")
 
 
 def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     reading = read_paths_apart([tmp_path / "scifact"])
-    assert ProblemCode.LEFT_ASIDE in {gap.code for gap in reading.gaps}
+    assert {gap.details.get("file") for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE} == {
+        "scifact/dev.tsv"
+    }
 
 
 def test_an_empty_corpus_among_the_files_is_the_error() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from data.formats.tables import is_fit
 from data.layouts.reading import Layout
 from data.layouts.writing import WRITTEN, folder_name, written
+from data.problems import ProblemCode
 from data.questions.read import read
 from data.records import Passage, Question, QuestionSet
 from tests.data.layouts.written import zipped
+from tests.data.split.worlds import chain
 
 ids = (
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
@@ -45,10 +48,13 @@ def sets(draw: st.DrawFn) -> QuestionSet:
             hidden=draw(st.booleans()),
             starts=(3,) * len(answers) if draw(st.booleans()) else (),
             rejected=draw(some),
+            part=draw(st.sampled_from(["", "", "train", "validation", "test"])),
             groups=tuple(draw(st.lists(group, max_size=2))),
         )
 
-    return QuestionSet("내 세트", passages, tuple(map(question, draw(st.lists(ids, max_size=3, unique=True)))))
+    aliases = {id_: draw(st.sampled_from(names)) for id_ in draw(st.lists(ids, max_size=3)) if id_ not in names}
+    questions = tuple(map(question, draw(st.lists(ids, max_size=3, unique=True))))
+    return QuestionSet("내 세트", passages, questions, aliases)
 
 
 @pytest.mark.slow
@@ -59,6 +65,41 @@ def test_what_is_written_is_read_again_as_the_same_set(layout: Layout, question_
     assert reading.question_set == question_set
     assert reading.question_set.fingerprint == question_set.fingerprint
     assert reading.left_out == 0
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_aliases_survive_an_export(layout: Layout) -> None:
+    aliased = replace(GRADED, name="aliased", aliases={"사본 1": "d 1", "copy": "d 1", "x": "d2"})
+    reading = read(written(aliased, layout), "aliased.zip")
+    assert reading.question_set == aliased
+    assert not [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_published_parts_are_a_file_each(layout: Layout) -> None:
+    parts = ["train"] * 3 + ["validation"] * 2 + ["test"]
+    published = replace(chain(6, parts=parts), name="published")
+    content = written(published, layout)
+    names = {"train", "dev", "test"}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        found = {Path(name).stem for name in archive.namelist() if "qrels/" in name or "default/" in name}
+        front = archive.read("published/README.md").decode().split("---")[1]
+    assert found == names
+    splits = {one["split"] for one in yaml.safe_load(front)["configs"][-1]["data_files"]}
+    assert splits == names
+    assert read(content, "published.zip").question_set == published
+
+
+def test_judgements_may_name_an_exported_alias() -> None:
+    corpus = {"_id": "d1", "title": "", "text": "하나", "metadata": {"other_ids": ["copy", "", None, []]}}
+    files = {
+        "x/corpus.jsonl": json.dumps(corpus).encode(),
+        "x/queries.jsonl": b'{"_id": "q", "text": "?"}',
+        "x/qrels/test.tsv": b"query-id\tcorpus-id\tscore\nq\tcopy\t1\n",
+    }
+    question_set = read(zipped(files), "x.zip").question_set
+    assert question_set.aliases == {"copy": "d1"}
+    assert question_set.questions[0].relevant == ("d1",)
 
 
 GRADED = QuestionSet(

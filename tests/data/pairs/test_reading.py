@@ -298,3 +298,25 @@ def test_a_comma_that_may_part_thousands_is_told() -> None:
     assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
     decimals = [*rows, ("다", "라", "2,5")]
     assert told(read(table(*decimals, more=8))) == []  # here it parts decimals for certain
+
+
+@pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
+def test_triplets_of_lists_are_read(write: Any) -> None:
+    rows = [{"query": f"질문 {n}", "pos": [f"답 {n}"], "neg": [f"다른 글 {n}", f"먼 글 {n}"]} for n in range(6)]
+    content = write(rows)
+    reading = read(content if isinstance(content, bytes) else content.encode())
+    assert (reading.pairs.kind, told(reading)) == (PairKind.TRIPLETS, [])
+    assert list(reading.pairs.texts[1])[:4] == ["답 0", "답 0", "답 1", "답 1"], "each negative has its positive"
+    assert list(reading.pairs.texts[2])[:4] == ["다른 글 0", "먼 글 0", "다른 글 1", "먼 글 1"]
+
+
+def test_an_empty_list_leaves_its_row_out() -> None:
+    rows = [{"query": f"질문 {n}", "pos": [f"답 {n}"], "neg": [f"글 {n}"] if n else []} for n in range(11)]
+    reading = read(as_jsonl(rows).encode())
+    assert told(reading) == [(ProblemCode.NOT_TEXT, 1)]
+    assert len(reading.pairs.texts[0]) == 10
+
+
+def test_a_sentence_in_brackets_stays_a_sentence() -> None:
+    rows = [{"sentence1": f'["속보"] 소식 {n}', "sentence2": f"[{n}]", "score": str(n % 5)} for n in range(12)]
+    assert list(read(as_jsonl(rows).encode()).pairs.texts[1])[:2] == ["[0]", "[1]"]

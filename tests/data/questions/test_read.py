@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.formats.columns import Columns
+from data.formats.opening import Format, Proposal
 from data.passages import GatheredPassages, Passage
 from data.problems import DataError, ProblemCode
 from data.questions.audit import audit
-from data.questions.read import Format, Reading, propose_columns, read, read_file
+from data.questions.read import Reading, propose_columns, read, read_file
 from data.split import split
 from data.store import keep, load
 from data.texts import BLOCK
@@ -72,9 +73,11 @@ def test_a_repeated_row_brings_its_answers() -> None:
 
 def test_blank_cells() -> None:
     reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
-    assert _problems(reading) == [(2, ProblemCode.EMPTY_QUESTION), (3, ProblemCode.EMPTY_CONTEXT)]
-    assert [(p.text, p.title) for p in reading.question_set.passages] == [("y", "t")]
+    told = [(3, ProblemCode.EMPTY_CONTEXT), (None, ProblemCode.SEVERAL_TITLES), (None, ProblemCode.NO_QUESTION_IN_ROW)]
+    assert _problems(reading) == told
+    assert [(p.text, p.title) for p in reading.question_set.passages] == [("x", ""), ("y", "t")]
     assert (reading.row_count, reading.paragraph_count) == (4, 3)
+    assert reading.problems[-1].details == {"rows": 1, "first": 2}
 
 
 def test_the_first_title_stays_and_a_blank_is_filled() -> None:
@@ -98,26 +101,26 @@ def test_values_that_are_no_text() -> None:
     )
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("3.10", "12")
     assert _problems(reading) == [
-        (2, ProblemCode.EMPTY_QUESTION),
         (3, ProblemCode.EMPTY_CONTEXT),
         (4, ProblemCode.NOT_TEXT),
+        (None, ProblemCode.NO_QUESTION_IN_ROW),
     ]
-    assert reading.rejected["question"].tolist() == ["", "a", '{"a": "1"}']
+    assert reading.rejected["question"].tolist() == ["a", '{"a": "1"}']
 
 
 def test_rejected_rows_carry_their_own_content() -> None:
-    rejected = _read("question,context\na?,b\nc?\n,d\n").rejected
+    rejected = _read("question,context\na?,b\nc?\ne?, \n").rejected
     assert list(rejected.columns) == ["row", "problem", "question", "context"]
-    assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "", "d"]]
+    assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "e?", ""]]
 
 
 def test_a_column_named_row_is_kept() -> None:
-    rejected = _read("row,question,context\n7,a?,b\n8,,c\n").rejected
+    rejected = _read("row,question,context\n7,a?,b\n8,c?,\n").rejected
     assert rejected[["row", "row (2)"]].values.tolist() == [[3, "8"]]
 
 
 def test_rows_that_each_name_their_own_columns() -> None:
-    rows = [{"question": "" if number else "a?", "context": "b", f"k{number}": 1} for number in range(3000)]
+    rows = [{"question": "a?", "context": "" if number else "b", f"k{number}": 1} for number in range(3000)]
     assert read(json.dumps(rows).encode(), "set").rejected.shape == (2999, 102)
 
 
@@ -126,16 +129,18 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
         "No context column found. Columns in the file: sentence1, sentence2. Names that are recognised: "
-        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it."
+        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it: "
+        "--columns context=sentence1 / --columns context=sentence2."
     )
 
 
 def test_columns_can_be_given() -> None:
     text = "sentence1,sentence2\n수도는?,서울\n"
-    assert propose_columns(text.encode()) == (
+    assert propose_columns(text.encode()) == Proposal(
         Columns("sentence1"),
         ("sentence1", "sentence2"),
         ({"sentence1": "수도는?", "sentence2": "서울"},),
+        (Columns("sentence1", "sentence2"),),
     )
     reading = _read(text, Columns("sentence1", "sentence2"))
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
@@ -222,7 +227,11 @@ def test_passages_alone_are_a_set(name: str, content: bytes) -> None:
 def test_ids_of_passages_alone_are_their_own() -> None:
     reading = _read("id,text\nd7,서울은 수도이다.\n,부산은 항구이다.\nd7,한강은 길다.\nd9,\n")
     assert list(reading.question_set.passages.ids) == ["d7", "p1", "p2"]
-    assert [(problem.code, problem.row) for problem in reading.problems] == [(ProblemCode.EMPTY_CONTEXT, 5)]
+    assert [(problem.code, problem.row) for problem in reading.problems] == [
+        (ProblemCode.EMPTY_CONTEXT, 5),
+        (ProblemCode.CHANGED_IDS, None),
+        (ProblemCode.MADE_IDS, None),
+    ]
     assert reading.row_count == 4
 
 
@@ -272,7 +281,9 @@ def test_texts_with_one_hash_are_told_apart() -> None:
 
 
 def test_korquad_is_read_whole(korquad: Reading) -> None:
-    assert (korquad.format, korquad.encoding, korquad.problems) == (Format.SQUAD, "UTF-8", ())
+    assert (korquad.format, korquad.encoding) == (Format.SQUAD, "UTF-8")
+    (merged,) = korquad.problems
+    assert (merged.code, merged.details["count"]) == (ProblemCode.REPEATED_PASSAGES, 964 - 961)
     assert (korquad.row_count, korquad.paragraph_count) == (5774, 964)
     assert len(korquad.question_set.passages) == 961
     assert len(korquad.question_set.questions) == 5774

@@ -23,6 +23,7 @@ from retrieval.evaluation.measures import evaluate, measures
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Rankings
 from retrieval.trec import RunError, write_run
+from tests.data.split.worlds import chain
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
 from text import analysis as analysis_module
@@ -98,7 +99,8 @@ def test_a_failure_while_searching_is_that_retrievers_own(tmp_path: Path) -> Non
 def test_what_scores_json_holds() -> None:
     written = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set()).as_dict()
     asked = [question for question in QUESTIONS if question.id in ("q1", "q2", "q3", "q4", "q5", "q6")]
-    assert set(written) == {"data", "fingerprint", "split", "questions", "passages", "retrievers"}
+    names = {"data", "fingerprint", "split", "questions", "passages", "parts", "warnings", "retrievers"}
+    assert set(written) == names
     assert (written["data"], written["split"], written["passages"]) == ("small", "test", 5)
     assert 0 < written["questions"] < len(asked)
     told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
@@ -213,12 +215,30 @@ def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_p
     per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
     assert per_question == {name: [0, 1, 0, 0, 0, 0] for name in ("recall@1", "hit@1", "mrr@1", "ndcg@1")}
     assert (theirs.short, theirs.unanswered) == (4, 4)
-    assert theirs.notes == {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0}
+    assert theirs.notes == {
+        "depth": 2,
+        "questions": 2,
+        "other_questions": 1,
+        "unknown_passages": 1,
+        "repeated": 0,
+        "aliases": 0,
+    }
     assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
     assert set(both.scores.per_question) == set(measures(KS))
     assert both.scores.per_question["hit@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the run counts twice where it answers
     again = compare(experiment, small_set(), base=tmp_path)
     assert again.results[0].notes == theirs.notes
+
+
+def test_a_run_that_names_a_merged_copy_is_credited_also_after_a_comparison_without_aliases(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 copy 1 9", "q2 Q0 p2 1 7")
+    before = compare(experiment_of(run), small_set(), base=tmp_path).results[0]
+    assert (before.notes["unknown_passages"], before.notes["aliases"]) == (1, 0)
+    (relevant,) = small_set().questions[0].relevant
+    aliased = replace(small_set(), aliases={"copy": relevant})
+    theirs = compare(experiment_of(run), aliased, base=tmp_path).results[0]
+    assert (theirs.notes["unknown_passages"], theirs.notes["aliases"]) == (0, 1)
+    assert theirs.scores.per_question["recall@1"][0] == 1
 
 
 @pytest.mark.slow
@@ -343,3 +363,41 @@ def test_the_bases_of_an_experiment_are_written_where_they_are_missing() -> None
     written = (folder / "model.safetensors").stat().st_mtime_ns
     write_bases(experiment)
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
+
+
+def test_a_set_of_linked_questions_is_compared_on_its_whole_test_share() -> None:
+    """One of NFCorpus's 323 questions was compared without a warning."""
+    compared = compare(experiment_of(WORDS, split="test"), chain(323, more_passages=300))
+    written = compared.as_dict()
+    assert (written["questions"], compared.warnings) == (65, [])
+    assert "warnings" not in written
+    parts = written["parts"]
+    assert isinstance(parts, dict)
+    assert (parts["method"], parts["questions"]["validation"], parts["shared_test_questions"]) == (
+        "minimum_leakage",
+        32,
+        0,
+    )
+
+
+def test_few_questions_are_warned_of() -> None:
+    compared = compare(experiment_of(WORDS, split="test"), chain(30))
+    assert compared.warnings == ["Only 6 questions are compared, fewer than 20: most differences are chance."]
+    assert compared.as_dict()["warnings"] == compared.warnings
+
+
+def test_published_parts_are_compared() -> None:
+    parts = ["train"] * 40 + ["validation"] * 25
+    compared = compare(experiment_of(WORDS, split="test"), chain(65, parts=parts))
+    assert [question.id for question in compared.question_set.questions] == [f"q{row}" for row in range(40, 65)]
+    assert compared.parts is not None
+    assert compared.parts.is_published
+
+
+def test_few_questions_that_taught_a_mix_are_warned_of() -> None:
+    mix = {"name": "mix", "kind": "learned", "of": ["words"], "lexical": False}
+    compared = compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=0.8), chain(100))
+    assert compared.results[1].taught_by == 20
+    few = compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=0.85), chain(100))
+    assert few.results[1].taught_by == 15
+    assert few.warnings == ["Only 15 questions taught mix, fewer than 20: most differences are chance."]

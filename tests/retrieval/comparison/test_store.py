@@ -32,6 +32,7 @@ from retrieval.comparison.store import (
 )
 from retrieval.evaluation.significance import PERMUTATIONS
 from retrieval.report.exports import save
+from tests.data.split.worlds import chain
 from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, experiment_of
@@ -302,6 +303,10 @@ def test_data_and_split() -> None:
         "test": 0.5,
         "seed": 3,
         "questions": {part.value: len(rows[part]) for part in Part},
+        "method": "grouped",
+        "published": False,
+        "description": "drawn by article, seed 3",
+        "shared_test_questions": 0,
     }
 
 
@@ -359,3 +364,23 @@ def test_the_commit_is_never_required(tmp_path: Path, monkeypatch: Any) -> None:
     assert made_of(*SPECS)["commit"] == ""
     (tmp_path / ".git").mkdir()
     assert made_of(*SPECS)["commit"] == ""
+
+
+def test_comparison_of_an_earlier_version_keeps_its_strict_split() -> None:
+    """Its part had nearly all questions of a set that is now divided otherwise, and is shown as it was."""
+    whole = chain(60)
+    strict = experiment_of(BIGRAMS, split="train", strict_split=True)
+    rows = split(whole, strict.split_options).rows
+    part = next(part for part in (Part.TRAIN, Part.VALIDATION, Part.TEST) if len(rows[part]))
+    compared_then = compare(strict.model_copy(update={"split": part}), whole)
+    folder = workspace() / "comparisons" / "0123456789abcdef"
+    keep(compared_then, folder, provenance(compared_then, whole))
+    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    del origin["experiment"]["strict_split"]  # unknown then
+    (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
+    opened = load(folder, whole)
+    assert len(opened.question_set.questions) == 60
+    assert opened.experiment.strict_split
+    assert opened.parts is not None
+    assert opened.parts.options.strict
+    assert len(experiment_of(BIGRAMS, split=part).asked(whole).questions) < 60

@@ -12,6 +12,7 @@ import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
 from data.formats.delimited import csv_bytes
+from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.questions import Fate
@@ -25,6 +26,7 @@ from retrieval.report.exports import (
     markdown_text,
     per_question_json,
     per_question_table,
+    save,
     write_beir,
 )
 from retrieval.trec import write_qrels
@@ -205,6 +207,19 @@ def test_ids_with_spaces_are_told_apart_and_are_those_of_the_other_files() -> No
     table = per_question_table(comparison_of({"right": [[0, 1]]}, question_set))
     assert table["relevant"].tolist() == ["a_b c"]
     assert set(table["right: top"][0].split(" ")) <= {"a_b", "c", "d"}
+
+
+@pytest.mark.slow
+def test_changed_ids_are_listed_and_come_back_as_aliases(tmp_path: Path) -> None:
+    passages = tuple(Passage(id_, f"text {id_}") for id_ in ("a b", "c", "d"))
+    asked = (Question("q1", "?", relevant=("a b", "c")),)
+    question_set = QuestionSet("spaced", passages, asked, {"copy": "c"})
+    save(comparison_of({"right": [[0, 1]]}, question_set), tmp_path / "out")
+    assert (tmp_path / "out" / "trec-ids.csv").read_text("utf-8-sig") == "kind,id,trec_id\npassage,a b,a_b\n"
+    again = read_file(tmp_path / "out" / "beir").question_set
+    assert again.aliases == {"a b": "a_b", "copy": "c"}
+    save(comparison_of({"A": RIGHT}), tmp_path / "plain")
+    assert not (tmp_path / "plain" / "trec-ids.csv").exists()
 
 
 NAMES = [f"retriever {number}" for number in range(12)]  # more than there are colours, and marks

@@ -329,6 +329,7 @@ def test_every_key_is_used() -> None:
         "term.",
         "notice.",
         "question_kind.",
+        "split.",
     )  # say(f"part.{…}")
     for key in catalog("en"):
         section = key.split(".")[0] + "."

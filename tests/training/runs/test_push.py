@@ -76,6 +76,7 @@ def test_it_says_what_went_in_and_survives_json() -> None:
         "train_questions": len(rows[Part.TRAIN]),
         "validation_questions": len(rows[Part.VALIDATION]),
         "test_questions": len(rows[Part.TEST]),
+        "split": "drawn by article, seed 1",
     }
     assert (made["split"], made["options"], made["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
     assert made["made"].endswith("+00:00")

@@ -18,6 +18,7 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.measures import DEFAULT_KS, Measure, evaluate
 from retrieval.evaluation.significance import question_groups
 from retrieval.report.headline import headline_words, markdown_style
+from retrieval.report.words import catalog as report_words
 from retrieval.report.words import retriever_name
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, judged_apart, many_questions, rankings_of
@@ -227,7 +228,8 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     app = opened(page, lang=language, comparison=folder.name, data=data.key)
     best, behind = by_name
     told = words["compare.behind"].format(names=f"{behind} (60%)", best=best, share="100", k=10)
-    assert [one.value.replace("\\", "") for one in app.warning] == [told]
+    few = report_words(language)["split.few_compared"].format(count=12, fewest=20)
+    assert [one.value.replace("\\", "") for one in app.warning] == [few, told]
     table = next(one.value for one in app.dataframe if "unjudged" in one.value).set_index("retriever")
     assert table["unjudged"].to_dict() == pytest.approx({best: 0, behind: 40})
     assert table["judged@10"].to_dict() == pytest.approx({best: 100, behind: 60})

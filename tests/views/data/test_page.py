@@ -132,7 +132,7 @@ def test_a_set_without_titles_is_split_by_passage(app: AppTest) -> None:
 def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
     before = app.query_params["data"]
     upload(app, '{"data": [\n{"title": ', "broken.json")
-    assert "2번째 줄 11번째 글자에서 깨졌습니다" in texts(app)
+    assert "2번째 줄에서 중간에 끝납니다" in texts(app)
     assert app.query_params["data"] == before
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
@@ -171,15 +171,12 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
 
 def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     upload(app, FAULTY)
-    assert "4개 행 가운데 2개를 제외했습니다" in texts(app)
+    assert "4개 행 가운데 1개를 제외했습니다" in texts(app)
     table, first_rows = (one.value for one in app.dataframe[:2])
     assert first_rows["질문"].tolist() == ["수도는?", "", "=1+1"]
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
-    assert table["행"].tolist() == [3, 4]
-    assert table["문제"].tolist() == [
-        "질문(질문)이 비어 있습니다. 질문을 채우거나 행을 지워 주세요.",
-        "지문(지문)이 비어 있습니다. 지문을 채우거나 행을 지워 주세요.",
-    ]
+    assert table["행"].tolist() == [4]
+    assert table["문제"].tolist() == ["지문(지문)이 비어 있습니다. 지문을 채우거나 행을 지워 주세요."]
 
 
 def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) -> None:
@@ -190,8 +187,8 @@ def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) 
 def test_a_file_given_in_english(app: AppTest) -> None:
     app.query_params["lang"] = "en"
     upload(app, FAULTY)
-    assert "4 rows → 2 passages, 2 questions · CSV · UTF-8" in texts(app)
-    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
+    assert "4 rows → 3 passages, 2 questions · CSV · UTF-8" in texts(app)
+    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The passage (지문) is empty.")
 
 
 LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
@@ -219,6 +216,18 @@ def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) ->
 def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
     upload(app, "질문,지문,정답\n수도는?,서울은 수도이다.,서울\n수도는?,부산은 항구이다.,인천\n")
     assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
+
+
+@pytest.mark.parametrize(("lang", "shown"), [("ko", "글에서 확인할 점:"), ("en", "In the texts:")])
+def test_notes_about_texts_stand_in_the_summary(lang: str, shown: str) -> None:
+    app = upload(
+        opened(data_page, lang=lang), "질문,지문\n수도는?,<p>서울은 *수도*이다.</p>\n바다는?,부산은 항구이다.\n"
+    )
+    (box,) = [info.value for info in app.info if info.value.startswith(shown)]
+    assert "HTML" in box
+    assert r"\*수도\*" in box, "texts of a file are never markup"
+    press(app, "discard")
+    assert not [info for info in app.info if info.value.startswith(shown)]
 
 
 def test_closing_the_preview_leaves_the_set_in_use(app: AppTest) -> None:
@@ -340,7 +349,16 @@ def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     told = "읽은 내용: BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
     assert told in texts(app).replace("**", "")
     assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
-    assert "scifact/qrels/test.tsv · 적합성 판정 · TSV · UTF-8 · 행 5개" in texts(app)
+    assert "#### 파일 3개" in texts(app)
+    files = next(table.value for table in app.dataframe if "role" in table.value)
+    assert files.iloc[2].to_dict() == {
+        "file": "scifact/qrels/test.tsv",
+        "role": "적합성 판정",
+        "format": "TSV",
+        "encoding": "UTF-8",
+        "rows": 5,
+        "left_out": 0,
+    }
     assert statuses(app) == ["info"]
     assert not [box for box in app.selectbox if (box.key or "").startswith("column_")]
     press(app, "use")

@@ -235,7 +235,7 @@ def test_a_second_file_replaces_the_first(app: AppTest) -> None:
 def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
     upload(app, ("good.tsv", SCORED))
     upload(app, ("broken.json", '{"data": [\n{"title": '))
-    assert "The JSON breaks at line 2, column 11" in texts(app)
+    assert "The JSON ends in the middle, at line 2" in texts(app)
     assert "Preview: broken.json" in texts(app)
     assert "20 rows → 20 scored pairs" in texts(app)
     assert figures(app)["Rows"] == "20"
@@ -249,7 +249,7 @@ def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
 
 def test_a_file_of_several_that_is_bad_is_named(app: AppTest) -> None:
     upload(app, ("good.tsv", SCORED), ("broken.json", "["))
-    assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON breaks")
+    assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON ends in the middle")
     press(app, "close_failed")
     assert "Preview" not in texts(app)
 

@@ -16,7 +16,8 @@ from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir
 from tests.views.data.test_page import LABELS, OTHER, counts, drop, statuses, upload
 from tests.views.driving import data_page, keys, opened, press, run, texts
-from views.data.preview import preview_of, preview_with, sample_csv
+from views.data.preview import preview_of, preview_with
+from views.data.ways import sample_csv
 from views.ui.words import LANGUAGES, catalog
 
 QUESTIONS_ONLY = "질문\n수도는?\n바다는?\n"
@@ -34,10 +35,10 @@ def errors(app: AppTest) -> str:
 
 def test_a_new_file_replaces_one_that_cannot_be_read(app: AppTest) -> None:
     upload(app, DOCX, "manual.docx")
-    assert "Word 문서" in errors(app)
+    assert "문서를 읽을 수 없습니다" in errors(app)
     upload(app, b"", "empty.csv")
     assert "파일이 비어 있습니다" in errors(app)
-    assert "Word 문서" not in errors(app)
+    assert "문서를 읽을 수 없습니다" not in errors(app)
     upload(app, QUESTIONS_ONLY, "only.csv")
     assert "지문 열을 찾지 못했습니다" in errors(app)
     upload(app, OTHER, "my3.csv")
@@ -51,7 +52,7 @@ def test_files_dropped_together_are_all_told(app: AppTest) -> None:
     drop(app, {"manual.docx": DOCX, "my3.csv": OTHER.encode(), "paper.pdf": PDF})
     assert statuses(app) == ["warning"]
     assert "모든 행을 문제없이 읽었습니다" not in texts(app)
-    assert "쓸 수 있는 데이터가 없는 파일 2개는 읽지 않았습니다" in texts(app)
+    assert all(name in texts(app) for name in ("manual.docx", "paper.pdf"))
     assert counts(app) == ["2", "2", "–"]
 
 
@@ -64,16 +65,32 @@ def test_a_collection_may_come_file_by_file_in_any_order(app: AppTest, order: tu
     assert not app.error
 
 
-def test_a_broken_file_of_a_collection_is_replaced_alone() -> None:
+def test_a_broken_file_of_a_collection_is_named_and_replaced_alone() -> None:
     files = [(content, name) for name, content in BEIR.items()]
     shown = preview_of(files[:2])
     shown = preview_with([(b'{"query-id": \n', "test.jsonl")], shown)
-    assert shown.error is not None
-    assert shown.error.problem.details["file"] == "test.jsonl"
+    assert shown.read is not None
+    assert "test.jsonl" in [gap.details.get("file") for gap in shown.read.reading.gaps]
     shown = preview_with([files[2]], shown)
-    assert shown.error is None
     assert shown.read is not None
     assert len(shown.read.reading.files) == 3
+    assert "test.jsonl" not in [name for _, name in shown.files]
+
+
+def test_a_complete_dataset_replaces_another_one() -> None:
+    rows = [("질문,지문\n수도는?,서울은 수도이다.\n".encode(), name) for name in ("first.csv", "second.csv")]
+    assert preview_with(rows[1:], preview_of(rows[:1])).name == "second.csv"
+    assert preview_with(rows[:1], preview_of([(content, name) for name, content in BEIR.items()])).name == "first.csv"
+
+
+def test_a_wider_corpus_completes_rows() -> None:
+    rows = ("질문,지문\n수도는?,서울은 수도이다.\n".encode(), "rows.csv")
+    corpus = ('{"text": "부산은 항구이다."}\n{"text": "한강은 서울을 지난다."}\n'.encode(), "corpus.jsonl")
+    for first, second in ((rows, corpus), (corpus, rows)):
+        shown = preview_with([second], preview_of([first]))
+        assert shown.read is not None
+        question_set = shown.read.reading.question_set
+        assert (len(question_set.passages), len(question_set.questions)) == (3, 1)
 
 
 def test_the_same_file_again_is_read_once() -> None:
@@ -114,7 +131,8 @@ def test_the_sample_csv_is_read_right(language: str) -> None:
 
 
 def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> None:
-    assert "CSV · TSV · Excel · JSON(KorQuAD) · JSONL · Parquet · TXT" in texts(app)
+    assert "CSV · TSV · Excel · JSON(KorQuAD, DPR …) · JSONL · Parquet · Arrow · TXT · Markdown" in texts(app)
+    assert "HTML · PDF · Word · PowerPoint · 한글(HWP) · zip" in texts(app)
     assert "예시 CSV 내려받기" in [button.label for button in app.get("download_button")]
     upload(app, sample_csv("ko"), "예시.csv")
     assert statuses(app) == ["success"]

@@ -85,7 +85,7 @@ def test_a_set_that_is_open_for_one_user_is_not_there_for_another() -> None:
                 with pytest.raises(DataError):
                     ask(key)
             with pytest.raises(DataError):
-                split_of(key, 0.1, 0.2, 0)
+                split_of(key, SplitOptions())
     with acting_as(BOB):
         keep(small_set("Bob's"))
         assert (question_set(key).name, load(key).name) == ("Bob's", "Bob's")

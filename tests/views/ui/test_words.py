@@ -123,7 +123,7 @@ def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None
         (Problem.of(ProblemCode.TOO_LARGE, size="9", unit="unpacked bytes", limit="8"), "9 바이트(압축을 푼 크기)"),
         (Problem.of(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 한 행의 열이 든 객체가"),
         (
-            Problem.of(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w"),
+            Problem.of(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w", flags="f"),
             "지문 열을 찾지 못했습니다. 파일에 있는 열: a list.",
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from data.split import Part
+from data.split import FEWEST_QUESTIONS, Part
 from retrieval.analysis.labs import (
     DEPTHS,
     FIRST_WEIGHTS,
@@ -41,6 +41,7 @@ from views.compare.tune.bench import (
 )
 from views.names import retriever_name, retriever_names
 from views.resources.sets import question_set, split_of
+from views.splits import draw_few, draw_split
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.headings import draw_heading
@@ -53,7 +54,7 @@ _FEW = 200  # questions whose interval is wider than what tuning usually gains
 @st.fragment
 def draw(view: ComparisonView) -> None:
     options = view.comparison.experiment.split_options
-    parts = split_of(view.data.key, options.validation, options.test, options.seed)
+    parts = split_of(view.data.key, options)
     asked = parts.questions(question_set(view.data.key), Part.VALIDATION)
     if not asked.questions:
         st.warning(word("tune.no_validation"), icon=":material/warning:")
@@ -61,7 +62,9 @@ def draw(view: ComparisonView) -> None:
     questions, passages = len(asked.questions), int(question_groups(asked).max()) + 1
     lab = _pick_lab()
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
-    if questions < _FEW:
+    draw_split(parts)
+    draw_few(questions, Part.VALIDATION)
+    if FEWEST_QUESTIONS <= questions < _FEW:
         st.caption(f":material/info: {word('tune.few', questions=f'{questions:,}')}")
     LABS[lab](Bench(view, view.figure, questions))
 

@@ -120,7 +120,7 @@ def _draw_known(case: QuestionCase) -> None:
 def _can_be_learned(case: QuestionCase) -> bool:
     """Whether marks of this question teach anything: training never sees those it is measured with."""
     options, questions = case.view.comparison.experiment.split_options, question_set(case.view.data.key).questions
-    parts = split_of(case.view.data.key, options.validation, options.test, options.seed)
+    parts = split_of(case.view.data.key, options)
     return any(questions[row].id == case.question.id for row in parts.rows[Part.TRAIN])
 
 

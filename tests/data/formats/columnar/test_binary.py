@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.formats import binary
-from data.formats.binary import parquet_table
+from data.formats.columnar import binary
+from data.formats.columnar.binary import parquet_table
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read
@@ -39,8 +39,8 @@ def test_is_impossible_makes_a_question_unanswerable() -> None:
 def test_other_types_become_text() -> None:
     reading = _read_parquet({"id": [1.0, 2.0], "question": ["가?", None], "context": [b"\xea\xb0\x80", b"x"]})
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "가?")]
-    assert [passage.text for passage in reading.question_set.passages] == ["가"]
-    assert [(problem.row, problem.code) for problem in reading.problems] == [(2, ProblemCode.EMPTY_QUESTION)]
+    assert [passage.text for passage in reading.question_set.passages] == ["가", "x"]
+    assert [(problem.row, problem.code) for problem in reading.problems] == [(None, ProblemCode.NO_QUESTION_IN_ROW)]
 
 
 def test_texts_that_are_no_utf8_are_mended() -> None:

@@ -28,6 +28,7 @@ class Lines(Enum):
     TEXTS = ("id", "text")
     JUDGEMENTS = ("query-id", "iteration", "corpus-id", "score")
     SHORT_JUDGEMENTS = ("query-id", "corpus-id", "score")
+    SMART_JUDGEMENTS = ("query-id", "corpus-id", "zero", "score")  # the last two are 0 in every line
     TRIPLES = ("query", "positive", "negative")
 
 
@@ -46,7 +47,7 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     words = [line.split() for line in lines]
     for kind in (Lines.JUDGEMENTS, Lines.SHORT_JUDGEMENTS):
         if sum(len(row) == len(kind.value) and bool(WHOLE.fullmatch(row[-1])) for row in words) >= _ALIKE * len(words):
-            return kind
+            return Lines.SMART_JUDGEMENTS if kind is Lines.JUDGEMENTS and _ends_in_zeros(words) else kind
     ids = {row[0] for row in rows if len(row) == 2 and len(row[0].split()) == 1 and row[1]}  # each of one text
     if len(ids) >= _ALIKE * len(rows):
         return Lines.TEXTS
@@ -55,6 +56,11 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     if len(triples) >= _ALIKE * len(rows) and sum(letters) >= _LEAST_OF_A_TRIPLE * len(letters):
         return Lines.TRIPLES
     return None
+
+
+def _ends_in_zeros(rows: list[list[str]]) -> bool:
+    """Whether judgements are SMART's: in TREC's the third column would be passage 0 in every line."""
+    return all(len(row) != 4 or (row[2] == "0" and not row[3].strip("0.")) for row in rows)
 
 
 def line_rows(text: EncodedText, kind: Lines) -> Table:

@@ -1,0 +1,1 @@
+"""Tables that are stored column by column."""

@@ -1,0 +1,174 @@
+"""Parquet files become a table."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data.formats.tables import RawRow, Table, broken_told, column_names
+from data.formats.text import Content, check_size
+from data.problems import ProblemCode
+
+MAX_ROWS = 10_000_000
+MAX_VALUES = 200_000_000
+MAX_UNPACKED_BYTES_OF_COLUMNS = 2**31
+BATCH_ROWS = 4_096
+_MEDIA = ("Image", "Audio", "Video", "Pdf", "Nifti")  # features of `datasets` that are no text
+_NO_CLASS = -1
+
+
+def parquet_table(content: Content) -> Table:
+    """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
+    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
+        file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
+        metadata = file.metadata
+        groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+        check_size(metadata.num_rows, "rows", MAX_ROWS)
+        check_size(sum(group.total_byte_size for group in groups), "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
+        # Arrow 26 aborts the whole process when a broken file is asked for its columns: a scan refuses it first.
+        file.scan_contents()
+        values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+        check_size(values, "values", MAX_VALUES)
+        # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
+        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        size = 0
+        for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=BATCH_ROWS):
+            size += sum(map(unpacked_bytes, batch.columns))
+            check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
+        names = column_names(file.schema_arrow.names)
+    return Table(names, _rows(file, names))
+
+
+def unpacked_bytes(array: Any) -> int:
+    """Return how many bytes the values of an Arrow array take, each text of a dictionary as often as it occurs."""
+    if pa.types.is_dictionary(array.type):
+        lengths = pc.binary_length(array.dictionary)
+        return pc.sum(pc.take(pc.cast(lengths, pa.int64()), array.indices)).as_py() or 0
+    if pa.types.is_struct(array.type):
+        return sum(map(unpacked_bytes, array.flatten()))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return unpacked_bytes(array.flatten())
+    return int(array.nbytes)
+
+
+def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
+    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
+        yield from batch_rows(file.iter_batches(batch_size=BATCH_ROWS), names, file.schema_arrow)
+
+
+def batch_rows(batches: Iterable[Any], names: tuple[str, ...], schema: Any) -> Iterator[RawRow]:
+    """Yield the rows of record batches. Class numbers become the names that `datasets` notes in the schema.
+
+    Cells of images and sound are empty.
+    """
+    features = _features(schema)
+    noted = [features.get(name) for name in schema.names]
+    number = count(1)
+    for batch in batches:
+        columns = _BatchColumns(zip(names, zip(batch.columns, noted, strict=True), strict=True))
+        for place in range(batch.num_rows):
+            yield RawRow(next(number), _BatchRow(columns, place))
+
+
+def _features(schema: Any) -> Mapping[str, Any]:
+    """Return what `datasets` notes of each column; nothing if another program wrote the file."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _with_class_names(values: list[Any], feature: Any) -> list[Any]:
+    """Return values with the names of classes instead of their numbers, also within lists; -1 is no class."""
+    names = _class_names(feature)
+    if names is None:
+        return values
+    return [_class_name(value, names) for value in values]
+
+
+def _class_names(feature: Any) -> Sequence[Any] | None:
+    if isinstance(feature, list):
+        feature = {"_type": "List", "feature": feature[0] if len(feature) == 1 else None}
+    if not isinstance(feature, dict):
+        return None
+    if feature.get("_type") in ("List", "LargeList", "Sequence"):
+        return _class_names(feature.get("feature"))
+    names = feature.get("names")
+    return names if feature.get("_type") == "ClassLabel" and isinstance(names, list) else None
+
+
+def _class_name(value: Any, names: Sequence[Any]) -> Any:
+    if isinstance(value, list):
+        return [_class_name(item, names) for item in value]
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if value == _NO_CLASS:
+        return None
+    return names[value] if 0 <= value < len(names) else value
+
+
+class _BatchColumns(dict[str, list[Any]]):
+    """The columns of a batch as Python values. A column is converted when its first cell is read."""
+
+    def __init__(self, arrays: Iterable[tuple[str, tuple[Any, Any]]]) -> None:
+        super().__init__()
+        self.arrays = dict(arrays)
+
+    def __missing__(self, name: str) -> list[Any]:
+        array, feature = self.arrays[name]
+        is_media = isinstance(feature, dict) and feature.get("_type") in _MEDIA
+        self[name] = [None] * len(array) if is_media else _with_class_names(_values(array), feature)
+        return self[name]
+
+
+class _BatchRow(Mapping[str, object]):
+    """One row of a batch: a column that nobody reads is never converted, whatever it holds."""
+
+    __slots__ = ("_columns", "_place")
+
+    def __init__(self, columns: _BatchColumns, place: int) -> None:
+        self._columns = columns
+        self._place = place
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self._columns.arrays:
+            raise KeyError(name)
+        return self._columns[name][self._place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.arrays)
+
+    def __len__(self) -> int:
+        return len(self._columns.arrays)
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ArithmeticError, LookupError, ValueError):  # texts that are not UTF-8, dates beyond those of Python
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: Any) -> Any:
+    """Return one cell as a Python value: bytes for text that is not UTF-8, Arrow's text for an odd date.
+
+    A value that has neither is told as its type, so that one odd cell does not refuse the whole file.
+    """
+    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type):
+        return [_value(item) for item in scalar.values] if scalar.is_valid else None
+    if pa.types.is_struct(scalar.type):
+        return {name: _value(scalar[name]) for name in scalar.type.names} if scalar.is_valid else None
+    is_text = pa.types.is_string(scalar.type) or pa.types.is_large_string(scalar.type)
+    try:
+        return scalar.cast(pa.binary()).as_py() if is_text else scalar.as_py()
+    except (ArithmeticError, LookupError, ValueError):
+        pass
+    try:
+        return scalar.cast(pa.string()).as_py()
+    except (pa.ArrowException, ValueError):
+        return f"({scalar.type})"

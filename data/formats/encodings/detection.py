@@ -1,0 +1,293 @@
+"""Detects how the bytes of a file become text, or decodes them as the user names it.
+
+Byte order marks and valid UTF-8 decide first. Every other encoding is a guess: charset-normalizer rates how messy the
+decoded text is, and the letters in it are compared with those that the encoding's languages use most. Where two
+different texts are about as likely, the file is refused with a line decoded each way, and the user names the encoding.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from data.formats.columns import NAMES as COLUMN_NAMES
+from data.formats.columns import PAIR_NAMES
+from data.formats.tables import REPLACEMENT, shown
+from data.problems import DataError, Problem, ProblemCode
+
+if TYPE_CHECKING:
+    from data.formats.encodings.languages import Rating
+
+# by the name that people know: Python's codec
+_CODECS = {
+    "UTF-8": "utf-8-sig",
+    "UTF-16": "utf-16",
+    "UTF-32": "utf-32",
+    "CP949": "cp949",
+    "Johab": "johab",
+    "Shift-JIS": "cp932",
+    "EUC-JP": "euc_jp",
+    "GB18030": "gb18030",
+    "Big5": "cp950",
+    "Windows-1252": "cp1252",
+    "MacRoman": "mac_roman",
+    "Windows-1250": "cp1250",
+    "Windows-1251": "cp1251",
+    "KOI8-R": "koi8_r",
+}
+ENCODINGS = tuple(_CODECS)
+_NAMES = {codec: name for name, codec in _CODECS.items()}
+_PREFERRED = ("cp949", "cp1252")  # on a tie, which is reported
+ENCODING_PROBLEMS = frozenset(
+    {
+        ProblemCode.UNKNOWN_ENCODING,
+        ProblemCode.DOUBTFUL_ENCODING,
+        ProblemCode.WRONG_ENCODING,
+        ProblemCode.UNKNOWN_ENCODING_NAME,
+    }
+)
+_SAMPLE_BYTES = 8_192
+_MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's languages
+_MARGIN = 0.1  # ratings that lie closer together decide nothing
+_WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
+_LONGEST_SHOWN, _MOST_EXAMPLES = 40, 4
+_LONGEST_SAMPLE = 200  # characters of a line to choose an encoding by
+_UTF16_FAMILIAR = re.compile("[\t\n\r -~가-힣]")
+_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Encoding(NamedTuple):
+    """How bytes become text: Python's codec, its name for people, what becomes of broken bytes, and what was mended."""
+
+    codec: str
+    name: str
+    errors: str = "strict"
+    problems: tuple[Problem, ...] = ()
+
+
+class EncodingCandidate(NamedTuple):
+    """An encoding that can decode the bytes of a text, as `--encoding` takes it, and a line as it decodes it."""
+
+    name: str
+    sample: str
+
+
+class Bytes(Protocol):
+    """The bytes of a file: the first ones, all, and all in parts."""
+
+    @property
+    def start(self) -> bytes: ...
+
+    @property
+    def whole(self) -> bytes: ...
+
+    def parts(self) -> Iterator[bytes]: ...
+
+
+def detect_encoding(content: Bytes, named: str = "") -> Encoding:
+    """Return how the bytes become text: as the user names it, or detected.
+
+    Raises `DataError` if the bytes are not valid in the named encoding, or if none or several fit.
+    """
+    if named:
+        return _named(content, named)
+    if (wide := _wide(content)) is not None:
+        return wide
+    if _first_invalid(content, "utf-8") is None:
+        return Encoding("utf-8-sig", "UTF-8")
+    if _is_mostly(content.start, "utf-8"):
+        return _decodable(content, Encoding("utf-8-sig", "UTF-8"))
+    return _rated(content)
+
+
+def _named(content: Bytes, named: str) -> Encoding:
+    from charset_normalizer.constant import IANA_SUPPORTED
+    from charset_normalizer.utils import iana_name
+
+    plain = {_plain(name): name for name in ENCODINGS}
+    name = plain.get(_plain(named), named)
+    codec = _CODECS.get(name)
+    if codec is None:
+        codec = iana_name(named, strict=False)
+        if codec not in IANA_SUPPORTED:  # some of Python's codecs make no text, such as base64
+            names = ", ".join(ENCODINGS)
+            raise DataError.of(ProblemCode.UNKNOWN_ENCODING_NAME, name=shown(named, 80), names=names)
+    if codec == "utf-16" and not content.start.startswith(_UTF16_MARKS):
+        codec = _wide_without_mark(content.whole) or "utf-16-le"
+    return _decodable(content, Encoding(codec, name))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _decodable(content: Bytes, encoding: Encoding) -> Encoding:
+    """Return the encoding, or one that mends a few broken bytes. Raises `DataError` if they are many."""
+    if (position := _first_invalid(content, encoding.codec)) is None:
+        return encoding
+    byte, line = _place(content.whole, position)
+    if not _is_mostly(content.start, encoding.codec):
+        raise DataError.of(ProblemCode.WRONG_ENCODING, name=encoding.name, byte=byte, line=line)
+    count = content.whole.decode(encoding.codec, "replace").count(REPLACEMENT)
+    problem = Problem.of(ProblemCode.MENDED_BYTES, encoding=encoding.name, count=count, line=line)
+    return encoding._replace(errors="replace", problems=(problem,))
+
+
+def _is_mostly(start: bytes, codec: str) -> bool:
+    """Whether an encoding makes characters beyond ASCII of most bytes that are not ASCII."""
+    text = start[:1_000_000].decode(codec, "replace")
+    broken = text.count(REPLACEMENT)
+    return sum(not character.isascii() for character in text) - broken > 10 * broken
+
+
+def _first_invalid(content: Bytes, codec: str) -> int | None:
+    """Return the position of the first byte that the codec cannot decode, None if it decodes all."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    position = 0
+    try:
+        for part in content.parts():
+            pending = len(decoder.getstate()[0])
+            decoder.decode(part)
+            position += len(part)
+        pending = len(decoder.getstate()[0])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return max(0, position - pending + error.start)
+    except UnicodeError:  # UTF-16 and UTF-32 without a byte order mark
+        return position
+    return None
+
+
+def _place(content: bytes, position: int) -> tuple[str, int]:
+    position = min(position, len(content) - 1)
+    return f"0x{content[position]:02X}", content.count(b"\n", 0, position) + 1
+
+
+def _wide(content: Bytes) -> Encoding | None:
+    """Return UTF-16 or UTF-32 if a byte order mark, or NUL bytes in their places, say so."""
+    if content.start.startswith(_UTF32_MARKS):
+        return _decodable(content, Encoding("utf-32", "UTF-32"))
+    if content.start.startswith(_UTF16_MARKS):
+        return _decodable(content, Encoding("utf-16", "UTF-16"))
+    if any(b"\x00" in part for part in content.parts()) and (codec := _wide_without_mark(content.whole)) is not None:
+        return Encoding(codec, codec[:6].upper())
+    return None
+
+
+def _wide_without_mark(content: bytes) -> str | None:
+    """Return the codec of UTF-16 or UTF-32 whose byte order makes most characters ASCII or Hangul and leaves no NUL."""
+    best, best_fraction = None, 0.5
+    for codec in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
+        try:
+            start = content.decode(codec)[:10_000]
+        except UnicodeDecodeError:
+            continue
+        fraction = len(_UTF16_FAMILIAR.findall(start)) / len(start)
+        if fraction > best_fraction and "\x00" not in start:
+            best, best_fraction = codec, fraction
+    return best
+
+
+def _rated(content: Bytes) -> Encoding:
+    """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
+    from data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
+
+    if _names_korean_columns(content):
+        return Encoding("cp949", _NAMES["cp949"])
+    ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
+    best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
+    if best is None or best.doubt > _MOST_DOUBTFUL:
+        byte, line = _place(content.whole, _first_invalid(content, "utf-8") or 0)
+        raise DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line)
+    margin, most = (_MARGIN, best.doubt + _MARGIN) if best.doubt < _WEAK else (3 * _MARGIN, float("inf"))
+    different = [one for one in ratings if one.text != best.text and one.doubt < most]
+    others = [one for one in different if _first_invalid(content, one.codec) is None]
+    likely = [best, *(rating for rating in others if rating.doubt - best.doubt < margin)]
+    if len(likely) == 1 and (best.doubt < _WEAK or not others):
+        return Encoding(best.codec, _NAMES[best.codec])
+    if len(likely) == 1:
+        return _guessed(best, [best, *others])
+    chosen = next((rating for codec in _PREFERRED for rating in likely if rating.codec == codec), None)
+    if chosen is None:
+        raise DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely))
+    return _guessed(chosen, likely)
+
+
+def _names_korean_columns(content: Bytes) -> bool:
+    """Whether the content is valid CP949 and its first line has a known Korean name of a column, such as 질문."""
+    header = content.start.lstrip()[:300].partition(b"\n")[0].decode("cp949", "replace")
+    every = (*COLUMN_NAMES.values(), *PAIR_NAMES.values())
+    known = (name for names in every for name in names if len(name) > 1 and not name.isascii())
+    return any(name in header for name in known) and _first_invalid(content, "cp949") is None
+
+
+def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:
+    """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
+    told = _examples([rating for rating in likely if rating is not chosen], likely)
+    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=told)
+    return Encoding(chosen.codec, _NAMES[chosen.codec], problems=(problem,))
+
+
+def _sample(start: bytes) -> bytes:
+    """Return the first lines and fields that are not ASCII: the others say nothing about the encoding.
+
+    No encoding has a line break or a comma inside a character.
+    """
+    fields, size = list[bytes](), 0
+    for field in re.split(rb"[\r\n,]", start):
+        if size >= _SAMPLE_BYTES:
+            break
+        if not field.isascii():
+            fields.append(field[:_SAMPLE_BYTES])
+            size += len(field)
+    if len(fields) > 1 and start.endswith(fields[-1]):
+        fields.pop()  # the sample may end inside a character
+    return b"\n".join(fields)
+
+
+def _examples(ratings: "Sequence[Rating]", compared: "Sequence[Rating]") -> str:
+    """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
+    place = _telling_line([rating.text for rating in compared])
+    told = ((_NAMES[rating.codec], rating.text.split("\n")[place].strip()) for rating in ratings[:_MOST_EXAMPLES])
+    return "; ".join(f"{name}: {shown(line, _LONGEST_SHOWN)}" for name, line in told)
+
+
+def _telling_line(texts: Sequence[str]) -> int:
+    """Return the position of the first line in which texts differ, 0 if they are equal."""
+    lines = zip(*(text.split("\n") for text in texts), strict=False)
+    return next((place for place, line in enumerate(lines) if len(set(line)) > 1), 0)
+
+
+def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
+    """Return the encodings that can decode the text and make different texts of it, the likeliest first."""
+    from data.formats.encodings.languages import rate_encodings
+
+    ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
+    texts: dict[str, str] = {}  # by codec
+    for rating in ratings:
+        if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:
+            texts[rating.codec] = rating.text
+    place = _telling_line([*texts.values()])
+    lines = {codec: text.split("\n")[place].strip() for codec, text in texts.items()}
+    return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())
+
+
+def codec_of_names(names: bytes) -> str | None:
+    """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
+    from data.formats.encodings.languages import rate_encodings
+
+    for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
+        try:
+            names.decode(codec)
+        except UnicodeDecodeError:
+            continue
+        return codec
+    return None
+
+
+def _likely(ratings: "Sequence[Rating]") -> "Sequence[Rating]":
+    """Return the likely ratings; a preferred one that is about as likely as the best comes first."""
+    likely = [rating for rating in ratings if rating.doubt <= _MOST_DOUBTFUL]
+    near = [rating for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
+    return sorted(near, key=lambda rating: rating.codec != _PREFERRED[0])

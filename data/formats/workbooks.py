@@ -1,0 +1,282 @@
+"""Spreadsheets become a table: Excel workbooks (.xlsx), old and binary ones (.xls, .xlsb) and OpenDocument (.ods)."""
+
+import re
+import warnings
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
+from itertools import islice
+from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+from data.formats.columns import guess_columns, is_known
+from data.formats.headers import find_header, title_problems, without_notes
+from data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
+from data.formats.text import check_size
+from data.problems import DataError, Problem, ProblemCode
+
+MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
+_UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
+_ALWAYS_UNPACKED = 2**25
+_MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
+_MAX_SHEET_COLUMNS = 256
+_MAX_SHEETS = 100
+_MAX_MERGES = 100_000
+_SAMPLE_ROWS, _MAX_SAMPLED = 120, 1_000
+_XLSX, _XLSB, _ODS = "xl/workbook.xml", "xl/workbook.bin", b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet"
+_MERGE = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+_PART = 1 << 20
+
+warnings.filterwarnings("ignore", module="openpyxl")  # of styles and extensions, which are not read
+
+
+class Merge(NamedTuple):
+    """A range of merged cells, rows and columns counted from 1, the last ones included."""
+
+    first_row: int
+    first_column: int
+    last_row: int
+    last_column: int
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A sheet: `rows` yields the number and the cells of each row anew at each call, so many columns at most."""
+
+    name: str
+    is_visible: bool
+    rows: Callable[[int], Iterator[tuple[int, list[Any]]]] = field(repr=False)
+    merges: Callable[[], Sequence[Merge]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Workbook:
+    """The sheet of a workbook that holds the table, its header, and what is to be reported of it."""
+
+    names: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    _rows: Callable[[], Iterator[tuple[int, list[Any]]]] = field(repr=False)
+
+    def table(self) -> Table:
+        rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
+        return Table(self.names, without_notes(rows, self.names))
+
+
+def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
+    """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
+    return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
+
+
+def is_workbook(content: bytes, name: str = "") -> bool:
+    """Whether a zip archive holds a workbook. What cannot be opened is a broken one, unless it is called .zip.
+
+    Raises `DataError` where it claims to unpack to too much, or where a workbook is broken.
+    """
+    parts = (_XLSX, _XLSB)
+    is_named = content[30:].startswith(_ODS) or any(part.encode() in content for part in parts)
+    if not is_named and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
+        return False
+    with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
+        entries = archive.infolist()
+        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
+        if not content[30:].startswith(_ODS) and not any(entry.filename in parts for entry in entries):
+            return False
+        if (damaged := archive.testzip()) is not None:  # who reads rows stops before a checksum is looked at
+            raise BadZipFile(f"Bad CRC-32 for file {damaged!r}")
+        return True
+
+
+def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Workbook:
+    """Return the sheet that holds a table of questions, else known columns, else anything.
+
+    Hidden sheets count only if no visible one has a known column. Raises `DataError` where the workbook is broken,
+    empty or larger than a workbook can be.
+    """
+    with _broken():
+        is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
+        sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
+        opened = [one for sheet in sheets if (one := _opened(sheet, knows)) is not None]
+        if not opened:
+            raise DataError.of(ProblemCode.EMPTY_FILE)
+        visible = [one for one in opened if one.sheet.is_visible and one.known]
+        best = max(visible or opened, key=lambda one: one.score)
+        others = [one.sheet for one in opened if one is not best]
+        problems = [*best.problems]
+        if others:
+            names = (sheet.name + ("" if sheet.is_visible else " (hidden)") for sheet in others)
+            told = {"name": shown(best.sheet.name, 40), "others": shown(", ".join(names), 200)}
+            problems.append(Problem.of(ProblemCode.OTHER_SHEETS, **told))
+        return Workbook(best.names, tuple(problems), best.rows)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A sheet that is not empty, and its header: `top` is the number of the last row of it."""
+
+    sheet: _Sheet
+    names: tuple[str, ...]
+    known: int  # names
+    row_count: int  # of the sample, below the header
+    top: int
+    merges: tuple[Merge, ...]  # below the header
+    problems: tuple[Problem, ...]
+
+    @property
+    def score(self) -> tuple[bool, int, bool, bool]:
+        columns = guess_columns(self.names)
+        is_table = len(self.names) > 1 and self.row_count > 0
+        return bool(columns.question and columns.context), min(self.known, 2), is_table, self.sheet.is_visible
+
+    def rows(self) -> Iterator[tuple[int, list[Any]]]:
+        with _broken():
+            rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
+            yield from _filled(_with_merged(rows, self.merges))
+
+
+def _opened(sheet: _Sheet, knows: Callable[[str], bool]) -> _Opened | None:
+    beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may claim a million blank rows
+    sample = list(islice(_filled(beginning), _SAMPLE_ROWS))
+    if not sample:
+        return None
+    position = find_header([cells for _, cells in sample], knows)
+    titles = [cells for _, cells in sample[:position]]
+    number, header = sample[position]
+    merges = sheet.merges()
+    top = max((one.last_row for one in merges if one.first_row == number < one.last_row), default=number)
+    top = top if top < number + 3 else number  # a cell merged further down is no header
+    below = [cells for row, cells in sample if number < row <= top]
+    names = column_names(_header(header, below, [one for one in merges if one.first_row == number]))
+    id_ = guess_columns(names).id  # ids of several rows are no copies of one
+    merges = [
+        one
+        for one in merges
+        if top < one.first_row < one.last_row and one.first_column <= len(names) and names[one.first_column - 1] != id_
+    ]
+    problems = title_problems(titles)
+    if merges:
+        columns = dict.fromkeys(names[one.first_column - 1] for one in merges)
+        told = shown(", ".join(columns), 200)
+        problems += (Problem.of(ProblemCode.MERGED_CELLS, columns=told, count=len(merges)),)
+    known = sum(map(knows, names))
+    return _Opened(sheet, names, known, len(sample) - position - 1 - len(below), top, tuple(merges), problems)
+
+
+def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Sequence[Merge]) -> list[Any]:
+    """Return the names of columns, of several rows joined: a name over several columns leads each of theirs."""
+    if not below:
+        return list(header)
+    upper = [*header, *[None] * (max(map(len, below)) - len(header))]
+    for merge in merges:
+        for column in range(merge.first_column, min(merge.last_column, len(upper))):
+            upper[column] = upper[merge.first_column - 1]
+    rows = [upper, *below]
+    parts = [[row[place] for row in rows if place < len(row)] for place in range(len(upper))]
+    return [" ".join(shown(part) for part in column if not is_blank(part)) for column in parts]
+
+
+def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge]) -> Iterator[tuple[int, list[Any]]]:
+    """Yield rows in which the first cell of merged ones counts for all of its rows that have cells of their own."""
+    if not merges:
+        yield from rows
+        return
+    by_column: defaultdict[int, list[Merge]] = defaultdict(list)
+    for merge in sorted(merges):
+        by_column[merge.first_column - 1].append(merge)
+    starts = {column: [one.first_row for one in found] for column, found in by_column.items()}
+    values: dict[int, tuple[Merge, Any]] = {}
+    for number, cells in rows:
+        is_blank_row = all(map(is_blank, cells))
+        for column, found in by_column.items():
+            place = bisect_right(starts[column], number) - 1
+            if place < 0 or column >= len(cells) or number > found[place].last_row:
+                continue
+            if found[place].first_row == number:
+                values[column] = found[place], cells[column]
+            elif not is_blank_row and is_blank(cells[column]) and values.get(column, (None,))[0] is found[place]:
+                cells[column] = values[column][1]
+        yield number, cells
+
+
+def _filled(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
+    """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
+    for number, cells in rows:
+        check_size(number, "rows", _MAX_SHEET_ROWS)
+        filled = [place for place, held in enumerate(cells, start=1) if not is_blank(held)]
+        if filled:
+            yield number, cells[: filled[-1]]
+
+
+def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
+    import openpyxl  # only who reads a workbook waits for it
+    from openpyxl.utils import column_index_from_string
+    from openpyxl.utils.escape import unescape
+
+    workbook = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True)
+
+    def value(cell: Any) -> Any:
+        if not isinstance(cell.value, str):
+            return cell.value
+        # a text may look like an error and be none; a carriage return is kept as _x000D_
+        return CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
+
+    def rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
+        sheet.reset_dimensions()  # some writers note a wrong size, which would hide rows
+        for number, cells in enumerate(sheet.iter_rows(max_col=width), start=1):
+            check_size(number, "rows", _MAX_SHEET_ROWS)
+            yield number, [value(cell) for cell in cells]
+
+    def merges(sheet: Any) -> list[Merge]:
+        found = list[Merge]()
+        with ZipFile(BytesIO(content)) as archive, archive.open(sheet._worksheet_path.lstrip("/")) as part:
+            tail = b""
+            while chunk := part.read(_PART):
+                for match in _MERGE.finditer(tail + chunk):
+                    first, top, last, bottom = match.groups()
+                    columns = [column_index_from_string(one.decode()) for one in (first, last)]
+                    found.append(Merge(int(top), columns[0], int(bottom), columns[1]))
+                tail = (tail + chunk)[-100:]
+        check_size(len(found), "merged ranges", _MAX_MERGES)
+        return sorted(set(found))
+
+    for sheet in workbook.worksheets:
+        visible = sheet.sheet_state == "visible"
+        yield _Sheet(sheet.title, visible, partial(rows, sheet), partial(merges, sheet))
+
+
+def _other_sheets(content: bytes) -> Iterator[_Sheet]:
+    """Read what calamine alone reads; it gives formula errors as blanks."""
+    import python_calamine as calamine
+
+    workbook = calamine.CalamineWorkbook.from_object(BytesIO(content))
+
+    def rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
+        for number, cells in enumerate(sheet.iter_rows(), start=1):
+            yield number, [None if cell == "" else cell for cell in cells[:width]]
+
+    def merges(sheet: Any) -> list[Merge]:
+        ranges = (sheet.merged_cell_ranges or ())[: _MAX_MERGES + 1]
+        check_size(len(ranges), "merged ranges", _MAX_MERGES)
+        return sorted({Merge(first[0] + 1, first[1] + 1, last[0] + 1, last[1] + 1) for first, last in ranges})
+
+    for place, metadata in enumerate(workbook.sheets_metadata):
+        if metadata.typ != calamine.SheetTypeEnum.WorkSheet:
+            continue
+        sheet = workbook.get_sheet_by_index(place)
+        visible = metadata.visible == calamine.SheetVisibleEnum.Visible
+        yield _Sheet(metadata.name, visible, partial(rows, sheet), partial(merges, sheet))
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """Let whatever a broken workbook causes be a `DataError`; a panic of calamine is no `Exception`."""
+    with broken_told(ProblemCode.BROKEN_WORKBOOK):
+        try:
+            yield
+        except BaseException as error:
+            if type(error).__name__ == "PanicException":
+                raise ValueError(str(error)) from error
+            raise

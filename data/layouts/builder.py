@@ -1,0 +1,382 @@
+"""Builds one question set from the rows of every source: passages, questions, judgements, and rows of several kinds."""
+
+from collections.abc import Callable, Sequence
+
+from data.formats.columns import Columns
+from data.formats.marks import is_mark, is_missing
+from data.formats.rows import MOST_BAD_ROWS, NOWHERE, Rejection, RowReader, other_ids_in
+from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
+from data.layouts.columns.cells import (
+    NOT_RELEVANT,
+    grade_in,
+    groups_in,
+    ids_in,
+    listed_passages,
+    question_metadata_in,
+)
+from data.layouts.columns.references import PassageNames
+from data.layouts.parts import part_named
+from data.layouts.plans import RowPlan
+from data.layouts.questions import GatheredQuestion, GatheredQuestions
+from data.layouts.sources import Fields, Role, Source
+from data.layouts.tallies import Tally, id_problems
+from data.passages import GatheredPassages, filled_ids
+from data.problems import DataError, Problem, ProblemCode
+from data.records import RELEVANT_GRADE, QuestionSet
+
+_EXAMPLES = 3
+_YES = ("true", "1", "yes", "y")
+
+JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
+
+
+class DatasetBuilder:
+    """Builds a question set. `add` reads one source after the other: passages first, then questions and judgements.
+
+    `row_count` counts rows, `passage_rows` those that hold a passage (before equal passages are merged), and
+    `judgement_count` the judgements that name a passage of the corpus.
+    """
+
+    def __init__(self, *, names_files: bool) -> None:
+        self.rejection = Rejection()
+        self.row_count = 0
+        self.passage_rows = 0
+        self.passages = GatheredPassages()
+        self._names_files = names_files
+        self._source = 0
+        self._first_position = 0  # of the passages of the source that is read
+        self._plan = RowPlan(Columns())
+        self._asks = False  # whether any row was to hold a question
+        self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
+        self.names = PassageNames(self._position_of, self.passages.titles)
+        self._questions = GatheredQuestions(self._position_of, self.names)
+        self._unknown_questions = Tally()
+        self._changed_question_ids = Tally()
+        self._labels = Tally()  # columns whose 0 says that a passage is not relevant
+        self._blank_questions: list[Problem] = []
+        self._blank_question_count = 0
+
+    @property
+    def judgement_count(self) -> int:
+        return self._questions.judgement_count
+
+    def add(self, source: Source) -> tuple[int, int]:
+        """Read the rows of a source; returns how many there are, and how many of them were left out."""
+        read: dict[Role, Callable[[RowReader, Source], Problem | None]] = {
+            Role.PASSAGES: self._add_passage,
+            Role.QUESTIONS: self._add_question,
+            Role.JUDGEMENTS: self._add_judgement,
+            Role.ROWS: self._add_row,
+        }
+        add_row = read[source.role]
+        rows_before = self.row_count
+        left_out_before = self.rejection.problems.left_out
+        self._source += 1
+        self._first_position = len(self.passages)
+        self._plan = RowPlan.of(source)
+        self.rejection.begin(source.recognised, source.name if self._names_files else None)
+        for row in source.table().rows:
+            self.row_count += row.asks
+            reader = RowReader(row, source.fields)
+            problem = row.problem or add_row(reader, source)
+            if problem is None:
+                self.rejection.note(reader)
+                continue
+            any_good = bool(len(self.passages)) and (source.role in (Role.PASSAGES, Role.ROWS) or bool(self._questions))
+            self.rejection.add(row, problem, any_good=any_good)
+        return self.row_count - rows_before, self.rejection.problems.left_out - left_out_before
+
+    def question_set(self, name: str) -> QuestionSet:
+        """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""
+        if not len(self.passages) or (self._asks and not self._questions):
+            raise self._nothing_left()
+        passages = self.passages.passages()
+        ids = list(passages.ids)
+        given_ids = [question.id for question in self._questions]
+        question_ids = list(filled_ids("q", given_ids))
+        if any(given_ids):
+            made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
+            self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
+        questions = tuple(
+            self._questions.finished(id_, question, ids)
+            for id_, question in zip(question_ids, self._questions, strict=True)
+        )
+        self.rejection.report(self._notices())
+        return QuestionSet(name, passages, questions, self.passages.aliases())
+
+    def gaps(self) -> tuple[Problem, ...]:
+        """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
+        unjudged = [one.id or one.text for one in self._questions if one.needs_judgement and not one.grades]
+        return (
+            *self._questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
+            *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
+            *id_problems(ProblemCode.UNMET_GROUPS, self._questions.unmet),
+            *id_problems(ProblemCode.UNJUDGED_QUESTIONS, unjudged),
+        )
+
+    def _notices(self) -> list[Problem]:
+        """Return what was done with ids, copies and rows without a question."""
+        found = self.passages.notices()
+        found += self._labels.problems(ProblemCode.LABELS_AS_RELEVANCE)
+        found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
+        if self._blank_question_count:
+            first = self._blank_questions[0].row or 0
+            found.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
+        return found
+
+    def _nothing_left(self) -> DataError:
+        for problem in self._blank_questions:
+            self.rejection.add(RawRow(problem.row or 0, {}), problem, any_good=True)
+        self.rejection.problems.kept.sort(key=lambda problem: problem.row or 0)
+        return self.rejection.nothing_left(self.row_count)
+
+    def _add_passage(self, reader: RowReader, _: Source) -> Problem | None:
+        id_ = reader.text("id", ProblemCode.EMPTY_ID)
+        title = reader.text("title")
+        has_only_title = bool(title) and is_blank(reader.cell("text"))
+        text = reader.text("text", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
+        if not id_ or reader.is_refused():
+            return reader.problem
+        if self._position_of.get(id_, -1) >= self._first_position:  # another file may number its passages alike
+            return Problem.of(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=shown(id_, 80))
+        self.passage_rows += 1
+        if not text:
+            text, title = title, ""
+            reader.dropped = Problem.of(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=shown(id_, 80))
+        self._add_aliases(reader, self._store(id_, text, title, is_copy=id_ in self._position_of))
+        return None
+
+    def _add_aliases(self, reader: RowReader, position: int) -> None:
+        """Add the ids of merged copies that an export of this project lists in its metadata."""
+        for alias in other_ids_in(reader.row.cells.get("metadata")):
+            self.passages.add_alias(alias, position)
+            self._position_of.setdefault(alias, position)
+
+    def _store(self, id_: str, text: str, title: str, *, is_copy: bool = False) -> int:
+        """Store a passage and return its position; a known text is merged, and its id becomes an alias."""
+        position = self.passages.add(text, title, id_, is_copy=is_copy)
+        if id_:
+            self._position_of.setdefault(id_, position)
+        return position
+
+    def _add_row(self, reader: RowReader, source: Source) -> Problem | None:
+        """Read a row that holds a question, its passages, or both."""
+        row, plan = reader.row, self._plan
+        asks = row.asks and plan.columns.question is not None
+        self._asks |= asks
+        context = self._context(reader)
+        judged = self._listed(reader) if plan.has_lists else []
+        if reader.is_refused():
+            return reader.problem if row.asks else None
+        if not asks or (row.is_paragraph and self._is_missing(reader.cell("question"))):
+            return self._add_passages_of(reader, context, judged, asks=asks)
+        text = reader.text("question", ProblemCode.EMPTY_QUESTION)
+        id_ = reader.text("id")
+        if reader.is_refused():
+            return reader.problem
+        if is_mark(id_):
+            id_ = ""
+        position = self.passages.find(context) if context else -1
+        beside = None if plan.merges_questions else position
+        question = self._questions.find(id_, text, beside)
+        if question is not None and question.text != text:
+            if question.source == self._source:
+                return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=question.row)
+            self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
+            id_, question = "", self._questions.find("", text, beside)
+        answers = self._answers(reader)
+        grade = grade_in(reader, "label") if plan.columns.label and context else RELEVANT_GRADE
+        if reader.is_refused():
+            return reader.problem
+        if question is None:
+            question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
+            self._questions.add(question, beside)
+        self._note_part(question, reader, source)
+        for listed_id, title, passage, listed_grade in judged:
+            # lists may number their own entries: the text is what was judged
+            self._questions.judge(question, self._store(listed_id, passage, title), listed_grade)
+        problem = self._judge_context(question, context, grade, reader) if context else None
+        if answers:
+            question.add_answers(answers, position)
+        return problem
+
+    def _is_missing(self, value: object) -> bool:
+        return is_missing(value) if self._plan.has_marks else is_blank(value)
+
+    def _note_part(self, question: GatheredQuestion, reader: RowReader, source: Source) -> None:
+        part = part_named(reader.cell("part")) if source.fields.part else ""
+        if part := part or source.part:
+            question.add_part(part)
+
+    def _answers(self, reader: RowReader) -> dict[str, int]:
+        cell = None if self._plan.columns.answers is None else reader.cell("answers")
+        if is_blank(cell):
+            return {}
+        if self._plan.separates_answers and isinstance(cell, str) and len(cell) <= MOST_CHARACTERS:
+            return {reader.fit(part.strip()): NOWHERE for part in cell.split("|") if part.strip()}
+        return reader.answers()
+
+    def _context(self, reader: RowReader) -> str:
+        """Return the passage of a row as text; a missing one is a problem unless the row may hold lists."""
+        if not self._plan.has_context or (self._plan.has_lists and self._is_missing(reader.cell("context"))):
+            return ""
+        text = reader.text("context", ProblemCode.EMPTY_CONTEXT)
+        if self._plan.has_marks and is_mark(text):
+            reader.refuse(ProblemCode.EMPTY_CONTEXT, "context")
+            return ""
+        self.passage_rows += reader.row.is_paragraph and bool(text)
+        return text
+
+    def _listed(self, reader: RowReader) -> list[JudgedPassage]:
+        """Return id, title, text and grade of the passages in lists; the grade of a candidate is None."""
+        found: list[JudgedPassage] = []
+        for role, names, grade in self._plan.lists:
+            for id_, title, text, is_relevant in listed_passages(reader, names, role):
+                own_grade = grade if is_relevant is None or grade == NOT_RELEVANT else int(is_relevant)
+                found.append((id_, title, text, own_grade))
+        return found
+
+    def _add_passages_of(
+        self, reader: RowReader, context: str, judged: Sequence[JudgedPassage], *, asks: bool
+    ) -> Problem | None:
+        """Store the passages of a row without a question."""
+        number = reader.row.number
+        if not context and not judged:
+            role, code = ("question", ProblemCode.EMPTY_QUESTION) if asks else ("context", ProblemCode.EMPTY_CONTEXT)
+            return Problem.of(code, number, column=reader.column(role)) if reader.row.asks else None
+        if asks:
+            self._blank_question_count += 1
+            if len(self._blank_questions) < _EXAMPLES or not self._questions:
+                details = {"column": reader.column("question")}
+                self._blank_questions.append(Problem.of(ProblemCode.EMPTY_QUESTION, number, **details))
+            self._refuse_hopeless_start()
+        if context:
+            self._store_context(context, reader, is_copy=True)
+        for id_, title, text, _ in judged:
+            self._store(id_, text, title)
+        return None
+
+    def _refuse_hopeless_start(self) -> None:
+        """Raise `DataError` if very many rows hold no question and only copies of a few passages."""
+        is_hopeless = self._blank_question_count == MOST_BAD_ROWS and len(self.passages) < MOST_BAD_ROWS // 100
+        if is_hopeless and not self._questions:
+            self.rejection.add(RawRow(self._blank_questions[0].row or 0, {}), self._blank_questions[0], any_good=True)
+            raise self.rejection.no_good(ProblemCode.NO_GOOD_START, self._blank_question_count)
+
+    def _store_context(self, context: str, reader: RowReader, *, is_copy: bool = False) -> int:
+        columns = self._plan.columns
+        name = columns.passage_id or (None if columns.question else columns.id)
+        cell = None if name is None else reader.row.cells.get(name)
+        id_ = "" if cell is None or self._is_missing(cell) else reader.fit(as_text(cell))
+        title = reader.text("title")
+        if self._plan.has_marks and is_mark(title):
+            title = ""
+        position = self._store(id_, context, title, is_copy=is_copy)
+        if columns.question is None:
+            self._add_aliases(reader, position)
+        return position
+
+    def _judge_context(self, question: GatheredQuestion, context: str, grade: int, reader: RowReader) -> Problem | None:
+        """Store the passage of a row with its grade; returns the problem if the row repeats another."""
+        number = reader.row.number
+        position = self._store_context(context, reader)
+        if position in question.grades or position in question.rejected:
+            known = question.grades.get(position, NOT_RELEVANT)
+            if self._plan.columns.label is None or known == grade:
+                return None if self._plan.has_lists else _repeated(number, question)
+            details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
+            return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
+        if self._plan.columns.impossible and as_text(reader.cell("impossible")).lower() in _YES:
+            question.rejected.append(position)
+        else:
+            question.grades[position] = grade
+            self._questions.judgement_count += 1
+            if grade == NOT_RELEVANT:
+                self._labels.add(reader.column("label"))
+        return None
+
+    def _position_of_judged(self, judged: JudgedPassage, reader: RowReader) -> int:
+        """Store a passage of a list in a collection, whose ids name the passages of its corpus; return its position."""
+        id_, title, text, _ = judged
+        if id_ not in self._position_of or self.passages.find(text) == self._position_of[id_]:
+            return self._store(id_, text, title)
+        details = {"id": shown(id_, 80)}
+        reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
+        return self._position_of[id_]
+
+    def _add_question(self, reader: RowReader, source: Source) -> Problem | None:
+        fields, number = source.fields, reader.row.number
+        if not isinstance(fields, Fields):
+            raise TypeError("a source of questions has `Fields`")
+        self._asks = True
+        id_ = reader.text("id", ProblemCode.EMPTY_ID) if fields.id else ""
+        text = reader.text("text", ProblemCode.EMPTY_QUESTION)
+        if reader.is_refused() or not text:
+            return reader.problem
+        question = self._questions.find(id_, text)
+        if question is not None and question.text != text:
+            return Problem.of(ProblemCode.DUPLICATE_ID, number, id=shown(id_, 80), first=question.row)
+        if question is not None and not fields.positive and not source.references:
+            return _repeated(number, question)
+        groups = groups_in(reader) if fields.groups else []
+        judged = self._listed(reader)
+        if reader.is_refused():
+            return reader.problem
+        if question is None:
+            kind = reader.text("kind")
+            question = GatheredQuestion(number, self._source, id_, text, kind, needs_judgement=True)
+            self._questions.add(question)
+        self._note_part(question, reader, source)
+        if fields.answers:
+            for answer in reader.answers():
+                question.answers.setdefault(answer, NOWHERE)
+        if fields.metadata:
+            question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
+        self._questions.add_groups(question, groups)
+        for listed in judged:
+            self._questions.judge(question, self._position_of_judged(listed, reader), listed[3])
+        return self._judge_named(question, reader, source)
+
+    def _judge_named(self, question: GatheredQuestion, reader: RowReader, source: Source) -> Problem | None:
+        """Judge the passages that the row names, by the grade of the row if it has one."""
+        grade_in_row = RELEVANT_GRADE
+        if source.references and not isinstance(source.fields, Columns) and source.fields.grade:
+            grade_in_row = grade_in(reader, "grade")
+        if reader.is_refused():
+            return reader.problem
+        self._questions.judge_references(question, reader, source.references, grade_in_row)
+        return None
+
+    def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:
+        fields = source.fields
+        if not isinstance(fields, Fields):
+            raise TypeError("a source of judgements has `Fields`")
+        if fields.question_id:
+            id_ = reader.text("question_id", ProblemCode.EMPTY_ID)
+            question = self._questions.named(id_)
+        else:
+            id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
+            question = self._questions.find("", id_)
+        passages = ids_in(reader, "passage_id")
+        grade = grade_in(reader, "grade") if fields.grade else RELEVANT_GRADE
+        if reader.is_refused():
+            return reader.problem
+        if question is None and fields.question and not fields.question_id:
+            question = GatheredQuestion(reader.row.number, self._source, "", id_, needs_judgement=True)
+            self._questions.add(question)  # ratings bring their questions
+        if question is None:
+            for _ in passages:
+                self._unknown_questions.add(id_)
+            return None
+        self._note_part(question, reader, source)
+        twice: Problem | None = None
+        for passage in passages:
+            known = self._questions.judge_named(question, passage, grade)
+            if known is not None:
+                details = {"question": shown(id_, 80), "passage": shown(passage, 80)}
+                twice = Problem.of(ProblemCode.JUDGED_TWICE, reader.row.number, **details, grade=known)
+        return twice
+
+
+def _repeated(row: int, question: GatheredQuestion) -> Problem:
+    return Problem.of(ProblemCode.REPEATED_ROW, row, first=question.row)

@@ -1,0 +1,90 @@
+"""Which columns of the files of a collection are used, kept as metadata, or unused."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from data.formats.columns import Columns
+from data.formats.tables import as_text
+from data.layouts.columns.references import NameKind, PassageNames, Reference, reference_columns
+from data.layouts.columns.roles import columns_in_use
+from data.layouts.nested.trees import NestedTable
+from data.layouts.sources import Role, Shape, Source, as_questions
+
+_LONGEST_NAME = 200  # characters of a title
+
+
+def with_references(source: Source, passages: PassageNames, chosen: Mapping[str, str | None]) -> Source:
+    """Return a source of questions with the columns that name passages; any other source as it is.
+
+    `chosen` are columns that the user named by role. Evidence comes before names: a column such as `article` holds no
+    passages if its values are ids, file names or titles of passages in another file.
+    """
+    fields = source.fields
+    if isinstance(fields, Columns):
+        return _named_instead(source, fields, passages) if "context" not in chosen else source
+    if source.role is not Role.QUESTIONS or fields.positive or fields.groups:
+        return source
+    used = _used_columns(source)
+    free = [name for name in source.names if name not in used]
+    if fields.judged:
+        free = [fields.judged]
+    references = reference_columns(free, source.sample, passages) if free else ()
+    if fields.judged and not references:
+        references = (Reference(fields.judged, NameKind.ID),)  # its unknown ids are reported
+    return replace(source, references=references)
+
+
+def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
+    """The rows as questions if what seemed to be their passages only names passages of another file."""
+    context = columns.context
+    if columns.question is None or context is None or source.shape is Shape.NESTED:
+        return source
+    if any(len(as_text(row.get(context))) > _LONGEST_NAME for row in source.sample):
+        return source
+    references = reference_columns([context], source.sample, passages)
+    return replace(as_questions(source, columns), references=references) if references else source
+
+
+class ColumnReport(NamedTuple):
+    """Every column and key of the input by its use."""
+
+    used_columns: tuple[str, ...]
+    metadata_columns: tuple[str, ...]
+    unused_columns: tuple[str, ...]
+
+
+def column_report(source: Source) -> ColumnReport:
+    """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
+    used = _used_columns(source)
+    metadata = {name for name in (source.fields.kind, getattr(source.fields, "metadata", None)) if name is not None}
+    joined, skipped = tuple[str, ...](), tuple[str, ...]()
+    if source.role is Role.ROWS:
+        table = source.table()
+        if isinstance(table, NestedTable):
+            return ColumnReport(**table.keys.columns())
+        joined, skipped = table.joined, table.skipped
+    return ColumnReport(
+        (*(name for name in source.names if name in used - metadata), *joined),
+        tuple(name for name in source.names if name in metadata),
+        (*(name for name in source.names if name not in used), *skipped),
+    )
+
+
+def joined_report(reports: Mapping[str, ColumnReport]) -> ColumnReport:
+    """Join the reports of files. A column that one file uses and another does not is reported with its file."""
+    used = dict.fromkeys(name for report in reports.values() for name in report.used_columns)
+    metadata = _named(((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used})
+    unused = ((file, name) for file, report in reports.items() for name in report.unused_columns)
+    return ColumnReport(tuple(used), metadata, _named(unused, {*used, *metadata}))
+
+
+def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{file}: {name}" if name in taken else name for file, name in columns))
+
+
+def _used_columns(source: Source) -> set[str]:
+    references = {reference.column for reference in source.references}
+    if isinstance(source.fields, Columns):
+        return columns_in_use(source.fields, source.names) | references
+    return {name for name in asdict(source.fields).values() if name is not None} | references

@@ -1,0 +1,184 @@
+"""Lists of passages beside a question: their roles by the marks in their entries, and lists that belong together.
+
+HotpotQA marks its passages by title in another column, KILT nests them in its outputs, and TriviaQA has two lists: such
+columns are joined into one list of marked passages, which the reader of rows takes like any other.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from data.formats.columns import plain_name
+from data.formats.rows import parsed
+from data.formats.tables import Table, as_text, is_blank, is_collection
+from data.layouts.columns.roles import assign_columns
+from data.layouts.nested.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
+
+Sample = Sequence[Mapping[str, object]]
+Cells = dict[str, object]
+
+_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
+_POSITIVES = (
+    "snippets", "evidence", "evidences", "answerparagraphs", "answerpassages", "goldpassages", "goldparagraphs",
+    "goldctxs", "golddocs", "golddocuments", "supportingpassages", "supportingparagraphs", "supportingcontexts",
+    "relevantpassages", "relevantparagraphs", "relevantdocuments", "relevantdocs", "entitypages", "searchresults",
+    "oraclectxs", "oraclecontexts", "근거", "근거문단", "근거지문",
+)  # fmt: skip
+_ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
+_PROVENANCE = "provenance"
+_SAMPLE_ROWS = 50
+
+
+def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
+    """Return a table and its sample with the roles of its lists of passages, joined where they belong together."""
+    if outputs := [name for name in table.names if _nests_provenance(name, sample)]:
+        return _joined(
+            table,
+            sample,
+            outputs[:1],
+            _with_output(outputs[0]),
+            {"answers": "answers", "positives": _PROVENANCE, "context": None},
+        )
+    lists = {name: found for name in table.names if (found := _lists(name, sample))}
+    if lists and assign_columns(table.names, sample, table.roles).question is None:
+        asking = _asking_column(table, sample)
+        table = table if asking is None else replace(table, roles={**table.roles, "question": asking})
+    if not lists or assign_columns(table.names, sample, table.roles).question is None:
+        return table, sample
+    facts = next((name for name in table.names if plain_name(name) in _FACTS), None)
+    titled = next((name for name, found in lists.items() if name != facts and _has_titles(found)), None)
+    if facts is not None and titled is not None:
+        return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled, "context": None})
+    roles: dict[str, list[str]] = {}
+    for name, found in lists.items():
+        if role := _role(name, found):
+            roles.setdefault(role, []).append(name)
+    columns = assign_columns(table.names, sample, table.roles)
+    has_text = columns.context is not None and columns.context not in lists
+    if has_text or "candidates" in roles:
+        roles.pop("positives", None)  # quotations
+        roles.pop("unclear", None)
+    unclear = roles.pop("unclear", [])
+    if roles and not has_text:
+        table = replace(table, roles={**table.roles, "context": None})
+    for role, names in roles.items():
+        table, sample = _joined(table, sample, names[1:], _with_lists(names), {role: names[0]})
+    if unclear and not roles and columns.positives is None and columns.context in (None, *unclear):
+        table = replace(table, roles={**table.roles, "context": None})
+    return table, sample
+
+
+def _asking_column(table: Table, sample: Sample) -> str | None:
+    """Return the only column of which most cells end in a question mark, whatever its name."""
+    rows = sample[:_SAMPLE_ROWS]
+    texts = {name: [as_text(cell) for row in rows if isinstance(cell := row.get(name), str)] for name in table.names}
+    asking = [
+        name for name, cells in texts.items() if 2 * sum(text.endswith(("?", "？")) for text in cells) > len(rows)
+    ]
+    return asking[0] if len(asking) == 1 else None
+
+
+def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
+    """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
+    cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
+    lists = [passages_in(cell) for cell in cells if _is_list(cell)]
+    texts = [passage.text for passages in lists for passage in passages]
+    addresses = sum(_ADDRESS.fullmatch(text) is not None for text in texts)
+    return lists if texts and 2 * len(lists) > len(cells) and 2 * addresses < len(texts) else []
+
+
+def _has_titles(lists: list[list[ListedPassage]]) -> bool:
+    return any(passages and all(passage.title for passage in passages) for passages in lists)
+
+
+def _is_list(cell: object) -> bool:
+    return is_collection(cell) or (isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"))
+
+
+def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
+    """Return the role of a list: by its marks, then by its name; "unclear" if it may hold what was retrieved."""
+    if any(passage.is_relevant is not None for passages in lists for passage in passages):
+        return "candidates"
+    if plain_name(name) in _POSITIVES:
+        return "positives"
+    return "unclear" if is_unclear(name, lists) else None
+
+
+def _joined(
+    table: Table,
+    sample: Sample,
+    names: Sequence[str],
+    cells: Callable[[Mapping[str, Any]], Cells],
+    roles: dict[str, str | None],
+) -> tuple[Table, Sample]:
+    """Return a table without the columns `names`; `cells` puts their content into those that `roles` names."""
+    roles = {**table.roles, **roles}
+    if not names:
+        return replace(table, roles=roles), sample
+    kept = [name for name in table.names if name not in names]
+    kept += [name for name in roles.values() if name is not None and name not in kept]
+    rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
+    joined = replace(table, names=tuple(kept), rows=rows, joined=(*table.joined, *names), roles=roles)
+    return joined, [cells(row) for row in sample]
+
+
+def _with_lists(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Cells]:
+    def cells(row: Mapping[str, Any]) -> Cells:
+        passages = [passage for name in names for passage in passages_in(row.get(name))]
+        return {**row, names[0]: [_as_object(passage) for passage in passages]}
+
+    return cells
+
+
+def _with_facts(name: str, facts: str) -> Callable[[Mapping[str, Any]], Cells]:
+    """Mark the passages whose titles a column of supporting facts names; without facts no passage has a mark."""
+
+    def cells(row: Mapping[str, Any]) -> Cells:
+        titles = set(_titles(row.get(facts)))
+        marked = [
+            passage._replace(is_relevant=passage.title in titles) if titles else passage
+            for passage in passages_in(row.get(name))
+        ]
+        return {**row, name: [_as_object(passage) for passage in marked]}
+
+    return cells
+
+
+def _titles(facts: Any) -> list[str]:
+    """Return the titles of supporting facts: pairs of title and sentence, texts, or a dict of lists."""
+    facts = plain_value(parsed(facts) if isinstance(facts, str) else facts)
+    if isinstance(facts, dict):
+        facts = plain_value(next((cell for key, cell in facts.items() if plain_name(key) in ("title", "titles")), None))
+    if not isinstance(facts, (list, tuple)):
+        return []
+    items = [plain_value(fact) for fact in facts]
+    return [joined_text(item[0] if isinstance(item, (list, tuple)) and item else item) for item in items]
+
+
+def _nests_provenance(name: str, sample: Sample) -> bool:
+    return any(passages for row in sample[:_SAMPLE_ROWS] for passages in _provenance(row.get(name)))
+
+
+def _provenance(output: Any) -> list[list[ListedPassage]]:
+    items = plain_value(output)
+    if not isinstance(items, list):
+        return []
+    return [passages_in(item[_PROVENANCE]) for item in items if isinstance(item, dict) and item.get(_PROVENANCE)]
+
+
+def _with_output(name: str) -> Callable[[Mapping[str, Any]], Cells]:
+    """Put the answers and the passages of KILT's outputs into columns of their own."""
+
+    def cells(row: Mapping[str, Any]) -> Cells:
+        outputs = plain_value(row.get(name))
+        items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
+        passages = [_as_object(passage) for found in _provenance(items) for passage in found]
+        return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
+
+    return cells
+
+
+def _as_object(passage: ListedPassage) -> Cells:
+    entry: Cells = {"id": passage.id, "title": passage.title, "text": passage.text}
+    return entry if passage.is_relevant is None else {**entry, "is_relevant": passage.is_relevant}

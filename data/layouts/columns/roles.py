@@ -1,0 +1,357 @@
+"""Gives each column of a table its role: evidence first (types, uniqueness, references), then names."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from shlex import quote
+from typing import Any
+
+from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
+from data.formats.marks import is_missing
+from data.formats.tables import as_text, is_collection, shown
+from data.layouts.columns.cells import list_items
+from data.layouts.nested.passage_lists import is_unclear_list
+from data.layouts.parts import part_named
+from data.layouts.programs.lines import WHOLE
+from data.problems import DataError, ProblemCode
+
+Sample = Sequence[Mapping[str, object]]
+
+_SIBLINGS = ("positives", "negatives", "candidates")
+_SURE_LABELS = {
+    "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
+    "관련도", "관련여부", "관련성", "적합도", "적합여부",
+}  # fmt: skip
+_LABEL_WORDS = {
+    "true",
+    "false",
+    "yes",
+    "no",
+    "y",
+    "n",
+    "relevant",
+    "irrelevant",
+    "not relevant",
+    "positive",
+    "negative",
+}
+_MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
+_NEVER_PASSAGES = {
+    "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
+    "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
+    "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
+    "files", "filename", "source", "sources", "sourcedoc", "sourcedocs", "sourcedocument", "sourcefile", "metadata",
+    "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
+    "링크", "주소", "벡터", "임베딩",
+}  # fmt: skip
+_NEVER_PASSAGE = re.compile(
+    r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
+    r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
+)
+_RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
+# names that mean a passage whatever their values look like; ids stand under the others, too
+_SURE_PASSAGES = {
+    "text",
+    "context",
+    "contexttext",
+    "passagetext",
+    "contents",
+    "paragraph",
+    "지문",
+    "본문",
+    "문맥",
+    "문단",
+}
+_FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
+_ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
+_ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
+_REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
+_SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
+_MOST_FLAGS = 5
+_LEAST_ROWS = 2  # that an observation about values needs
+
+
+def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, str | None] | None = None) -> Columns:
+    """Assign roles to the columns of rows that hold questions, passages, or both.
+
+    `chosen` are columns that the user named by role; no other role gets them. A column of passages is never taken by
+    the length of its texts: without a known name, `context` and `positives` stay None.
+    """
+    filled = [name for name in names if not sample or not all(is_missing(row.get(name)) for row in sample)]
+    given = {role: name for role, name in (chosen or {}).items() if name is not None}
+    roles = dict(given)
+    for find in (known_name, has_word):
+        for candidates in (filled, names) if find is known_name else (filled,):
+            for role, known in NAMES.items():
+                left = [name for name in candidates if name not in roles.values() and _fits(role, name, sample)]
+                if find is has_word and role == "context":
+                    left = [name for name in left if not sample or holds_texts(name, sample)]
+                if role not in roles and (name := find(role, known, left)) is not None:
+                    roles[role] = name
+    _replace_system_answers(roles, names, given)
+    _add_by_values(roles, filled, sample)
+    if "question" not in roles and (asking := _asking_column([n for n in filled if n not in roles.values()], sample)):
+        roles["question"] = asking
+    for role in _needless(roles, given, sample):
+        del roles[role]
+    columns = replace(Columns(**roles), **{role: None for role in chosen or {} if role not in given})
+    return _with_ids(columns, names, sample, given)
+
+
+def sibling_columns(role: str, name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return `name` and the other columns that hold passages of its role, such as negative_1 and negative_2."""
+    known = NAMES.get(role, ())
+    if _without_number(plain_name(name)) not in known:
+        return (name,)
+    return (name, *(other for other in names if other != name and _without_number(plain_name(other)) in known))
+
+
+def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
+    """Return the columns that a reading uses, those beside a column of lists included."""
+    used: set[str] = set()
+    for role, name in asdict(columns).items():
+        if name is not None:
+            used |= set(sibling_columns(role, name, names)) if role in _SIBLINGS else {name}
+    return used
+
+
+def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) -> tuple[Columns, ...]:
+    """Return the readings to choose from if no column is known to hold the passages, the likeliest first."""
+    if columns.context is not None or columns.positives is not None:
+        return ()
+    taken = columns_in_use(columns, names) - {columns.answers}
+    texts = [name for name in names if name not in taken and _may_hold_passages(name, sample)]
+    if columns.answers is not None and columns.question is not None and columns.answers not in texts:
+        texts.append(columns.answers)
+    if any(holds_texts(name, sample) for name in texts):
+        texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # not those of ids
+    texts.sort(key=lambda name: _is_never_passage(name) and name != columns.answers)
+    return tuple(
+        replace(columns, context=name, answers=None if name == columns.answers else columns.answers) for name in texts
+    )
+
+
+def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> DataError:
+    """Return the refusal of a table without a known column of passages: what it seems to be, and what to do."""
+    candidates = [one.context for one in candidate_columns(columns, names, sample) if one.context is not None]
+    flags = " / ".join(map(_flag, candidates[:_MOST_FLAGS])) or _flag("NAME")
+    details = {"found": shown(", ".join(names), 300), "flags": flags}
+    retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
+    files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
+    if retrieved:
+        return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
+    unmarked = [name for name in candidates if is_unclear_list(name, sample)]
+    if unmarked and columns.question is not None:
+        details["flags"] = " / ".join(map(_flag, unmarked))
+        return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=_short(unmarked[0]))
+    if files and columns.question is not None:
+        return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=_short(files[0]))
+    others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
+    if columns.question is not None and columns.answers is not None and not others:
+        details |= {"question": _short(columns.question), "answers": _short(columns.answers)}
+        return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": _flag(columns.answers)})
+    return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=_wanted())
+
+
+def unique_column(names: Sequence[str], sample: Sample) -> str | None:
+    """Return the first of some columns whose values are filled and differ in every row; else the first of them."""
+    for name in names:
+        values = [as_text(row.get(name)) for row in sample if not is_collection(row.get(name))]
+        if len(values) == len(sample) == len(set(values)) and all(values):
+            return name
+    return names[0] if names else None
+
+
+def _flag(name: str) -> str:
+    """Return the flag of the command line that names the column of the passages."""
+    option = f"context={_short(name)}"
+    is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
+    return f"--columns {option if is_plain else quote(option)}"
+
+
+def _short(name: str) -> str:
+    return shown(name, 80)
+
+
+def _wanted() -> str:
+    known = NAMES["context"]
+    korean = [name for name in known if not name.isascii()]
+    return ", ".join([*korean[:3], *known[:3]])
+
+
+def _without_number(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+def _fits(role: str, name: str, sample: Sample) -> bool:
+    """Whether the values of a column can be those of a role."""
+    values = [row.get(name) for row in sample if not is_missing(row.get(name))]
+    if not sample:
+        return role != "context" or not _is_never_passage(name)
+    match role:
+        case "context" | "positives" | "candidates":
+            return _may_hold_passages(name, sample) and not (role == "context" and _is_never_passage(name))
+        case "part":
+            return bool(values) and all(map(part_named, values))
+        case "label":
+            return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
+        case "start":
+            return bool(values) and all(WHOLE.fullmatch(as_text(one)) for value in values for one in list_items(value))
+        case _:
+            return role not in ("id", "passage_id", "kind") or not any(map(is_collection, values))
+
+
+def _is_label(value: object) -> bool:
+    text = "" if is_collection(value) else as_text(value).lower()
+    return text in _LABEL_WORDS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
+
+
+def _is_never_passage(name: str) -> bool:
+    plain = plain_name(name)
+    return plain in _NEVER_PASSAGES or _NEVER_PASSAGE.search(plain) is not None
+
+
+def _may_hold_passages(name: str, sample: Sample) -> bool:
+    """Whether values can be passages: no numbers in lists, and unless the name is sure no file names or addresses."""
+    is_sure = plain_name(name) in _SURE_PASSAGES
+    if not is_sure and (_holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)):
+        return False
+    values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
+    items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
+    return not items or not all(map(_is_number, items))
+
+
+def _is_number(item: object) -> bool:
+    try:
+        float(as_text(item))
+    except (ValueError, TypeError):
+        return False
+    return not is_collection(item)
+
+
+def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
+    """Whether most filled cells of a column, or the items of their lists, match a pattern as a whole."""
+    values = [row.get(name) for row in sample[:50] if not is_missing(row.get(name))]
+    items = [item for value in values for item in (list_items(value)[:5] if is_collection(value) else [value])]
+    return bool(items) and 2 * sum(_matches(item, pattern) for item in items) > len(items)
+
+
+def _matches(item: object, pattern: re.Pattern[str]) -> bool:
+    """Whether a text, or the short text of any key of an object, matches a pattern as a whole."""
+    parts = item.values() if isinstance(item, dict) else [item]
+    return any(pattern.fullmatch(as_text(part)[:300]) is not None for part in parts if not is_collection(part))
+
+
+def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:
+    """Beside reference answers the column `answer` is what a system said, and `contexts` what it retrieved."""
+    reference = next((name for name in names if plain_name(name) in _REFERENCE_ANSWERS), None)
+    answers = roles.get("answers")
+    if reference is None or answers in (None, reference) or "answers" in given or reference in given.values():
+        return
+    roles["answers"] = reference
+    if "context" not in given and plain_name(roles.get("context", "")) == "contexts":
+        del roles["context"]
+
+
+def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
+    """Whether a column is the `contexts` of an evaluation, which has answers of a system beside reference answers."""
+    has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
+    is_evaluation = has_reference and any(plain_name(other) in ("answer", "response") for other in names)
+    return is_evaluation and plain_name(name) == "contexts"
+
+
+def holds_texts(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
+    values = [row.get(name) for row in sample if not is_missing(row.get(name))]
+    texts = [as_text(value) for value in values if not is_collection(value)]
+    several = sum(_SEVERAL_WORDS.search(text[:1000]) is not None for text in texts)
+    return 2 * (several + len(values) - len(texts)) > len(values)
+
+
+def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
+    """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
+    left = [name for name in filled if name not in roles.values()]
+    if "part" not in roles:
+        several = [name for name in left if len({part_named(row.get(name)) for row in sample}) > 1]
+        parts = [name for name in several if _fits("part", name, sample)]
+        roles |= {"part": parts[0]} if len(parts) == 1 else {}
+    if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
+        answers = next((name for name in left if plain_name(name) == "a"), None)
+        roles |= {} if answers is None else {"answers": answers}
+
+
+def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
+    """Roles that mean nothing in a table without the column they belong to."""
+    found = []
+    if "question" not in roles:
+        found += ["positives", "negatives", "candidates", "label", "start", "passage_id", "impossible", "answers"]
+    elif "context" not in roles:
+        found += ["label", "start", "passage_id", "impossible"]
+    if "answers" not in roles:
+        found.append("start")
+    context = roles.get("context", "")
+    may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
+    if may_be_ids and sample and all(_is_number(row.get(context)) for row in sample):
+        found.append("context")  # ids of passages beside the questions
+    return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
+
+
+def _asking_column(names: list[str], sample: Sample) -> str | None:
+    """Return the only column of which most cells end in a question mark."""
+    asking = [
+        name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in sample) > len(sample)
+    ]
+    return asking[0] if len(asking) == 1 else None
+
+
+def _with_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Mapping[str, str]) -> Columns:
+    """Tell the ids of questions and those of passages apart by what their values go with."""
+    if columns.question is None:
+        return _with_passage_ids(columns, names, sample, given)
+    if columns.context is None or len(sample) < _LEAST_ROWS:
+        return columns
+    questions, contexts = _texts(columns.question, sample), _texts(columns.context, sample)
+    id_, passage_id = columns.id, columns.passage_id
+    if id_ is not None and "id" not in given:
+        values = _texts(id_, sample)
+        if _one_to_one(values, contexts) and not _goes_with(values, questions):
+            id_, passage_id = None, passage_id or id_
+        elif columns.label is not None and len(set(zip(questions, values, strict=True))) > len(set(questions)):
+            id_ = None  # it numbers the rows, several of which are one question
+        elif 2 * len(set(values)) < len(set(questions)):
+            id_ = None
+    if passage_id is not None and "passage_id" not in given and not _one_to_one(_texts(passage_id, sample), contexts):
+        passage_id = None  # several passages have it: it is the id of their document
+    return replace(columns, id=id_, passage_id=passage_id)
+
+
+def _with_passage_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Mapping[str, str]) -> Columns:
+    """Without questions the column of ids is that whose values differ in every row."""
+    if "id" in given:
+        return columns
+    taken = {name for role, name in asdict(columns).items() if name is not None and role != "id"}
+    known = [*NAMES["passage_id"], *NAMES["id"]]
+    by_name = [name for plain in known for name in names if plain_name(name) == plain]
+    others = [name for name in names if _ID_NAME.search(plain_name(name)) and name not in by_name]
+    candidates = [name for name in dict.fromkeys([columns.id, *by_name, *others]) if name is not None]
+    found = unique_column([name for name in candidates if name not in taken], sample)
+    is_sure = found is not None and (found in by_name or found == columns.id or len(sample) >= _LEAST_ROWS)
+    return replace(columns, id=found if is_sure else columns.id, passage_id=None)
+
+
+def _texts(name: str, sample: Sample) -> list[str]:
+    return [shown(row.get(name), 2000) for row in sample]
+
+
+def _goes_with(keys: Sequence[str], values: Sequence[str]) -> bool:
+    """Whether a key has one value only, wherever it stands."""
+    known: dict[str, str] = {}
+    return all(known.setdefault(key, value) == value for key, value in zip(keys, values, strict=True) if key)
+
+
+def _one_to_one(ids: Sequence[str], texts: Sequence[str]) -> bool:
+    pairs = [(id_, text) for id_, text in zip(ids, texts, strict=True) if id_ and text]
+    if not pairs:
+        return False
+    ids, texts = [id_ for id_, _ in pairs], [text for _, text in pairs]
+    return _goes_with(ids, texts) and _goes_with(texts, ids)

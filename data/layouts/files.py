@@ -1,0 +1,218 @@
+"""How the files of a collection belong together: the role and the published part of each, and where it lies."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import PurePosixPath
+
+from data.apart import File
+from data.formats.columns import Columns
+from data.formats.tables import as_text, is_blank, is_collection, shown
+from data.layouts.columns.ids import canonical_id
+from data.layouts.parts import part_of_path, published_parts
+from data.layouts.sighting import Sighted, row_source
+from data.layouts.sources import Role, Source, as_questions
+from data.problems import DataError, ProblemCode
+
+_QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
+_PASSAGE_WORDS = (
+    "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
+    "문서", "지문", "본문", "코퍼스", "말뭉치",
+)  # fmt: skip
+_JUDGEMENT_WORDS = ("qrels", "qrel", "rel", "default", "judgements", "judgments", "relevance", "판정")
+_OTHER_WORDS = {"train", "dev", "test", "validation", "small", "of", "qa"}
+ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *_JUDGEMENT_WORDS}
+PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from another
+_WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
+_SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
+_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+_DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
+
+
+def holds_passages(source: Source) -> bool:
+    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
+    if isinstance(source.fields, Columns):
+        return source.fields.has_passages
+    return source.role is Role.PASSAGES or source.fields.positive is not None
+
+
+def words_of(name: str) -> list[str]:
+    """Return the English and Korean words of a name, in lower case."""
+    return _WORD.findall(unicodedata.normalize("NFC", name).lower())
+
+
+def with_roles(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
+
+    Judged ids come before the tags and names that a source was recognised by, if they tell questions from passages:
+    topics may stand in <DOC> tags.
+    """
+    judged = _judged_ids(sources)
+    sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
+    by_ids = [_role_by_ids(source, judged) for source in sources]
+    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
+    is_sure = Role.QUESTIONS in by_ids and bool(others)
+    roles = [_role_of(source, role, is_sure=is_sure) for source, role in zip(sources, by_ids, strict=True)]
+    lengths = {row: _mean_length(sources[row]) for row, role in enumerate(roles) if role is Role.TEXTS}
+    longest = max(lengths.values(), default=0.0)
+    has_passages = Role.PASSAGES in roles
+    for row, length in lengths.items():
+        is_question = has_passages or (len(lengths) > 1 and length < longest)
+        roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
+    return [_in_role(source, role) for source, role in zip(sources, roles, strict=True)]
+
+
+def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
+    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and getattr(one.fields, "question_id", None)]
+    names = {Role.QUESTIONS: "question_id", Role.PASSAGES: "passage_id"}
+    return {
+        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
+        for role, name in names.items()
+    }
+
+
+def _with_judged_id(source: Source, judged: Collection[str]) -> Source:
+    """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
+    fields = source.fields
+    if source.role is not Role.PASSAGES or isinstance(fields, Columns) or not judged:
+        return source
+    taken = {fields.text, fields.title, fields.metadata}
+    hits = {name: _hits(name, source, judged) for name in source.names if name not in taken}
+    best = max(hits, key=lambda name: (hits[name], name == fields.id), default=None)
+    return replace(source, fields=replace(fields, id=best)) if best is not None and hits[best] else source
+
+
+def _hits(name: str, source: Source, ids: Collection[str]) -> int:
+    return len({id_ for row in source.sample if (id_ := canonical_id(as_text(row.get(name)))) in ids})
+
+
+def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
+    if is_sure and by_ids is not None:
+        return by_ids
+    if source.role is not Role.TEXTS:
+        return source.role
+    *folders, name = PurePosixPath(source.name).parts or ("",)
+    return _role_by_name([name]) or by_ids or _role_by_name(folders) or Role.TEXTS
+
+
+def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
+    """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
+    id_column = source.fields.id
+    if source.role not in _WITH_IDS or id_column is None or not all(judged.values()):
+        return None
+    own = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
+    hits = {role: sum(id_ in ids for id_ in own) for role, ids in judged.items()}
+    roles = [role for role, count in hits.items() if count]
+    if len(roles) == 1:
+        return roles[0] if 2 * hits[roles[0]] >= len(own) else None
+    if not roles or source.role is not Role.TEXTS or _role_by_name([PurePosixPath(source.name).name]):
+        return None
+    whole = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
+    complete = [role for role, ids in judged.items() if whole.issuperset(ids)]
+    return complete[0] if len(complete) == 1 else None
+
+
+def _role_by_name(names: Sequence[str]) -> Role | None:
+    for name in reversed(names):
+        words = words_of(name)
+        for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):
+            if any(word in known or word.startswith(_korean(known)) for word in words):
+                return role
+    return None
+
+
+def _korean(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if not word.isascii())
+
+
+def _mean_length(source: Source) -> float:
+    texts = source.first("text", _SAMPLE_ROWS)
+    return sum(map(len, texts)) / max(1, len(texts))
+
+
+def _in_role(source: Source, role: Role) -> Source:
+    """The source in a role; the title of an entry without a text is what a question asks."""
+    fields = source.fields
+    if isinstance(fields, Columns):
+        return source
+    is_moved = role is Role.QUESTIONS and source.role is Role.PASSAGES and fields.text is not None
+    if is_moved and fields.title and all(is_blank(row.get(fields.text or "")) for row in source.sample):
+        fields = replace(fields, text=fields.title, title=None)
+    return replace(source, role=role, fields=fields)
+
+
+def with_parts(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources with their published parts, by the names of files and folders.
+
+    The folders that all files lie in name the collection and no part.
+    """
+    divided = [source.name for source in sources if source.role in _DIVIDED]
+    levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
+    shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
+    inner_path = {name: "/".join(PurePosixPath(name).parts[shared:]) for name in divided}
+    part_of = published_parts(inner_path.values())
+    return [replace(source, part=part_of.get(inner_path.get(source.name, ""), "")) for source in sources]
+
+
+def require_one_collection(sources: Sequence[Source]) -> None:
+    """Raise `DataError` if several folders of an archive hold a collection each, as of several languages."""
+    roles: defaultdict[str, set[Role]] = defaultdict(set)
+    for source in sources:
+        roles[_collection_path(source.name)].add(source.role)
+    whole = sorted(path for path, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
+    if len(whole) > 1:
+        # files that lie in no folder are named by their passages
+        passages = (one.name for one in sources if one.role is Role.PASSAGES and not _collection_path(one.name))
+        outside = next(passages, "")
+        found = ", ".join(path or outside for path in whole)
+        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(found, 300))
+
+
+def _collection_path(name: str) -> str:
+    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
+    parts = PurePosixPath(name).parts
+    for depth, part in enumerate(parts):
+        words = words_of(part.partition(".")[0])
+        if ROLE_WORDS & set(words):
+            telling = [word for word in words if word not in PLAIN_WORDS and not word.isdigit()]
+            return "/".join((*_folders(parts[:depth]), *(["-".join(telling)] if telling else [])))
+    return "/".join(_folders(parts[:-1]))
+
+
+def _folders(names: Sequence[str]) -> list[str]:
+    """Folders that tell collections apart: not those of a published part, such as train."""
+    return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
+
+
+def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
+    """Return the source of a file whose rows are of no collection by the names of their columns, read beside others.
+
+    `chosen` names columns by role, in every file that has them.
+
+    Rows without a passage are questions; the files beside them may hold what they name. Raises `DataError` if the file
+    has neither questions nor passages.
+    """
+    given = {role: name for role, name in chosen.items() if name in seen.names}
+    source = row_source(file, seen, given)
+    columns = source.fields
+    if not isinstance(columns, Columns) or columns.has_passages:
+        return source
+    if columns.question is None or _holds_ids(columns.question, source):
+        raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
+    return as_questions(source, columns)
+
+
+def _holds_ids(name: str, source: Source) -> bool:
+    """Whether a column holds ids rather than questions: single words in ASCII."""
+    values = [as_text(row.get(name)) for row in source.sample]
+    return all(value.isascii() and not any(map(str.isspace, value)) for value in values)
+
+
+def _without_texts(source: Source) -> ProblemCode:
+    """The problem with a table that has neither questions nor passages: no text at all, or none that is known."""
+    cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
+    has_texts = any(" " in cell for cell in cells)
+    return ProblemCode.NO_KNOWN_COLUMN if has_texts else ProblemCode.ONLY_IDS

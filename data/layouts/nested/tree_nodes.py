@@ -1,0 +1,262 @@
+"""One object of nested JSON: which of its keys hold a question, a passage, lists of questions, or deeper objects."""
+
+from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from data.formats.columns import NAMES
+from data.formats.columns import plain_name as _uncached_plain_name
+from data.formats.rows import parsed
+from data.formats.tables import as_text, is_blank
+from data.layouts.nested.passage_lists import TITLE_NAMES, plain_value
+
+PARAGRAPH_ID = "paragraph_id"
+IMPOSSIBLE = "is_impossible"
+SPLIT = "split"
+MAX_DEPTH = 6
+
+# By column, the best name first; compared as `plain_name` makes them.
+_QUESTION_KEYS = {
+    "question": ("question", "query", "questiontext", "querytext", "inputtext", "질문", "질의", "질문내용"),
+    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "정답", "답변", "답"),
+    "id": ("id", "guid", "questionid", "queryid", "qid", "qaid", "uuid", "질문id", "질문번호"),
+    "kind": ("kind", "questiontype", "querytype", "qtype", "질문유형"),
+    "turn": ("turnid",),  # numbers the questions of one conversation
+    IMPOSSIBLE: ("isimpossible", "impossible"),
+    SPLIT: ("split", "partition"),
+}
+_PASSAGE_KEYS = {
+    "context": (
+        "context", "contexttext", "story", "passage", "passagetext", "paragraph", "paragraphtext", "document",
+        "documenttext", "text", "content", "contents", "body", "article", "지문", "본문", "문맥", "문단", "내용",
+    ),
+    "title": (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES)),
+    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "storyid", "docid"),
+    SPLIT: ("split", "partition"),
+}  # fmt: skip
+_QUESTION_LISTS = ("qas", "qa", "qapairs", "questions", "questionanswers", "질문목록")
+_PASSAGE_LISTS = ("paragraphs", "passages", "chunks", "sections", "contexts", "문단", "문단목록")
+_ANSWER_LISTS = ("answers", "정답")
+_ANSWER_TEXTS = ("text", "texts", "inputtext", "answertext", "answer", "value", "spantext")
+_ANSWER_STARTS = ("answerstart", "answerstarts", "start", "textstart")
+_SAMPLE_ITEMS = 50
+
+Node = Mapping[str, Any]
+plain_name = lru_cache(maxsize=4_096)(_uncached_plain_name)  # the same few keys in every object
+
+
+class Roles(NamedTuple):
+    """The key of each role in objects with the same keys, and the keys that no role has."""
+
+    keys: dict[str, str]
+    others: tuple[str, ...]
+
+
+def question_roles(node: Node) -> Roles:
+    """Return the keys of an object that asks a question, by role."""
+    return _roles(tuple(node), is_question=True)
+
+
+def passage_roles(node: Node) -> Roles:
+    """Return the keys of an object that encloses questions, by role."""
+    return _roles(tuple(node), is_question=False)
+
+
+@lru_cache(maxsize=512)
+def _roles(names: tuple[str, ...], *, is_question: bool) -> Roles:
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    keys: dict[str, str] = {}
+    for role, wanted in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
+        name = next((by_plain[one] for one in wanted if one in by_plain and by_plain[one] not in keys.values()), None)
+        if name is not None:
+            keys[role] = name
+    return Roles(keys, tuple(name for name in names if name not in keys.values()))
+
+
+def has_question(node: object) -> bool:
+    """Whether an object asks a question itself."""
+    if not isinstance(node, dict):
+        return False
+    key = question_roles(node).keys.get("question")
+    return key is not None and bool(question_text(node[key]))
+
+
+def question_text(value: Any) -> Any:
+    """Return the question of a cell, which may be an object with a text."""
+    if isinstance(value, dict):
+        return next((value[name] for name in ("text", "stem") if isinstance(value.get(name), str)), "")
+    return "" if isinstance(value, list) or is_blank(value) else value
+
+
+def context_key(node: Node) -> str | None:
+    """Return the key that holds the passage of an object: a known name whose value is no object."""
+    for name in _context_keys(tuple(node)):
+        value = node[name]
+        if (type(value) is str and value.strip()) or not (is_blank(value) or _holds_objects(value)):
+            return name
+    return None
+
+
+@lru_cache(maxsize=512)
+def _context_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    return tuple(by_plain[name] for name in _PASSAGE_KEYS["context"] if name in by_plain)
+
+
+def _holds_objects(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
+
+
+def is_question_list_name(name: str) -> bool:
+    """Whether a key of this name is known to hold questions."""
+    return plain_name(name) in _QUESTION_LISTS
+
+
+def is_passage_list_name(name: str) -> bool:
+    """Whether a key of this name is known to hold passages."""
+    return plain_name(name) in _PASSAGE_LISTS
+
+
+def question_lists(node: Node) -> dict[str, list[Any]]:
+    """Return the lists of questions of an object by key, each question an object.
+
+    A list whose objects ask questions is one, and so is a list of texts under a known name. Answers in a list beside it
+    are joined to the questions by position.
+    """
+    found: dict[str, list[Any]] = {}
+    for name, value in node.items():
+        if isinstance(value, str):
+            continue
+        items = objects_in(value)
+        is_known = is_question_list_name(name)
+        if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
+            found[name] = items
+        elif is_known and isinstance(value, list):
+            found[name] = [{"question": item} if isinstance(item, str) else item for item in value]
+    return {name: _with_answers(items, name, node) for name, items in found.items() if not _is_answer_list(name, found)}
+
+
+def _is_answer_list(name: str, lists: Mapping[str, Any]) -> bool:
+    """Whether a list holds the answers to another list: in CoQA both hold objects with an `input_text`."""
+    return plain_name(name) in _ANSWER_LISTS and any(plain_name(other) in _QUESTION_LISTS for other in lists)
+
+
+def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
+    """Return the keys whose answers `question_lists` joins to questions."""
+    counts = {len(questions) for questions in lists.values()}
+    names = [name for name in node if name not in lists and plain_name(name) in _ANSWER_LISTS]
+    return [name for name in names if len(_answer_items(node[name])) in counts]
+
+
+def answers_without_questions(node: Node) -> list[str]:
+    """Return the keys of answers in lists, of an object that has no list of questions."""
+    return [name for name in node if plain_name(name) in _ANSWER_LISTS and isinstance(node[name], list) and node[name]]
+
+
+def _answer_items(value: Any) -> list[Any]:
+    return objects_in(value) or (value if isinstance(value, list) else [])
+
+
+def _with_answers(questions: list[Any], name: str, node: Node) -> list[Any]:
+    for other, value in node.items():
+        if other == name or plain_name(other) not in _ANSWER_LISTS:
+            continue
+        answers = _answer_items(value)
+        if len(answers) == len(questions):
+            return [_with_answer(question, answer) for question, answer in zip(questions, answers, strict=True)]
+    return questions
+
+
+def _with_answer(question: Any, answer: Any) -> Any:
+    if not isinstance(question, dict) or "answers" in question_roles(question).keys:
+        return question
+    return {**question, "answers": answer}
+
+
+def objects_in(value: Any) -> list[Any]:
+    """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
+    value = plain_value(value)
+    if isinstance(value, list):
+        return value if any(isinstance(item, dict) for item in value) else []
+    if not isinstance(value, dict) or not value:
+        return []
+    if has_question(value):
+        return [value]
+    lists = [plain_value(cell) for cell in value.values()]
+    if not all(isinstance(cell, list) and len(cell) == len(lists[0]) for cell in lists):
+        return []
+    return [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
+
+
+def children(node: Node, depth: int = MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
+    for name, value in node.items():
+        if name in known or not isinstance(value, (dict, list)):
+            continue
+        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS] if isinstance(value, list) else []
+        is_passage_list = is_passage_list_name(name) and isinstance(value, list)
+        if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
+            yield name, value
+
+
+def _is_passage(item: Any) -> bool:
+    return bool(context_key(item)) if isinstance(item, dict) else isinstance(item, str) and bool(item.strip())
+
+
+def is_nested(node: Any, depth: int = MAX_DEPTH) -> bool:
+    """Whether an object asks no question itself and holds lists of questions or passages at some depth."""
+    if depth == 0:
+        return False
+    if isinstance(node, list):
+        return any(is_nested(item, depth - 1) for item in node[:_SAMPLE_ITEMS])
+    if not isinstance(node, dict) or has_question(node):
+        return False
+    return bool(question_lists(node)) or any(True for _ in children(node, depth))
+
+
+def is_nested_root(node: dict[str, Any]) -> bool:
+    """Whether the one object of a file is nested; a single list of rows in it is a table and not nested."""
+    if any(True for _ in children(node)):
+        return True
+    return bool(question_lists(node)) and context_key(node) is not None
+
+
+def answers_of(value: Any) -> Any:
+    """Return answers as `answers_in` takes them: objects with `text` and `answer_start`, whatever their own names."""
+    value = plain_value(value)
+    if isinstance(value, list):
+        return value if all(map(_is_plain_answer, value)) else [answers_of(item) for item in value]
+    if not isinstance(value, dict) or _is_plain_answer(value):
+        return value
+    by_plain = {plain_name(name): cell for name, cell in reversed([*value.items()])}
+    text = next((by_plain[name] for name in _ANSWER_TEXTS if not _is_nothing(by_plain.get(name))), None)
+    start = next((by_plain[name] for name in _ANSWER_STARTS if not _is_nothing(by_plain.get(name))), None)
+    aliases = by_plain.get("aliases")
+    if isinstance(aliases, list) and not isinstance(text, list):
+        return [text, *aliases]
+    return {"text": text} if start is None else {"text": text, "answer_start": start}
+
+
+def _is_plain_answer(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and value.keys() <= {"text", "answer_start"})
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or value in ("", [])
+
+
+def with_parsed_cells(cells: Node) -> dict[str, Any]:
+    """Return the cells of a row, those parsed that hold the JSON or Python text of objects."""
+    return {name: _parsed_cell(plain_value(cell)) for name, cell in cells.items()}
+
+
+def _parsed_cell(cell: Any) -> Any:
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{") and "{" in cell[:1_000]:
+        value = parsed(cell.strip())
+        return value if isinstance(value, (list, dict)) else cell
+    return cell
+
+
+def joined_id(parent: Any, turn: Any) -> str:
+    """Return the id of a question in a conversation."""
+    return f"{as_text(parent)}-{as_text(turn)}" if not is_blank(parent) and not is_blank(turn) else ""

@@ -1,0 +1,228 @@
+"""Nested JSON as rows: questions in lists at any level, each with the passage, title and ids of what encloses it.
+
+Covers, by shape: SQuAD, KorQuAD 1 and 2, KLUE-MRC, AI Hub, CMRC 2018, CoQA, QuAC, and rows that hold a list of
+questions.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Any
+
+from data.formats.columns import Columns
+from data.formats.json_rows import json_lines
+from data.formats.opening import Format, RecognisedFile
+from data.formats.tables import RawRow, Table, kind_of, shown
+from data.layouts.nested.tree_nodes import (
+    IMPOSSIBLE,
+    PARAGRAPH_ID,
+    SPLIT,
+    answers_of,
+    answers_without_questions,
+    children,
+    context_key,
+    has_question,
+    is_nested,
+    is_nested_root,
+    is_passage_list_name,
+    is_question_list_name,
+    joined_answers,
+    joined_id,
+    passage_roles,
+    question_lists,
+    question_roles,
+    question_text,
+    with_parsed_cells,
+)
+from data.problems import Problem, ProblemCode
+
+NESTED_COLUMNS = Columns(
+    "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, part=SPLIT, impossible=IMPOSSIBLE
+)
+_NAMES = ("question", "answers", "context", "title", "id", "kind", PARAGRAPH_ID, IMPOSSIBLE, SPLIT)
+_ARTICLE, _PARAGRAPH = "an article with a list of paragraphs", "a paragraph with a context and a list of qas"
+_SAMPLE_ITEMS = 50
+_MAX_KEYS = 1_000  # paths that are reported
+
+
+@dataclass
+class KeyReport:
+    """Paths of the input's keys by use, such as `data[].paragraphs[].qas[].answers`; complete after the last row."""
+
+    used: dict[str, None] = field(default_factory=dict)
+    metadata: dict[str, None] = field(default_factory=dict)
+    unused: dict[str, None] = field(default_factory=dict)
+
+    def add(self, use: dict[str, None], path: str, names: Iterable[str]) -> None:
+        for name in names:
+            if len(use) < _MAX_KEYS:
+                use.setdefault(shown(_joined(path, name), 200))
+
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """Return the keys as `Reading` reports columns: each in one list, in that of its most important use."""
+        metadata = tuple(key for key in self.metadata if key not in self.used)
+        unused = tuple(key for key in self.unused if key not in self.used and key not in self.metadata)
+        return {"used_columns": tuple(self.used), "metadata_columns": metadata, "unused_columns": unused}
+
+
+@dataclass(frozen=True)
+class NestedTable(Table):
+    """Rows of nested data in the columns of `NESTED_COLUMNS`; `keys` reports how the input's own keys were used."""
+
+    keys: KeyReport = field(default_factory=KeyReport)
+
+
+def nested_opener(recognised: RecognisedFile) -> Callable[[], NestedTable] | None:
+    """Return what opens the rows of nested questions and passages, None if the JSON holds none."""
+    text, value = recognised.text, recognised.value
+    if recognised.format not in (Format.SQUAD, Format.JSON, Format.JSONL):
+        return None
+    if value is None and text is not None:
+        return _opener(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
+    if isinstance(value, list):
+        return _opener(lambda: value)
+    if isinstance(value, dict) and len(value) > 1 and all(map(is_nested, value.values())):
+        return _opener(value.values)
+    if isinstance(value, dict) and is_nested_root(value):
+        keys = KeyReport()
+        return lambda: _table(_Walk(keys).node(value, "", "", {}), keys)
+    return None
+
+
+def nested_rows_opener(
+    opener: Callable[[], Table], sample: Sequence[Mapping[str, object]]
+) -> Callable[[], NestedTable] | None:
+    """Return what opens the rows of a table whose cells hold lists of questions, None for any other table."""
+    if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
+        return None
+    keys = KeyReport()
+    return lambda: _table(_Walk(keys).items(_parsed_rows(opener()), "data", "", {}), keys)
+
+
+def _parsed_rows(table: Table) -> Iterator[Any]:
+    for row in table.rows:
+        yield with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+
+
+def _opener(items: Callable[[], Iterable[Any]]) -> Callable[[], NestedTable] | None:
+    if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
+        return None
+    keys = KeyReport()
+    return lambda: _table(_Walk(keys).items(items(), "data", "", {}), keys)
+
+
+def _table(rows: Iterator[RawRow], keys: KeyReport) -> NestedTable:
+    return NestedTable(_NAMES, rows, keys=keys)
+
+
+class _Walk:
+    """Turns a tree into rows: each passage, then its questions, numbered from 1 through the whole input."""
+
+    def __init__(self, keys: KeyReport) -> None:
+        self.keys = keys
+        self._numbers = count(1)
+        self._reported: set[tuple[str, ...]] = set()  # path, keys, and those in use
+
+    def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
+        """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
+        expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
+        for position, item in enumerate(items):
+            item_place = f"{place}[{position}]"
+            if isinstance(item, list) and item:
+                yield from self.items(item, item_place, path, inherited)
+            elif isinstance(item, dict):
+                yield from self.node(item, item_place, path, inherited)
+            else:
+                yield _broken(item_place, item, expected)
+
+    def node(self, node: dict[str, Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
+        """Yield the rows of an object: of its own question, or of its passage and what its lists hold."""
+        if has_question(node):
+            yield self._question(node, path, inherited)
+            return
+        lists = question_lists(node)
+        inner = dict(children(node, known=lists))
+        context = context_key(node)
+        if context is not None and any(map(_has_context, inner.values())):
+            context = None  # the passages are further down
+        broken = [name for name in node if is_question_list_name(name) and name not in lists and node[name] is not None]
+        if context is None and not lists and not inner:
+            yield _broken(place, node, _ARTICLE)
+            return
+        if not lists and not inner and not broken:
+            broken = answers_without_questions(node)
+        shared = self._shared(node, path, inherited, context, {*lists, *inner, *joined_answers(node, lists)})
+        if context is not None or lists:
+            yield RawRow(0, shared, asks=False)
+        for _ in broken:
+            yield _broken(place, node, _PARAGRAPH)
+        for name, questions in lists.items():
+            for question in questions:
+                yield self._question(question, f"{_joined(path, name)}[]", shared)
+        for name, child in inner.items():
+            inner_place, inner_path = f"{place}.{name}" if place else name, _joined(path, name)
+            if isinstance(child, dict):
+                yield from self.node(child, inner_place, inner_path, shared)
+            elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
+                yield from (RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, asks=False) for text in child)
+            else:
+                yield from self.items(child, inner_place, f"{inner_path}[]", shared)
+
+    def _shared(
+        self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: Collection[str]
+    ) -> dict[str, Any]:
+        """Return the cells that the questions below an object share."""
+        keys = {role: name for role, name in passage_roles(node).keys.items() if role != "context"}
+        if context is None:
+            keys.pop(PARAGRAPH_ID, None)  # the id of an article
+        else:
+            keys["context"] = context
+        keys = {role: name for role, name in keys.items() if name not in lists}
+        self._report(path, node, (*keys.values(), *lists))
+        own = {role: node[name] for role, name in keys.items() if node[name] is not None}
+        return inherited | own if context is None else {**inherited, PARAGRAPH_ID: None, **own}
+
+    def _question(self, question: Any, path: str, shared: dict[str, Any]) -> RawRow:
+        number = next(self._numbers)
+        if not isinstance(question, dict):
+            problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
+            return RawRow(number, shared, problem, is_paragraph=False)
+        keys = question_roles(question).keys
+        cells = {role: question[name] for role, name in keys.items()}
+        cells["question"] = question_text(cells.get("question"))
+        cells["answers"] = answers_of(cells.get("answers"))
+        turn = cells.pop("turn", None)
+        cells["id"] = cells.get("id") or joined_id(shared.get(PARAGRAPH_ID), turn)
+        used = [name for role, name in keys.items() if role != "kind"]
+        own_context = None if shared.get("context") else context_key(question)
+        if own_context is not None:
+            cells["context"] = question[own_context]
+            used.append(own_context)
+        self._report(path, question, used, keys.get("kind"))
+        return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
+
+    def _report(self, path: str, node: dict[str, Any], used: Collection[str], metadata: str | None = None) -> None:
+        """Report the keys of an object; of objects with the same keys and uses only the first is looked at."""
+        seen = (path, *node, "", *used)
+        if seen in self._reported:
+            return
+        if len(self._reported) < _MAX_KEYS:
+            self._reported.add(seen)
+        unused = [name for name in node if name not in used and name != metadata]
+        self.keys.add(self.keys.used, path, [name for name in node if name in used])
+        self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])
+        self.keys.add(self.keys.unused, path, unused)
+
+
+def _has_context(child: Any) -> bool:
+    items = child if isinstance(child, list) else [child]
+    return any(isinstance(item, dict) and context_key(item) is not None for item in items[:_SAMPLE_ITEMS])
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _broken(place: str, value: object, expected: str) -> RawRow:
+    problem = Problem.of(ProblemCode.BROKEN_PART, place=place, found=kind_of(value), expected=expected)
+    return RawRow(0, {}, problem, asks=False)

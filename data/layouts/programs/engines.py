@@ -1,0 +1,243 @@
+"""What search engines and their tools write: documents of Elasticsearch and OpenSearch, and lists of judgements."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeGuard
+
+from data.formats.json_rows import item_table, json_lines
+from data.formats.opening import Format, RecognisedFile
+from data.formats.tables import RawRow, Table
+from data.formats.text import EncodedText
+from data.problems import Problem, ProblemCode
+
+_ACTIONS = ("index", "create", "update", "delete")
+_HIT_KEYS = ("_id", "_source")
+_MOST_LEVELS = 20  # of a query that are searched for its text
+
+Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
+
+
+def documents_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
+    """Return what opens the table of documents that a search engine wrote; None if the file holds none.
+
+    Reads a bulk file (a line for the action, a line for the document), the lines of elasticdump, and the answer to a
+    search. A row has the `_id` and the fields of `_source`.
+    """
+    text, value = recognised.text, recognised.value
+    if recognised.format is Format.JSONL and text is not None and value is None:
+        first = [item for _, item, _ in _first_lines(text)]
+        if first and _is_action(first[0]):
+            return lambda: item_table(lambda: _bulk_items(json_lines(text)))
+        if first and all(map(_is_hit, first)):
+            return lambda: item_table(lambda: _hit_items(json_lines(text)))
+    hits = _hits_in(value)
+    if hits is not None:
+        return lambda: item_table(lambda: _hit_items((number, hit, hit) for number, hit in enumerate(hits, start=1)))
+    return None
+
+
+def _first_lines(text: EncodedText) -> list[tuple[int, Any, str]]:
+    lines = json_lines(text)
+    return [line for line, _ in zip(lines, range(5), strict=False)]
+
+
+def _is_action(item: object) -> bool:
+    if not isinstance(item, dict) or len(item) != 1:
+        return False
+    name, target = next(iter(item.items()))
+    if name not in _ACTIONS or not isinstance(target, dict):
+        return False
+    return all(key.startswith("_") or key == "routing" for key in target)
+
+
+def _is_hit(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("_source"), dict)
+
+
+def _hits_in(value: object) -> list[Any] | None:
+    """The hits of a search, or a list of them."""
+    if isinstance(value, dict) and isinstance(value.get("hits"), dict):
+        value = value["hits"].get("hits")
+    if isinstance(value, dict) and _is_hit(value):
+        value = [value]
+    return value if isinstance(value, list) and value and all(map(_is_hit, value[:5])) else None
+
+
+def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
+    """Join the two lines of each action; an action that stores no document is a problem of its row."""
+    pending: tuple[int, str, Mapping[str, Any], object] | None = None
+    for number, item, given in lines:
+        is_action = _is_action(item)
+        if pending is not None and isinstance(item, dict) and not is_action:
+            document = item.get("doc") if pending[1] == "update" else item
+            yield number, _with_id(pending[2].get("_id"), document), given
+            pending = None
+            continue
+        if pending is not None:
+            yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
+            pending = None
+        if not is_action:
+            yield number, item if isinstance(item, Problem) else _broken(number, "a line without an action"), given
+            continue
+        name, target = next(iter(item.items()))
+        if name == "delete":
+            yield number, _broken(number, "an action that deletes a document"), given
+        else:
+            pending = number, name, target, given
+    if pending is not None:
+        yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
+
+
+def _broken(number: int, found: str) -> Problem:
+    expected = "an action and a document"
+    return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected=expected)
+
+
+def _hit_items(items: Items) -> Iterator[tuple[int, Any, object]]:
+    for number, item, given in items:
+        yield number, _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item, given
+
+
+def _with_id(id_: object, document: Any) -> Any:
+    return document if id_ is None or not isinstance(document, dict) else {"_id": id_, **document}
+
+
+class Ratings(NamedTuple):
+    """Judgements of a tool: rows of question, passage and grade; rows of questions, if these have ids."""
+
+    judgements: Callable[[], Table]
+    questions: Callable[[], Table] | None
+    has_ids: bool  # whether judgements name questions by id, else by text
+
+
+ASKED_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
+
+
+def ratings_in(value: object) -> Ratings | None:
+    """Return the judgements of an Elasticsearch `_rank_eval` request or of OpenSearch's list; None if it is neither."""
+    if not isinstance(value, dict):
+        hits = _hits_in(value)
+        return ratings_in(hits[0]["_source"]) if hits and len(hits) == 1 else None
+    if _is_hit(value):
+        return ratings_in(value["_source"])
+    requests = value.get("requests")
+    if _has_ratings(requests):
+        return Ratings(partial(_rank_eval_judgements, requests), partial(_rank_eval_questions, requests), has_ids=True)
+    rated = value.get("judgmentRatings")
+    if _has_ratings(rated):
+        return Ratings(partial(_rated_queries, rated), None, has_ids=False)
+    return None
+
+
+def _has_ratings(entries: object) -> TypeGuard[list[Any]]:
+    return isinstance(entries, list) and any(isinstance(one, dict) and "ratings" in one for one in entries)
+
+
+def _rank_eval_questions(requests: list[Any]) -> Table:
+    def rows() -> Iterator[RawRow]:
+        for number, request in enumerate(requests, start=1):
+            if isinstance(request, dict):
+                text = query_text(request.get("request")) or query_text(request.get("params"))
+                yield RawRow(number, {"id": request.get("id"), "text": text})
+            else:
+                yield _not_an_object(number, request)
+
+    return Table(ASKED_NAMES, rows())
+
+
+def _rank_eval_judgements(requests: list[Any]) -> Table:
+    ids = ((one.get("id"), None, one.get("ratings")) for one in requests if isinstance(one, dict))
+    return _rating_table(ids, passage_key="_id")
+
+
+def _rated_queries(entries: list[Any]) -> Table:
+    rated = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in entries)
+    queries = ((None, entry.get("query"), entry.get("ratings")) for entry in rated)
+    return _rating_table(queries, passage_key="docId")
+
+
+def _rating_table(entries: Iterable[tuple[object, object, object]], passage_key: str) -> Table:
+    def rows() -> Iterator[RawRow]:
+        number = 0
+        for id_, query, ratings in entries:
+            for rating in ratings if isinstance(ratings, list) else [ratings]:
+                number += 1
+                if isinstance(rating, dict):
+                    cells = (id_, query, rating.get(passage_key), rating.get("rating"))
+                    yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
+                else:
+                    yield _not_an_object(number, rating)
+
+    return Table(RATING_NAMES, rows())
+
+
+def _not_an_object(number: int, given: object) -> RawRow:
+    problem = Problem.of(ProblemCode.BROKEN_PART, number, place="this entry", found="no object", expected="an object")
+    return RawRow(number, {"entry": given}, problem)
+
+
+def query_text(node: object, level: int = 0) -> str:
+    """Return the text that a search request asks with: the value of `query`, `query_string` or a `match` clause."""
+    if level > _MOST_LEVELS or not isinstance(node, (dict, list)):
+        return ""
+    children = node if isinstance(node, list) else node.values()
+    if isinstance(node, dict):
+        for key in ("query", "query_string", "value"):
+            if isinstance(node.get(key), str):
+                return str(node[key])
+        for key in ("match", "match_phrase", "term"):
+            texts = [text for text in _values(node.get(key)) if isinstance(text, str)]
+            if texts:
+                return texts[0]
+    return next((text for child in children if (text := query_text(child, level + 1))), "")
+
+
+def _values(clause: object) -> list[object]:
+    return [*clause.values()] if isinstance(clause, dict) else []
+
+
+_RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
+_QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
+_WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
+_ALIKE, _SAMPLE_LINES = 0.8, 200
+
+
+def holds_rated_lines(head: str) -> bool:
+    """Whether a text is a judgement list for learning to rank: lines such as `3 qid:1 # doc7`."""
+    lines = [line.strip() for line in head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
+    rated = [line for line in lines if not line.startswith("#")]
+    hits = sum("qid:" in line and line[:1].isdigit() for line in rated)
+    return bool(hits) and hits >= _ALIKE * len(rated)
+
+
+def rated_lines(text: EncodedText) -> Ratings:
+    """Read a judgement list for learning to rank; the comments above it give the text of each question."""
+    has_queries = any(_QUERY_LINE.match(line.strip()) for line in text.head.split("\n", 10_000)[:10_000])
+    questions = partial(_query_line_table, text) if has_queries else None
+    return Ratings(partial(_rated_line_table, text), questions, has_ids=True)
+
+
+def _rated_line_table(text: EncodedText) -> Table:
+    def rows() -> Iterator[RawRow]:
+        for number, line in enumerate(text.lines(""), start=1):
+            stripped = line.strip()
+            if not stripped or stripped.startswith("#"):
+                continue
+            if match := _RATED_LINE.match(stripped):
+                cells = (match[2], None, match[4], match[1])
+                yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
+            else:
+                told = {"found": len(stripped.split()), "expected": 4}
+                yield RawRow(number, {"line": stripped}, Problem.of(ProblemCode.FIELD_COUNT, number, **told))
+
+    return Table(RATING_NAMES, rows())
+
+
+def _query_line_table(text: EncodedText) -> Table:
+    def rows() -> Iterator[RawRow]:
+        for number, line in enumerate(text.lines(""), start=1):
+            if match := _QUERY_LINE.match(line.strip()):
+                yield RawRow(number, {"id": match[1], "text": _WEIGHT.sub("", match[2])})
+
+    return Table(ASKED_NAMES, rows())

@@ -1,0 +1,201 @@
+"""The questions of every source while rows are read: which row is of which question, and how they judge passages."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from data.formats.rows import NOWHERE, RowReader
+from data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
+from data.layouts.columns.ids import NumberIds
+from data.layouts.columns.references import NameKind, PassageNames, Reference, is_file_name, named_passages
+from data.layouts.tallies import Tally
+from data.records import RELEVANT_GRADE, Question, is_made
+
+_PARTS = ("", "train", "validation", "test")  # from the least strict on
+
+_Judged = str | int  # a passage by its id, or by its position if it has none
+
+
+@dataclass(slots=True)
+class GatheredQuestion:
+    """A question while rows are read."""
+
+    row: int
+    source: int
+    id: str
+    text: str
+    kind: str = ""
+    part: str = ""
+    answers: dict[str, int] = field(default_factory=dict)  # and where each begins in the first relevant passage
+    grades: dict[_Judged, int] = field(default_factory=dict)
+    rejected: list[int] = field(default_factory=list)  # positions of passages without an answer
+    groups: list[list[_Judged]] = field(default_factory=list)
+    metadata: QuestionMetadata | None = None
+    needs_judgement: bool = False
+
+    def add_answers(self, answers: dict[str, int], position: int) -> None:
+        """Add the answers of a row; starts count only in the first relevant passage."""
+        first = next((judged for judged, grade in self.grades.items() if grade >= RELEVANT_GRADE), position)
+        for text, start in answers.items():
+            self.answers.setdefault(text, start if position == first else NOWHERE)
+
+    def add_part(self, part: str) -> None:
+        """Note a published part; a question of several is in the strictest, so that no test is trained on."""
+        self.part = max(self.part, part, key=_PARTS.index)
+
+
+class GatheredQuestions:
+    """All questions, in order, and their judgements, counted in `judgement_count` where the corpus has the passage.
+
+    `positions` are those of the passages by id, also of merged copies, and grow as passages are read. `unmet` are the
+    ids of questions with a group of which the corpus has no passage, known once all are `finished`.
+    """
+
+    def __init__(self, positions: Mapping[str, int], names: PassageNames) -> None:
+        self.judgement_count = 0
+        self.unknown_passages = Tally()
+        self.unmet: list[str] = []
+        self._position_of = positions
+        self._names = names
+        self._questions: list[GatheredQuestion] = []
+        self._by_id: dict[str, GatheredQuestion] = {}
+        self._number_ids = NumberIds(lambda: self._by_id)
+        self._by_text: dict[str, GatheredQuestion] = {}
+        self._by_passage: dict[tuple[str, int], GatheredQuestion] = {}
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __iter__(self) -> Iterator[GatheredQuestion]:
+        return iter(self._questions)
+
+    def add(self, question: GatheredQuestion, position: int | None = None) -> None:
+        """Add a question; without an id it is known by its text, beside a passage if this has a position."""
+        self._questions.append(question)
+        if question.id:
+            self._by_id[question.id] = question
+        elif position is not None and position >= 0:
+            self._by_passage[question.text, position] = question
+        self._by_text.setdefault(question.text, question)
+
+    def find(self, id_: str, text: str, position: int | None = None) -> GatheredQuestion | None:
+        """Return the question with an id; without one that with a text, beside the passage of a position if given."""
+        if id_:
+            return self._by_id.get(id_)
+        return self._by_text.get(text) if position is None else self._by_passage.get((text, position))
+
+    def named(self, id_: str) -> GatheredQuestion | None:
+        """Return the question that a judgement names by its id, perhaps written as another number."""
+        return self._by_id.get(id_) or self._by_id.get(self._number_ids.find(id_) or "")
+
+    def judge(self, question: GatheredQuestion, position: int, grade: int | None) -> None:
+        """Note the grade of a passage of a list; a passage that is relevant once stays relevant."""
+        if grade is not None:
+            self.judgement_count += position not in question.grades
+            question.grades[position] = max(question.grades.get(position, NOT_RELEVANT), grade)
+
+    def add_groups(self, question: GatheredQuestion, groups: Iterable[Iterable[str]]) -> None:
+        """Note groups of ids of passages, all relevant: of each group one is enough."""
+        for group in groups:
+            known: list[_Judged] = [named for name in group if (named := self._known_id(name)) is not None]
+            question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
+            question.groups.append(known)
+            self.judgement_count += len(known)
+
+    def judge_references(
+        self, question: GatheredQuestion, reader: RowReader, references: Iterable[Reference], grade_in_row: int
+    ) -> None:
+        """Judge the passages that a row names; a name of several passages is a group: one of them is enough."""
+        groups = list[list[_Judged]]()
+        count = len(question.grades)
+        for column, kind, grade in references:
+            for name, positions in named_passages(reader.row.cells.get(column), kind, self._names):
+                if not positions:
+                    self.unknown_passages.add(reader.fit(name))
+                for position in positions:
+                    known = question.grades.get(position, NOT_RELEVANT)
+                    question.grades[position] = max(known, grade * grade_in_row)
+                if grade:
+                    groups.append(list(positions))
+        self.judgement_count += len(question.grades) - count
+        if any(len(group) > 1 for group in groups):
+            question.groups += groups
+
+    def judge_named(self, question: GatheredQuestion, passage: str, grade: int) -> int | None:
+        """Note a judgement of a passage by its name; returns the grade that it has already, None if it has none."""
+        if positions := self._document_positions(passage):
+            self.judgement_count += len([one for one in positions if one not in question.grades])
+            question.grades |= dict.fromkeys(positions, grade)
+            if len(positions) > 1 and grade:
+                question.groups.append(list(positions))
+            return None
+        named = self._names.id_of(passage) or passage
+        if named in question.grades:
+            return question.grades[named]
+        if self._known_id(passage) is not None:
+            question.grades[named] = grade
+            self.judgement_count += 1
+        return None
+
+    def finished(self, id_: str, question: GatheredQuestion, ids: Sequence[str]) -> Question:
+        """Return a question as a set holds it; `ids` are those of the passages by position."""
+        grades: dict[str, int] = {}
+        for judged, grade in question.grades.items():
+            passage = self._passage_id(judged, ids)
+            grades[passage] = max(grades.get(passage, NOT_RELEVANT), grade)
+        starts = tuple(question.answers.values())
+        found = Question.judged(
+            id_,
+            question.text,
+            grades,
+            answers=tuple(question.answers),
+            kind=question.kind,
+            starts=starts if any(start >= 0 for start in starts) else (),
+            rejected=tuple([ids[position] for position in question.rejected]),
+            part=question.part,
+        )
+        if question.groups or question.metadata is not None:
+            found = self._with_metadata(found, question, ids)
+        return found
+
+    def _with_metadata(self, found: Question, question: GatheredQuestion, ids: Sequence[str]) -> Question:
+        """Add the groups of a question and what an export of this project says of it."""
+        metadata = question.metadata or QuestionMetadata()
+        groups = [[self._passage_id(named, ids) for named in group] for group in question.groups]
+        groups += [self._known_ids(group, ids) for group in metadata.groups]
+        if not any(groups):
+            groups = []  # no passage answers the question, which is reported as such
+        elif not all(groups):
+            self.unmet.append(found.id)
+        answers = tuple(dict.fromkeys((*found.answers, *metadata.answers)))
+        starts = found.starts or metadata.starts
+        return replace(
+            found,
+            answers=answers,
+            kind=found.kind or metadata.kind,
+            made=metadata.made if is_made(metadata.made) else "",
+            hidden=metadata.hidden,
+            part=found.part or metadata.part,
+            starts=starts if len(starts) == len(answers) else (),
+            rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
+            groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
+        )
+
+    def _document_positions(self, name: str) -> Sequence[int]:
+        """The positions of the passages of a document that a judgement names by its file name instead of an id."""
+        if not is_file_name(name) or self._names.id_of(name) is not None:
+            return ()
+        return self._names.find(NameKind.FILE, name)
+
+    def _known_id(self, name: str) -> str | None:
+        """The id of a passage, which a judgement may write as another number; counts names of no passage."""
+        id_ = self._names.id_of(name)
+        if id_ is None:
+            self.unknown_passages.add(name)
+        return id_
+
+    def _passage_id(self, judged: _Judged, ids: Sequence[str]) -> str:
+        return ids[judged if isinstance(judged, int) else self._position_of[judged]]
+
+    def _known_ids(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
+        known = (id_ for name in names if (id_ := self._known_id(name)) is not None)
+        return [ids[self._position_of[id_]] for id_ in known]

@@ -1,0 +1,262 @@
+"""Opens a file of a collection, and tells which sources are in it: one of rows, or several of one file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from data.apart import File
+from data.formats.columns import Columns, plain_name, require_columns
+from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
+from data.formats.tables import Table, shown
+from data.formats.text import EncodedText
+from data.layouts.columns.passage_columns import with_passage_columns
+from data.layouts.columns.roles import assign_columns
+from data.layouts.nested.dictionaries import (
+    JUDGEMENT_NAMES,
+    PASSAGE_NAMES,
+    QUESTION_NAMES,
+    Dictionaries,
+    dictionaries_in,
+)
+from data.layouts.nested.objects import object_openers
+from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
+from data.layouts.programs.engines import (
+    ASKED_NAMES,
+    RATING_NAMES,
+    Ratings,
+    documents_opener,
+    holds_rated_lines,
+    rated_lines,
+    ratings_in,
+)
+from data.layouts.programs.exports import export_opener, refuse_predictions
+from data.layouts.programs.lines import (
+    DOCUMENT_NAMES,
+    TOPIC_NAMES,
+    Lines,
+    document_table,
+    holds_documents,
+    holds_topics,
+    line_rows,
+    lines_of_a_kind,
+    topic_table,
+)
+from data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
+from data.layouts.sources import Fields, Role, Shape, Source
+from data.layouts.telling import knows, told_by_columns, told_by_names
+from data.problems import DataError, ProblemCode
+
+_LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
+_PASSAGE_ROLES = ("context", "positives", "candidates")
+_ROLE_OF_LIST = {
+    **dict.fromkeys(("questions", "queries", "topics"), Role.QUESTIONS),
+    **dict.fromkeys(("corpus", "documents", "docs", "passages", "collection", "contexts"), Role.PASSAGES),
+}
+
+
+@dataclass(frozen=True)
+class Sighted:
+    """What was seen of a file: its sources, none where it is of no collection; and its table, open at the first row."""
+
+    sources: Sequence[Source]
+    recognised: RecognisedFile | None = None
+    table: Table | None = None
+    sample: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the file."""
+        return self.table.names if self.table else tuple(name for source in self.sources for name in source.names)
+
+
+def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sighted:
+    """Tell what a file holds; `chosen` names columns by role. Raises `DataError` where it is broken."""
+    is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
+    try:
+        text = EncodedText(file.content, file.content.encoding) if is_text else None
+    except DataError:
+        text = None  # its reader tells of the encoding
+    if text is not None and (found := _text_sources(file.name, text)):
+        return Sighted(found)
+    recognised = recognise(file.content, knows, file.name)
+    if (ratings := ratings_in(recognised.value)) is not None:
+        return Sighted(_rated(file.name, ratings, recognised))
+    opener = documents_opener(recognised) or export_opener(recognised)
+    if opener is None:
+        if (seen := _tables_of(file.name, recognised)) is not None:
+            return seen
+        value, openers = recognised.value, object_openers(recognised)
+        if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+            recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
+        opener = openers.get("") or table_opener(file.content, recognised)
+    table, sample = looked_at(opener())
+    if (nested := nested_rows_opener(opener, sample)) is not None:
+        return Sighted([_nested(file.name, recognised, nested)], recognised)
+    refuse_predictions(table.names, file.name)
+    given = {role: name for role, name in (chosen or {}).items() if name in table.names}
+    by_user = told_by_columns(given, table.names, sample)
+    role, shape, fields = by_user or told_by_names(table.names, sample)
+    if table.roles and by_user is None and role not in (None, Role.ROWS):
+        role = Role.ROWS
+    source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
+    return Sighted([source] if role else [], recognised, table, sample)
+
+
+def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
+    """What is seen of a file that holds other tables than one of rows; None for one table."""
+    if recognised.format is Format.TEXT:
+        return Sighted([], recognised)
+    if (nested := nested_opener(recognised)) is not None:
+        return Sighted([_nested(name, recognised, nested)], recognised)
+    if (dictionaries := dictionaries_in(recognised)) is not None:
+        return Sighted(_dictionaries(name, recognised, dictionaries))
+    openers = object_openers(recognised)
+    return _parts(name, recognised, openers) if len(openers) > 1 else None
+
+
+def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
+    """Return the source of a file whose rows hold questions and passages; `chosen` names columns by role.
+
+    Raises `DataError` if no column is known to hold the passages.
+    """
+    recognised = seen.recognised or recognise(file.content, name=file.name)
+    if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
+        return nested[0]
+    if seen.table is None:
+        exported = documents_opener(recognised) or export_opener(recognised)
+        if exported is None and (rows := nested_opener(recognised)) is not None:
+            return _nested(file.name, recognised, rows)
+        opener = exported or object_openers(recognised).get("") or table_opener(file.content, recognised)
+        table, sample = with_passage_columns(*looked_at(opener()))
+    else:
+        table, sample = with_passage_columns(seen.table, seen.sample)
+    require_columns(chosen, table.names)
+    is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
+    columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
+    names, first = table.names, table.first
+    return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
+
+
+def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The columns chosen by role, and those that the file tells for roles that are free."""
+    free = {role: name for role, name in table.roles.items() if name is None or name not in chosen.values()}
+    if any(chosen.get(role) for role in _PASSAGE_ROLES):
+        free = {role: name for role, name in free.items() if role not in _PASSAGE_ROLES}
+    return {**free, **chosen}
+
+
+def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTable]) -> Source:
+    return Source(name, Role.ROWS, Shape.NESTED, NESTED_COLUMNS, (), opener, recognised)
+
+
+def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable[[], Table]]) -> Sighted:
+    """The tables of one file: the parts of a collection, or the only one that holds questions with passages.
+
+    Raises `DataError` if several may hold the data.
+    """
+    sources: list[Source] = []
+    seen: dict[str, tuple[Table, Sequence[Mapping[str, object]]]] = {}
+    for part, opener in openers.items():
+        table, first_rows = looked_at(opener())
+        sample: Sequence[Mapping[str, object]] = first_rows
+        role, shape, fields = told_by_names(table.names, sample)
+        if role is Role.TEXTS:
+            role = _ROLE_OF_LIST.get(plain_name(part), role)
+        seen[part] = table, sample
+        if role is not None:
+            shape = Shape.PARTS if shape is Shape.TABLE else shape
+            names, first = table.names, table.first
+            sources.append(Source(f"{name}: {part}", role, shape, fields, names, opener, recognised, first, sample))
+    roles = [source.role for source in sources]
+    if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
+        return Sighted(sources, recognised)
+    whole = [part for part, (table, sample) in seen.items() if _holds_dataset(table, sample)]
+    if len(whole) != 1:
+        found = f"an object with several lists of objects ({shown(', '.join(openers), 100)})"
+        raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
+    table, sample = seen[whole[0]]
+    table = replace(table, skipped=(*table.skipped, *(part for part in openers if part != whole[0])))
+    return Sighted([], recognised, table, sample)
+
+
+def _holds_dataset(table: Table, sample: Sequence[Mapping[str, object]]) -> bool:
+    columns = assign_columns(table.names, sample)
+    return columns.question is not None and (columns.context is not None or columns.positives is not None)
+
+
+def _text_sources(name: str, text: EncodedText) -> list[Source]:
+    """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
+    if found := _markup(name, text):
+        return found
+    if holds_rated_lines(text.head):
+        recognised = RecognisedFile(Format.TEXT, text.encoding.name, text, problems=text.encoding.problems)
+        return _rated(name, rated_lines(text), recognised)
+    kind = lines_of_a_kind(text, knows)
+    return [] if kind is None else [_lines(name, text, kind)]
+
+
+def _markup(name: str, text: EncodedText) -> list[Source]:
+    told = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
+    if holds_documents(text.head):
+        id_, title, body = DOCUMENT_NAMES
+        fields, opener = Fields(id=id_, title=title, text=body), partial(document_table, text)
+        source = Source(name, Role.PASSAGES, Shape.MARKUP, fields, DOCUMENT_NAMES, opener, told)
+    elif holds_topics(text.head):
+        id_, asked = TOPIC_NAMES
+        opener = partial(topic_table, text)
+        source = Source(name, Role.QUESTIONS, Shape.MARKUP, Fields(id=id_, text=asked), TOPIC_NAMES, opener, told)
+    elif holds_smart_entries(text.head):
+        fields, opener = Fields(id=ID, title=TITLE, text=TEXT), partial(smart_table, text)
+        source = Source(name, Role.TEXTS, Shape.SMART, fields, opener().names, opener, told)
+    else:
+        return []
+    return [_with_sample(source)]
+
+
+def _lines(name: str, text: EncodedText, kind: Lines) -> Source:
+    told = RecognisedFile(Format.TSV, text.encoding.name, text, "\t", problems=text.encoding.problems)
+    grade = None if kind is Lines.SMART_JUDGEMENTS else "score"
+    judged = Fields(question_id="query-id", passage_id="corpus-id", grade=grade)
+    triples = Fields(text="query", positive="positive", negative="negative")
+    role, shape, fields = {
+        Lines.TEXTS: (Role.TEXTS, Shape.LINES, Fields(id="id", text="text")),
+        Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, triples),
+    }.get(kind, (Role.JUDGEMENTS, Shape.LINES, judged))
+    return _with_sample(Source(name, role, shape, fields, kind.value, partial(line_rows, text, kind), told))
+
+
+def _with_sample(source: Source) -> Source:
+    table, sample = looked_at(source.table())
+    return replace(source, first_rows=table.first, sample=sample)
+
+
+def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Source]:
+    """The judgements of a search tool and, if the file has ids of its questions, their texts."""
+    id_, text = ASKED_NAMES
+    question_id, question, passage_id, grade = RATING_NAMES
+    judged = Fields(passage_id=passage_id, grade=grade)
+    judged = replace(judged, question_id=question_id) if ratings.has_ids else replace(judged, question=question)
+    sources = []
+    if ratings.questions is not None:
+        asked = Fields(id=id_, text=text)
+        opener = ratings.questions
+        questions = f"{name}: queries"
+        sources.append(Source(questions, Role.QUESTIONS, Shape.ENGINE, asked, ASKED_NAMES, opener, recognised))
+    sources.append(Source(name, Role.JUDGEMENTS, Shape.ENGINE, judged, RATING_NAMES, ratings.judgements, recognised))
+    return [*map(_with_sample, sources)]
+
+
+def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:
+    is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
+    shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
+
+    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], fields: Fields) -> Source:
+        key, opener = part
+        return _with_sample(Source(f"{name}: {key}", role, shape, fields, names, opener, recognised))
+
+    judged = Fields(question_id="query-id", passage_id="corpus-id", grade="score" if found.is_graded else None)
+    return [
+        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Fields(id="id", text="text", answers="response")),
+        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Fields(id="id", text="text", title="title")),
+        source(found.judgements, Role.JUDGEMENTS, JUDGEMENT_NAMES, judged),
+    ]

@@ -1,0 +1,249 @@
+"""What in the texts lowers or raises scores: markup, odd letters, damage, near-duplicates, repeated questions.
+
+Each note has a count, three examples and what to do. A note appears only above a threshold, stated with its reason.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise
+from typing import Literal
+
+import numpy as np
+import regex
+
+from data.formats.tables import shown
+from data.problems import Problem, ProblemCode
+from data.questions.audit import Unit, unit_of
+from data.questions.near_duplicates import near_duplicates
+from data.records import QuestionSet
+from data.split import Part, Split
+from data.texts import Texts
+
+MOST_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
+_MOST_QUESTIONS = 1_000  # by which lost words are measured
+_EXAMPLES, _EXAMPLE_LENGTH = 3, 40
+# A metric moves by at most the share of the questions concerned. 1% is the standard error of a recall of 0.5 over 2,500
+# questions, more than most test sets have: smaller effects cannot be seen.
+_LEAST_SHARE = 0.01
+_LEAST_DAMAGED = 0.001  # of passages: one in a thousand shows that a conversion went wrong, fewer may be in any text
+_LEAST_LOST = 0.001  # of matching words: full-width forms on both sides match, and nothing is lost
+
+_TAGS = (
+    "p|br|div|span|table|tr|td|th|ul|ol|li|a|b|i|u|em|strong|h[1-6]|img|sup|sub|ref|font|center|section|article|"
+    "script|style|blockquote|pre|code|hr|iframe"
+)
+_ENTITIES = "nbsp|amp|lt|gt|quot|apos|middot|ldquo|rdquo|lsquo|rsquo|hellip|ndash|mdash|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,6}"
+_MARKUP = {  # read by Python and by RE2
+    "html": rf"</?(?i:{_TAGS})(?:\s[^<>]*)?/?>",
+    "entities": rf"&(?:{_ENTITIES});",
+    "tables": r"(?m)^[ \t]*\|?[ \t]*:?-{3,}:?[ \t]*\|[ \t:|-]*$",
+    "wiki": r"(?m)\[\[[^\[\]\n]+\]\]|\{\{[^{}\n]+\}\}|'''[^'\n]+'''|^={2,}[^=\n]+={2,}[ \t]*$",
+}
+_MARKS = "[\u0300-\u036f\u1100-\u11ff\u3099\u309a]"  # combining marks and conjoining jamo
+_WIDE = "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc]"  # full-width letters, half-width kana
+_CONTINUED = f"[\u0080-\u009f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
+_DAMAGE = (
+    "\ufffd"  # the replacement character
+    f"|[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00c4-\u00df]{_CONTINUED}){{2}}"  # UTF-8 read as Latin-1 or Windows-1252
+    f"|(?:[\u00e0-\u00ef]{_CONTINUED}{{2}}){{2}}|\u00e2\u20ac[\u2122\u0153\u009d\u201c\u201d]"
+    # CP949, GB18030 or Shift-JIS read as Latin-1: no language has six such characters in a row, a letter among them
+    "|[\u00a1-\u00fe]{2}[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00fe][\u00a1-\u00fe]{3}"
+)
+_WORD = regex.compile(r"[\w\p{M}]+")
+_LETTER = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
+_Form = Literal["NFC", "NFKC"]
+_IdAt = Callable[[int], str]  # of a passage by its place among those that are checked
+
+
+def content_notes(question_set: QuestionSet, parts: Split) -> tuple[Problem, ...]:
+    """Return the notes about the texts of a set and of its parts."""
+    rows = _checked_rows(question_set)
+    texts = question_set.passages.texts
+    checked = texts if len(rows) == len(texts) else Texts(texts.column.take(rows))
+    id_at = partial(_id_at, question_set.passages.ids, rows)
+    return (
+        *_markup(checked, id_at),
+        *_damaged(checked, id_at),
+        *_decomposed(question_set, checked, id_at),
+        *_full_width(question_set, checked, id_at),
+        *_near_duplicates(question_set, parts, checked, rows),
+        *_repeated_questions(question_set, parts),
+    )
+
+
+def _id_at(ids: Sequence[str], rows: np.ndarray, place: int) -> str:
+    return ids[int(rows[place])]
+
+
+def _checked_rows(question_set: QuestionSet) -> np.ndarray:
+    """Return the rows of the passages to check, ascending: all, or relevant ones and others at equal distances."""
+    count = len(question_set.passages)
+    if count <= MOST_PASSAGES:
+        return np.arange(count)
+    relevant = np.unique(question_set.relevance.indices)[:MOST_PASSAGES]
+    others = np.setdiff1d(np.arange(count), relevant, assume_unique=True)
+    places = np.linspace(0, len(others) - 1, MOST_PASSAGES - len(relevant)).astype(np.int64)
+    return np.sort(np.concatenate([relevant, others[places]]))
+
+
+def _markup(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+    held = {kind: texts.matching(pattern) for kind, pattern in _MARKUP.items()}
+    has_markup = np.any([*held.values()], axis=0)
+    count = int(np.count_nonzero(has_markup))
+    if count >= max(1, _LEAST_SHARE * len(texts)):
+        counts = {kind: int(np.count_nonzero(found)) for kind, found in held.items()}
+        patterns = re.compile("|".join(f"(?:{pattern.removeprefix('(?m)')})" for pattern in _MARKUP.values()), re.M)
+        examples = _snippets(texts, id_at, np.flatnonzero(has_markup), patterns)
+        share = _percent(count / len(texts))
+        yield Problem.of(ProblemCode.MARKUP, count=count, checked=len(texts), share=share, **counts, examples=examples)
+
+
+def _damaged(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+    places = np.flatnonzero(texts.matching(_DAMAGE))
+    if len(places) >= max(1, _LEAST_DAMAGED * len(texts)):
+        examples = _snippets(texts, id_at, places, re.compile(_DAMAGE))
+        yield Problem.of(ProblemCode.DAMAGED_TEXT, count=len(places), checked=len(texts), examples=examples)
+
+
+def _decomposed(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+    """Decomposed letters: BM25 here composes them, other engines and comparisons of answers may not."""
+    places = [place for place in np.flatnonzero(texts.matching(_MARKS)).tolist() if _is_decomposed(texts[place])]
+    asked = [question for question in question_set.questions if _is_decomposed(question.text)]
+    if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
+        return
+    examples = [f"{id_at(place)}: {_word_with(texts[place], _is_decomposed)}" for place in places[:_EXAMPLES]]
+    examples += [f"{one.id}: {_word_with(one.text, _is_decomposed)}" for one in asked[:_EXAMPLES]]
+    yield Problem.of(
+        ProblemCode.DECOMPOSED_LETTERS,
+        passages=len(places),
+        questions=len(asked),
+        lost=_percent(_lost(question_set, "NFC", composed=False)),
+        examples=_listed(examples),
+    )
+
+
+def _full_width(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+    """Full-width letters and digits, half-width kana: BM25 tells them from the usual forms."""
+    wide = re.compile(_WIDE)
+    places = np.flatnonzero(texts.matching(_WIDE))
+    asked = [question for question in question_set.questions if wide.search(question.text)]
+    if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
+        return
+    lost = _lost(question_set, "NFKC", composed=True)
+    if lost < _LEAST_LOST:
+        return
+    has_wide = wide.search
+    examples = [f"{id_at(place)}: {_word_with(texts[place], has_wide)}" for place in places[:_EXAMPLES].tolist()]
+    examples += [f"{one.id}: {_word_with(one.text, has_wide)}" for one in asked[:_EXAMPLES]]
+    counts = {"passages": len(places), "questions": len(asked)}
+    yield Problem.of(ProblemCode.FULL_WIDTH, **counts, lost=_percent(lost), examples=_listed(examples))
+
+
+def _lost(question_set: QuestionSet, form: _Form, *, composed: bool) -> float:
+    """Return the share of the wording that questions share with their passages and that only matches in a normal form.
+
+    With `composed`, texts are composed (NFC) before they are compared as they are. NaN if nothing can be measured.
+    """
+    in_pairs = unit_of(question_set) is Unit.PAIRS
+    asked = np.random.default_rng(0).permutation(question_set.answerable)[:_MOST_QUESTIONS]
+    texts, relevance = question_set.passages.texts, question_set.relevance
+    shared = lost = 0
+    for row in asked.tolist():
+        both = (question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])])
+        question, passage = (
+            _spellings(unicodedata.normalize("NFC", text) if composed else text, form, in_pairs=in_pairs)
+            for text in both
+        )
+        for unit, spellings in question.items():
+            if unit in passage:
+                shared += 1
+                lost += spellings.isdisjoint(passage[unit])
+    return lost / shared if shared else float("nan")
+
+
+def _spellings(text: str, form: _Form, *, in_pairs: bool) -> dict[str, set[str]]:
+    """Return the words of a text, or pairs of neighbouring letters, in a normal form, and how each is spelt."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for word in _WORD.findall(text.lower()):
+        letters = _LETTER.findall(word) if in_pairs else []
+        for unit in map("".join, pairwise(letters)) if in_pairs else [word]:
+            found[unicodedata.normalize(form, unit)].add(unit)
+    return found
+
+
+def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows: np.ndarray) -> Iterator[Problem]:
+    found = near_duplicates(texts)
+    ids = question_set.passages.ids
+    if _are_many(found.repeated, len(texts)):
+        pairs = (f"{ids[int(rows[b])]} ≈ {ids[int(rows[a])]}" for a, b in found.pairs.tolist())
+        yield _counted(ProblemCode.NEAR_DUPLICATES, found.repeated, pairs, checked=len(texts))
+    cluster = np.full(len(question_set.passages), -1, dtype=np.int64)
+    cluster[rows] = found.cluster
+    relevance = question_set.relevance
+    trained = np.unique(relevance[parts.rows[Part.TRAIN]].indices)
+    trained_passages, trained_clusters = set(trained.tolist()), {*cluster[trained].tolist()} - {-1}
+    leaks: list[str] = []
+    tested = parts.rows[Part.TEST]
+    for row in tested.tolist():
+        relevant = relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]].tolist()
+        copies = [p for p in relevant if p not in trained_passages and int(cluster[p]) in trained_clusters]
+        if copies:
+            leaks.append(f"{question_set.questions[row].id} ({ids[copies[0]]})")
+    if _are_many(len(leaks), len(tested)):
+        yield _counted(ProblemCode.NEAR_DUPLICATE_PARTS, len(leaks), leaks, tested=len(tested))
+
+
+def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Problem]:
+    """Test questions that repeat a training question, in the same or nearly the same words, with the same numbers."""
+    trained, tested = parts.rows[Part.TRAIN], parts.rows[Part.TEST]
+    asked = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
+    texts = ["".join(_WORD.findall(question.text)) for question in asked]  # punctuation does not count
+    found = near_duplicates(texts, shingle=3, numbers=1)
+    first_trained: dict[int, int] = {}
+    for place in range(len(trained)):
+        first_trained.setdefault(int(found.cluster[place]), place)
+    pairs = [(place, first_trained.get(int(found.cluster[place]))) for place in range(len(trained), len(asked))]
+    leaks = [f"{asked[test].id}: {asked[test].text} ({asked[train].id})" for test, train in pairs if train is not None]
+    if _are_many(len(leaks), len(tested)):
+        yield _counted(ProblemCode.REPEATED_QUESTIONS, len(leaks), leaks, tested=len(tested))
+
+
+def _counted(code: ProblemCode, count: int, examples: Iterable[str], **whole: int) -> Problem:
+    """Return a note with a count and its share of the one number in `whole`."""
+    (number,) = whole.values()
+    return Problem.of(code, count=count, **whole, share=_percent(count / number), examples=_listed(examples))
+
+
+def _are_many(count: int, whole: int) -> bool:
+    return count >= max(1, _LEAST_SHARE * whole)
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:.1%}"
+
+
+def _listed(examples: Iterable[str]) -> str:
+    return ", ".join(shown(example, 2 * _EXAMPLE_LENGTH) for example in islice(examples, _EXAMPLES))
+
+
+def _snippets(texts: Texts, id_at: _IdAt, places: np.ndarray, pattern: re.Pattern[str]) -> str:
+    """Return the first matches in the texts at these places, each with the id of its passage."""
+    snippets = []
+    for place in places[:_EXAMPLES].tolist():
+        if match := pattern.search(texts[place]):
+            start = max(0, match.start() - 5)
+            snippet = texts[place][start : max(match.end(), start + _EXAMPLE_LENGTH)]
+            snippets.append(f"{id_at(place)}: {shown(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
+    return ", ".join(snippets)
+
+
+def _is_decomposed(text: str) -> bool:
+    return not unicodedata.is_normalized("NFC", text)
+
+
+def _word_with(text: str, holds: Callable[[str], object]) -> str:
+    """Return the first word of a text that a test holds for."""
+    return shown(next((word for word in text.split() if holds(word)), ""), _EXAMPLE_LENGTH)

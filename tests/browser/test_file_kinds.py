@@ -1,0 +1,278 @@
+"""Files of every kind on the Data page: the report of what was read, the choice, its preview, and the use."""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from datasets import Dataset, DatasetDict
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.driving import cells, choose, no_failure, selected, settled
+from tests.browser.test_data_page import MINUTE, alert, drop
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CRANE = "재두루미는 겨울이면 들판에 내려앉아 낟알을 주워 먹는다."
+OTTER = "수달은 해가 지면 강가로 나와 물고기를 사냥한다."
+OWL = "수리부엉이는 바위 벼랑에 둥지를 튼다."
+Q_CRANE, Q_OTTER = "재두루미는 겨울에 무엇을 먹나?", "수달은 언제 사냥하나?"
+
+
+def squad(question: str, context: str, title: str) -> bytes:
+    asked = {"id": title, "question": question, "answers": [{"text": context[:4], "answer_start": 0}]}
+    article = {"title": title, "paragraphs": [{"context": context, "qas": [asked]}]}
+    return json.dumps({"data": [article]}, ensure_ascii=False).encode()
+
+
+def json_lines(*rows: dict[str, object]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return archive.getvalue()
+
+
+CORPUS = json_lines(
+    {"_id": "d1", "title": "재두루미", "text": CRANE},
+    {"_id": "d2", "title": "수달", "text": OTTER},
+    {"_id": "d3", "title": "수리부엉이", "text": OWL},
+)
+QUERIES = json_lines({"_id": "q1", "text": Q_CRANE}, {"_id": "q2", "text": Q_OTTER})
+QRELS = "query-id\tcorpus-id\tscore\n"
+KINDS: dict[str, tuple[list[tuple[str, bytes]], str, list[str]]] = {
+    "labels": (
+        [
+            (
+                "labels.csv",
+                f"질문,지문,관련도,메모\n{Q_CRANE},{CRANE},1,가\n{Q_CRANE},{OTTER},0,나\n{Q_OTTER},{OTTER},1,다\n".encode(),
+            )
+        ],
+        "2 passages, 2 questions",
+        ["관련도", "Unused: 메모"],
+    ),
+    "flag-embedding": (
+        [
+            (
+                "train.jsonl",
+                json_lines(
+                    {"query": Q_CRANE, "pos": [CRANE], "neg": [OTTER, OWL]},
+                    {"query": Q_OTTER, "pos": [OTTER], "neg": [OWL]},
+                ),
+            )
+        ],
+        "3 passages, 2 questions",
+        ["pos", "neg"],
+    ),
+    "dpr": (
+        [
+            (
+                "dpr.json",
+                json.dumps(
+                    [
+                        {
+                            "question": Q_CRANE,
+                            "answers": ["낟알"],
+                            "positive_ctxs": [{"title": "재두루미", "text": CRANE}],
+                            "hard_negative_ctxs": [{"title": "수달", "text": OTTER}],
+                        },
+                        {
+                            "question": Q_OTTER,
+                            "answers": ["해가 지면"],
+                            "positive_ctxs": [{"title": "수달", "text": OTTER}],
+                            "hard_negative_ctxs": [{"title": "재두루미", "text": CRANE}],
+                        },
+                    ],
+                    ensure_ascii=False,
+                ).encode(),
+            )
+        ],
+        "2 passages, 2 questions",
+        ["positive_ctxs", "hard_negative_ctxs"],
+    ),
+    "parts-of-squad": (
+        [("train.json", squad(Q_CRANE, CRANE, "재두루미")), ("dev.json", squad(Q_OTTER, OTTER, "수달"))],
+        "2 passages, 2 questions",
+        ["As published in the files: Training 1"],
+    ),
+    "three-qrels": (
+        [
+            (
+                "birds.zip",
+                packed(
+                    {
+                        "birds/corpus.jsonl": CORPUS,
+                        "birds/queries.jsonl": QUERIES,
+                        "birds/qrels/train.tsv": f"{QRELS}q1\td1\t1\n".encode(),
+                        "birds/qrels/test.tsv": f"{QRELS}q2\td2\t1\n".encode(),
+                    }
+                ),
+            )
+        ],
+        "3 passages, 2 questions",
+        ["As published in the files: Training 1, Validation 0, Test 1", "Files: 4"],
+    ),
+    "questions-name-documents": (
+        [
+            ("questions.csv", f"질문,문서ID\n{Q_CRANE},n1\n{Q_OTTER},n2\n".encode()),
+            (
+                "documents.csv",
+                f"문서ID,제목,본문\nn1,재두루미,{CRANE}\nn2,수달,{OTTER}\nn3,수리부엉이,{OWL}\n".encode(),
+            ),
+        ],
+        "3 passages, 2 questions",
+        ["Files: 2"],
+    ),
+    "documents": (
+        [
+            ("재두루미.txt", CRANE.encode()),
+            ("수달.md", f"# 수달\n\n{OTTER}\n".encode()),
+            ("수리부엉이.html", f"<html><body><h1>수리부엉이</h1><p>{OWL}</p></body></html>".encode()),
+        ],
+        "3 passages",
+        ["Files: 3"],
+    ),
+    "documents-by-id": (
+        [
+            (
+                "articles.json",
+                json.dumps(
+                    {"a1": {"title": "재두루미", "text": CRANE}, "a2": {"title": "수달", "text": OTTER}},
+                    ensure_ascii=False,
+                ).encode(),
+            )
+        ],
+        "2 passages",
+        [],
+    ),
+}
+
+
+def report(page: Page) -> Locator:
+    """The box of the preview with its report."""
+    return page.get_by_test_id("stMain")
+
+
+def use(page: Page) -> None:
+    settled(page)
+    page.get_by_role("button", name="Use this dataset").click()
+    expect(page.get_by_text("All pages now use")).to_be_visible(timeout=MINUTE)
+    no_failure(page)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_file_is_reported_and_used(app: str, page: Page, tmp_path: Path, kind: str) -> None:
+    files, counts, told = KINDS[kind]
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, *files)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    settled(page)
+    expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
+    for words in told:
+        expect(report(page)).to_contain_text(words)
+    no_failure(page)
+    use(page)
+
+
+def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, tmp_path: Path) -> None:
+    def rows(question: str, context: str, id_: str) -> Dataset:
+        return Dataset.from_dict({"id": [id_], "question": [question], "context": [context]})
+
+    folder = tmp_path / "stored"
+    DatasetDict({"train": rows(Q_CRANE, CRANE, "1"), "validation": rows(Q_OTTER, OTTER, "2")}).save_to_disk(str(folder))
+    files = {f"stored/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.*")}
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("stored.zip", packed(files)))
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("2 passages, 2 questions")
+    expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 0, Test 1")
+    use(page)
+
+
+FAQ = "질문,답변\n배송은 며칠 걸리나요?,보통 사흘이면 도착합니다.\n환불은 어디서 하나요?,마이페이지에서 신청합니다.\n"
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path: Path, language: str) -> None:
+    labels = {
+        "en": ("Search the answers", "Use this dataset", "Dataset in use: faq"),
+        "ko": ("답변을 지문으로 검색", "이 데이터셋 사용", "사용 중인 데이터셋: faq"),
+    }
+    search_answers, use_dataset, in_use = labels[language]
+    page.goto(f"{app}/data?lang={language}")
+    drop(page, tmp_path, ("faq.csv", FAQ))
+    alert(page, "context=답변")
+    expect(page.get_by_role("button", name=use_dataset)).to_have_count(0)
+    page.get_by_role("button", name=search_answers).click()
+    expect(page.get_by_role("button", name=use_dataset)).to_be_visible(timeout=MINUTE)
+    settled(page)
+    no_failure(page)
+    page.get_by_role("button", name=use_dataset).click()
+    expect(page.get_by_role("heading", name=in_use)).to_be_visible(timeout=MINUTE)
+
+
+def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, tmp_path: Path) -> None:
+    rows = f"물음표,가칸,나칸\n{Q_CRANE},{CRANE},{OWL}\n{Q_OTTER},{OTTER},{OWL[:-1]}!\n"
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("two.csv", rows.replace("물음표", "질문")))
+    alert(page, re.compile("context=가칸"))
+    expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible()
+    second = page.get_by_test_id("stVerticalBlock").filter(has_text="Passage ← 나칸").last
+    assert OWL in " ".join(cells(second.get_by_test_id("stDataFrame").first))
+    second.get_by_role("button", name="Read it this way").click()
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    settled(page)
+    expect(selected(page, "Passage")).to_have_value("나칸")
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("2 rows → 2 passages, 2 questions")
+    choose(page, selected(page, "Passage"), "가칸")  # the choice can be changed afterwards
+    settled(page)
+    expect(selected(page, "Passage")).to_have_value("가칸")
+    use(page)
+
+
+def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Page, tmp_path: Path) -> None:
+    folder = tmp_path / "문서"
+    for number in range(120):
+        path = folder / f"부서{number % 4}" / f"문서 {number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# 문서 {number}\n\n{number}번째 규정은 {number + 1}월에 바뀌었다.\n", encoding="utf-8")
+    page.goto(f"{app}/data?lang=en")
+    settled(page)
+    page.get_by_text("Upload a folder").click()
+    settled(page)
+    expect(page.get_by_role("button", name="Choose a folder")).to_be_visible()
+    field = page.locator("input[type=file]")
+    expect(field).to_have_attribute("webkitdirectory", "")
+    field.set_input_files(folder)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=2 * MINUTE)
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("120 passages")
+    expect(page.get_by_role("heading", name="Files: 120")).to_be_visible()
+    use(page)
+
+
+def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    files = [("corpus.jsonl", CORPUS), ("queries.jsonl", QUERIES), ("test.tsv", f"{QRELS}q1\td1\t1\n".encode())]
+    drop(page, tmp_path, *files, ("broken.json", b'{"data": ['))
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    box = page.get_by_test_id("stAlert").first
+    expect(box).to_contain_text("3 passages, 2 questions")
+    expect(report(page)).to_contain_text("broken.json")
+    use(page)
+
+
+def test_a_refused_file_leaves_the_dataset_in_use(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("labels.csv", KINDS["labels"][0][0][1]))
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    use(page)
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"
+    drop(page, tmp_path, ("big.json", pointer))
+    alert(page, "LFS")
+    expect(page.get_by_role("heading", name="Dataset in use: labels")).to_be_visible(timeout=MINUTE)

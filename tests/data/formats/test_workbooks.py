@@ -1,0 +1,188 @@
+"""Sheets of workbooks: which one holds the table, merged cells, and the spreadsheets that Excel wrote earlier."""
+
+import base64
+import io
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import openpyxl
+import pytest
+
+from data.formats.opening import Format
+from data.formats.workbooks import Merge, open_workbook
+from data.problems import DataError, ProblemCode
+from data.questions.read import Reading, read
+
+HEADER = ["번호", "질문", "지문", "제목"]
+ROWS = [
+    [1, "강은?", "한강이 흐른다.", "서울"],
+    [2, "길이는?", None, None],
+    [3, "산은?", "금정산이 있다.", "부산"],
+]
+# a sheet 표지 with one cell, and a sheet 자료 with a title, a header in row 4, and a passage merged over two rows
+XLS = zlib.decompress(
+    base64.b85decode(
+        "c-rk)O-NKx6#nje_sxuhKci`&(J%;EnL=5M+1RtNY@=A4eo#u&MHm``n_84*LYqLSP0=F37J^J>VU`j`gbISuFGPX%vuYI-"
+        "v`}B?p7&;Q%)o&Zly@HY+;h%7_niCAJ@@Cm7n7M&UH9^)u>f{M$DEY{&per+k`iMApmxhrWUTg4v0PYHkm93>^cWaQoA9bRRP#Lz"
+        "4Sn({Vc-*$8k|8@OLJpr1z|6bp-"
+        "!kVlnP0?r{NZrbma25vKXIaypHi*)*WVC#*(XyOG$T19K)npRTy^i_=uLzZRvys9&(@eEZKn^jHx`n&?#(P1A8K;>Q1k+hM-JEH)"
+        "u*L8k-v<iqF6u_<^GY#g&!C<>gbzrs?j+Pb&och^_09kSkwVxd6$3CCa`3ko#y77s{_`5@>^ULa1c!Kq_jbYSBc^>ydHA-"
+        "#2W&b97>G1`R3=xRCyV=MVb45GB}-66_+&J&$V#Nq%KG{FbV*@$e8;BX)JW@58u&$m-"
+        "Q0a(c@~O&Y(bd85b>!qG4Nv`)j(*3s+zCfm0+mq5bilEzCem2d+xn9k&d7oc~W>G}S$vcB3p&XP7hQ0!x8lX^#3xTtzi=k$1sjSI"
+        "QQHpZ9O>ISCs7-!R}pt_(s$07E&v(9C1Eg(NT8D5#2=h0h;?)Y|aFxc_g+)8w`V)|Tm^qtv-"
+        "d^!djsK0vJQ6!4Q%^M0HnXy_p8`MX}xqod|J}uyk-Ez*>49s%OK=I%MSj)nIQl-"
+        "u84=i_7g<}seR%uklB2g6_RpDsp{C0^NI%_B!HmBmJ$2pBS8RvB3j5sHW^Ej5}0?X$$Kg(<lr7zjCH_j=`YCddDo!)QYnMT?hiId"
+        "J4)TPQc=|xZ=NHe6I8H+eG*qPrkZ?H3UV|zkQ40fi$&=f5>AYVB+lG`*p<*-=Fx!{5eF1X-"
+        "=3u_4ke+Gar8q&G;dHAYf|JRwNGUxs#S+j5mE%da~hu=OlQyszCr1EDy3=y*>me?ouzfi$p@*Y7G>UkVZN#`$p5QzEjv*eC}|F?v"
+        "a^*@))IG5S~Z#h3CyZ"
+    )
+)
+
+
+def book(change: Callable[[Any], None], rows: list[list[Any]] | None = None) -> bytes:
+    """A workbook of one sheet, changed before it is written."""
+    workbook = openpyxl.Workbook()
+    for row in rows or [HEADER, *ROWS]:
+        workbook.active.append(row)
+    change(workbook)
+    out = io.BytesIO()
+    workbook.save(out)
+    return out.getvalue()
+
+
+def ods(*rows: str, merged: str = "") -> bytes:
+    cells = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
+    names = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+    )
+    content = (
+        f'<?xml version="1.0"?><office:document-content {names}><office:body><office:spreadsheet>'
+        f'<table:table table:name="자료">{cells}</table:table>'
+        "</office:spreadsheet></office:body></office:document-content>"
+    )
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    manifest = '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+    parts = {"mimetype": kind, "content.xml": content, "META-INF/manifest.xml": manifest}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # the first part is not compressed
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return out.getvalue()
+
+
+def cell(text: str) -> str:
+    return f'<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
+
+
+def found(reading: Reading) -> list[tuple[str, str, str]]:
+    passages = {passage.id: passage for passage in reading.question_set.passages}
+    held = [(one.text, passages[one.relevant[0]]) for one in reading.question_set.questions]
+    return [(text, passage.text, passage.title) for text, passage in held]
+
+
+def codes(reading: Reading) -> list[ProblemCode]:
+    return [problem.code for problem in reading.problems]
+
+
+def test_merged_cells_count_for_all_their_rows() -> None:
+    def merge(workbook: Any) -> None:
+        workbook.active.merge_cells("C2:C3")
+        workbook.active.merge_cells("D2:D3")
+
+    reading = read(book(merge), "표.xlsx")
+    assert found(reading) == [
+        ("강은?", "한강이 흐른다.", "서울"),
+        ("길이는?", "한강이 흐른다.", "서울"),
+        ("산은?", "금정산이 있다.", "부산"),
+    ]
+    (problem,) = reading.problems
+    assert (problem.code, problem.details) == (ProblemCode.MERGED_CELLS, {"columns": "지문, 제목", "count": 2})
+
+
+def test_a_merged_id_is_not_copied() -> None:
+    rows = [HEADER, [1, "강은?", "한강이 흐른다.", "서울"], [None, "길이는?", "한강은 길다.", "서울"]]
+    reading = read(book(lambda workbook: workbook.active.merge_cells("A2:A3"), rows), "표.xlsx")
+    assert len(reading.question_set.questions) == 2
+    assert reading.left_out == 0
+
+
+def test_merged_blank_rows_stay_blank() -> None:
+    rows = [HEADER, [1, "강은?", "한강이 흐른다.", "서울"], [None] * 4, [None] * 4, ROWS[2]]
+    reading = read(book(lambda workbook: workbook.active.merge_cells("C2:C4"), rows), "표.xlsx")
+    assert [text for text, _, _ in found(reading)] == ["강은?", "산은?"]
+
+
+def test_a_header_of_two_rows_is_joined() -> None:
+    rows = [["질문", "지문", None, "비고"], [None, "본문", "제목", None], ["강은?", "한강이 흐른다.", "서울", "x"]]
+
+    def merge(workbook: Any) -> None:
+        for name in ("A1:A2", "B1:C1", "D1:D2"):
+            workbook.active.merge_cells(name)
+
+    assert open_workbook(book(merge, rows)).names == ("질문", "지문 본문", "지문 제목", "비고")
+
+
+def test_merges_are_found_in_the_sheet() -> None:
+    opened = open_workbook(book(lambda workbook: workbook.active.merge_cells("C2:C3")))
+    assert [list(row.cells.values())[2] for row in opened.table().rows] == [
+        "한강이 흐른다.",
+        "한강이 흐른다.",
+        "금정산이 있다.",
+    ]
+    assert Merge(2, 3, 3, 3) < Merge(2, 4, 3, 4)
+
+
+def test_the_sheet_with_the_table_is_read_and_the_others_are_named() -> None:
+    def add(workbook: Any) -> None:
+        cover = workbook.create_sheet("표지", 0)
+        cover.append(["질문과 지문 모음"])
+        workbook.create_sheet("빈 시트")
+        old = workbook.create_sheet("옛 자료")
+        old.append(HEADER)
+        old.append([9, "들은?", "들이 넓다.", "김제"])
+        old.sheet_state = "hidden"
+
+    reading = read(book(add), "표.xlsx")
+    assert len(reading.question_set.questions) == 2  # the passage of the second row is missing
+    problem = next(one for one in reading.problems if one.code is ProblemCode.OTHER_SHEETS)
+    assert problem.details == {"name": "Sheet", "others": "표지, 옛 자료 (hidden)"}
+
+
+def test_a_hidden_sheet_is_read_if_no_other_holds_a_table() -> None:
+    def add(workbook: Any) -> None:
+        workbook.create_sheet("안내").append(["자료는 숨긴 시트에 있습니다"])
+        workbook.active = 1
+        workbook.worksheets[0].sheet_state = "hidden"
+
+    reading = read(book(add, [HEADER, ROWS[0], ROWS[2]]), "표.xlsx")
+    assert [text for text, _, _ in found(reading)] == ["강은?", "산은?"]
+    assert codes(reading) == [ProblemCode.OTHER_SHEETS]
+
+
+def test_an_old_workbook() -> None:
+    reading = read(XLS, "자료.xls")
+    assert reading.format is Format.EXCEL
+    assert found(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
+    assert [question.id for question in reading.question_set.questions] == ["1", "2"]
+    assert codes(reading) == [ProblemCode.TITLE_LINES, ProblemCode.MERGED_CELLS, ProblemCode.OTHER_SHEETS]
+
+
+def test_an_open_document_sheet() -> None:
+    rows = ["".join(map(cell, row)) for row in (["질문", "지문"], ["강은?", "한강이 흐른다."])]
+    assert found(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [XLS, ods(cell("질문") + cell("지문"), cell("강은?") + cell("한강"))])
+def test_broken_spreadsheets_are_refused(content: bytes) -> None:
+    messages = []
+    for place in range(0, len(content), max(1, len(content) // 40)):
+        for broken in (content[:place], content[:place] + b"\xff\x00\xfe" + content[place + 3 :]):
+            try:
+                read(broken, "자료.xls")
+            except DataError as error:
+                messages.append(str(error))
+    assert messages
+    assert all(messages)

@@ -1,0 +1,117 @@
+import json
+from typing import Any
+
+import pytest
+
+from data.formats.columns import Columns
+from data.problems import DataError, ProblemCode
+from data.questions.read import Reading, read
+from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, ROWS, TEXTS, TITLES
+
+
+def _read(rows: Any, columns: Columns | None = None) -> Reading:
+    return read(json.dumps(rows, ensure_ascii=False).encode(), "lists.json", columns)
+
+
+def _judged(reading: Reading) -> list[dict[str, int]]:
+    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
+    return [{text_of[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions]
+
+
+def _rows(row: Any) -> list[dict[str, Any]]:
+    return [{"question": QUESTIONS[number], **row(number)} for number in ROWS]
+
+
+ALL_RELEVANT = [{TEXTS[row]: 1} for row in ROWS]
+
+
+@pytest.mark.parametrize("name", ["passages", "paragraphs", "documents", "ctxs", "아무이름"])
+@pytest.mark.parametrize("mark", ["is_selected", "is_supporting", "is_relevant", "label"])
+def test_marks_give_relevance_whatever_the_list_is_called(name: str, mark: str) -> None:
+    rows = _rows(lambda row: {name: [{"text": TEXTS[one], mark: int(one == row)} for one in ROWS]})
+    assert _judged(_read(rows)) == [
+        {TEXTS[one]: int(one == row) for one in sorted(ROWS, key=row.__ne__)} for row in ROWS
+    ]
+
+
+@pytest.mark.parametrize("name", ["evidence", "snippets", "answer_paragraphs", "gold_passages", "근거"])
+def test_lists_named_as_evidence_are_relevant(name: str) -> None:
+    rows = _rows(lambda row: {name: [{"title": TITLES[row], "evidence_text": TEXTS[row]}], "doc_name": "과일.pdf"})
+    reading = _read(rows)
+    assert _judged(reading) == ALL_RELEVANT
+    assert [passage.title for passage in reading.question_set.passages] == list(TITLES)
+
+
+def test_quotations_beside_a_passage_are_no_passages() -> None:
+    reading = _read(_rows(lambda row: {"context": TEXTS[row], "evidence": [TEXTS[row][:4], TEXTS[row][4:]]}))
+    assert _judged(reading) == ALL_RELEVANT
+    assert reading.unused_columns == ("evidence",)
+
+
+@pytest.mark.parametrize("name", ["passages", "documents", "paragraphs", "ctxs"])
+def test_several_passages_without_a_mark_are_asked_for(name: str) -> None:
+    rows = _rows(lambda _: {name: list(TEXTS)})
+    with pytest.raises(DataError, match=f"--columns context={name}") as error:
+        _read(rows)
+    assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
+    assert [len(judged) for judged in _judged(_read(rows, Columns(question="question", context=name)))] == [3, 3, 3]
+
+
+def test_pairs_without_supporting_facts_are_asked_for() -> None:
+    rows = [
+        {key: row[key] for key in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)
+    ]
+    with pytest.raises(DataError) as error:
+        _read(rows)
+    assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
+
+
+def test_one_passage_a_row_needs_no_mark() -> None:
+    assert _judged(_read(_rows(lambda row: {"passages": [TEXTS[row]]}))) == ALL_RELEVANT
+
+
+def test_supporting_facts_are_reported_as_used() -> None:
+    reading = read(LAYOUTS["HotpotQA"].content, "hotpot.json")
+    assert {"context", "supporting_facts"} <= set(reading.used_columns)
+    assert reading.unused_columns == ("level",)
+
+
+def test_two_lists_of_one_role_are_joined() -> None:
+    rows = _rows(
+        lambda row: {
+            "entity_pages": {"title": [TITLES[row]], "wiki_context": [TEXTS[row]]},
+            "search_results": {"title": ["검색"], "search_context": [f"{TEXTS[row]} 더 있다."]},
+        }
+    )
+    assert [len(judged) for judged in _judged(_read(rows))] == [2, 2, 2]
+
+
+def test_addresses_are_no_passages() -> None:
+    reading = read(LAYOUTS["BioASQ"].content, "bioasq.json")
+    assert "documents" in reading.unused_columns
+
+
+def test_the_body_that_asks_is_the_question_also_without_the_name_of_the_list() -> None:
+    rows = json.loads(LAYOUTS["BioASQ"].content)["questions"]
+    assert _judged(_read(rows)) == ALL_RELEVANT
+
+
+def test_snippets_that_name_files_ask_for_the_files() -> None:
+    snippets = [{"file_path": "contracts/apple.txt", "span": [0, 9], "answer": "가을"}]
+    with pytest.raises(DataError, match="snippets names files") as error:
+        _read({"tests": _rows(lambda _: {"snippets": snippets})})
+    assert error.value.problem.code is ProblemCode.DOCUMENTS_BY_NAME
+
+
+def test_ids_that_number_the_entries_of_each_list_do_not_join_their_texts() -> None:
+    rows = _rows(
+        lambda row: {
+            "passages": [
+                {"pid": str(place), "text": TEXTS[one], "is_selected": int(one == row)}
+                for place, one in enumerate((row, (row + 1) % 3))
+            ]
+        }
+    )
+    reading = _read(rows)
+    assert _judged(reading) == [{TEXTS[row]: 1, TEXTS[(row + 1) % 3]: 0} for row in ROWS]
+    assert ProblemCode.CHANGED_IDS in [problem.code for problem in reading.problems]

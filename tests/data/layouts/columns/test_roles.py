@@ -1,0 +1,179 @@
+"""Roles of columns: evidence first, then names; a passage column is never taken by the length of its texts."""
+
+import pytest
+
+from data.formats.columns import Columns
+from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
+from data.problems import ProblemCode
+
+Row = dict[str, object]
+
+
+def rows_of(**columns: list[object]) -> list[Row]:
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def assigned(rows: list[Row], **chosen: str) -> Columns:
+    return assign_columns(tuple(rows[0]), rows, chosen)
+
+
+PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (
+            ("id", "title", "context", "question", "answers"),
+            Columns("question", "context", "answers", "title", "id"),
+        ),
+        (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
+        (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
+        (
+            ("guid", "문서 제목", "본문", "문제", "답변"),
+            Columns("문제", "본문", "답변", "문서 제목", "guid"),
+        ),
+        (("query", "positive", "negative"), Columns("query", positives="positive", negatives="negative")),
+        (("text", "context", "question"), Columns("question", "context")),
+        (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용", passage_id="context_id")),
+        (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text", start="answer_start")),
+        (
+            ("questionType", "question", "document", "document_id"),
+            Columns("question", "document", kind="questionType", passage_id="document_id"),
+        ),
+        (("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"), Columns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문")),
+        (("sentence1", "sentence2", "gold_label"), Columns()),
+    ],
+)
+def test_assigns_roles_by_names(names: tuple[str, ...], expected: Columns) -> None:
+    assert assign_columns(names, []) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            {"context": None, "text": "서울", "question": "수도?"},
+            Columns("question", "text"),
+        ),  # not an empty one
+        ({"context": "", "question": "?"}, Columns("question", "context")),  # and better than none
+        ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, Columns("가")),  # a long text alone is no passage
+        ({"가": "수도는?", "나": "강은?"}, Columns()),  # two that ask are no guess
+        ({"question": "수도는?", "x": "서울"}, Columns("question")),  # short texts are no passages
+    ],
+)
+def test_assigns_roles_by_values(row: Row, expected: Columns) -> None:
+    assert assigned([row]) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["neg", "retrieved_contexts", "model_output", "response", "prediction", "비고", "source_doc", "url", "검색결과"],
+)
+def test_never_takes_these_columns_as_passages(name: str) -> None:
+    columns = assigned(rows_of(question=["수도는?", "강은?"], **{name: [PASSAGE, PASSAGE + "끝."]}))
+    assert (columns.question, columns.context, columns.positives) == ("question", None, None)
+
+
+@pytest.mark.parametrize("cell", ["guide.md", "매뉴얼 2.pdf", "https://example.org/a", "/data/a/b.txt", [0.25, 0.5]])
+def test_never_takes_files_addresses_or_vectors_as_passages(cell: object) -> None:
+    assert assigned(rows_of(question=["수도는?"], document=[cell])).context is None
+
+
+def test_takes_a_text_that_ends_like_a_file_name_among_passages() -> None:
+    rows = rows_of(question=["a?", "b?", "c?"], document=["안내는 guide.md", "서울은 수도이다.", "한강은 길다."])
+    assert assigned(rows).context == "document"
+
+
+def test_reads_the_label_beside_a_question_and_its_passage() -> None:
+    rows = rows_of(질문=["a?", "a?"], 문단=["x", "y"], 관련도=["1", "0"])
+    assert assigned(rows) == Columns("질문", "문단", label="관련도")
+
+
+@pytest.mark.parametrize("cells", [["person", "place"], ["0.83", "0.41"], ["120", "98"]])
+def test_leaves_labels_that_are_no_grades_unused(cells: list[object]) -> None:
+    rows = rows_of(question=["a?", "b?"], passage=["x", "y"], label=cells)
+    assert assigned(rows).label is None
+
+
+def test_tells_ids_of_questions_passages_and_documents_apart() -> None:
+    rows = rows_of(
+        QuestionID=["q1", "q1", "q2"],
+        Question=["a?", "a?", "b?"],
+        DocumentID=["d1", "d1", "d1"],
+        SentenceID=["d1-0", "d1-1", "d1-2"],
+        Sentence=["x", "y", "z"],
+        Label=["0", "1", "1"],
+    )
+    expected = Columns("Question", "Sentence", id="QuestionID", label="Label", passage_id="SentenceID")
+    assert assigned(rows) == expected
+
+
+def test_an_id_that_goes_with_the_passage_is_the_id_of_the_passage() -> None:
+    rows = rows_of(id=["p7", "p7", "p8"], question=["a?", "b?", "c?"], context=["x", "x", "y"])
+    assert assigned(rows) == Columns("question", "context", passage_id="id")
+
+
+def test_an_id_that_numbers_the_judgements_is_not_the_id_of_the_question() -> None:
+    rows = rows_of(번호=["1", "2"], 질문=["a?", "a?"], 지문=["x", "y"], 관련도=["1", "0"])
+    assert assigned(rows).id is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"pid": ["p0", "p1"], "docid": ["d0", "d0"]}, "pid"),
+        ({"docid": ["d0", "d1"], "pid": ["0", "0"]}, "docid"),
+        ({"sha": ["s", "s"], "cord_uid": ["u1", "u2"]}, "cord_uid"),
+        ({"id": ["d7", "d7"]}, "id"),
+    ],
+)
+def test_the_id_of_passages_is_the_column_that_is_unique(columns: dict[str, list[object]], expected: str) -> None:
+    assert assigned(rows_of(passage=["x y", "z w"], **columns)).id == expected
+
+
+def test_published_parts_are_known_by_their_values() -> None:
+    rows = rows_of(question=["a?", "b?"], context=["x", "y"], fold=["train", "dev"])
+    assert assigned(rows).part == "fold"
+    assert assigned(rows_of(question=["a?", "b?"], context=["x", "y"], split=["1", "2"])).part is None
+
+
+def test_columns_of_lists_have_siblings() -> None:
+    names = ("query", "negative_1", "negative_2", "hard_negative", "positive")
+    assert sibling_columns("negatives", "negative_1", names) == ("negative_1", "negative_2", "hard_negative")
+    assert sibling_columns("negatives", "query", names) == ("query",)
+
+
+def test_beside_reference_answers_the_answer_and_contexts_are_of_a_system() -> None:
+    rows = rows_of(question=["a?"], answer=["x"], contexts=[["c d", "e f"]], ground_truth=["y"])
+    columns = assigned(rows)
+    assert (columns.answers, columns.context) == ("ground_truth", None)
+    error = missing_passages(columns, tuple(rows[0]), rows)
+    assert (error.problem.code, error.problem.details["columns"]) == (ProblemCode.EVALUATION_OUTPUT, "contexts")
+
+
+def test_the_columns_that_a_user_names_keep_their_role() -> None:
+    rows = rows_of(질문=["가?", "나?"], 답변=["하나 둘", "셋 넷"], 번호=["1", "2"])
+    assert assigned(rows, context="답변") == Columns("질문", "답변", id="번호")
+
+
+def test_a_faq_is_refused_with_the_flag_that_reads_it() -> None:
+    rows = rows_of(질문=["가?", "나?"], 답변=["하나 둘", "셋 넷"])
+    columns = assigned(rows)
+    error = missing_passages(columns, tuple(rows[0]), rows)
+    assert error.problem.code is ProblemCode.ANSWERS_ALONE
+    assert "--columns context=답변" in str(error)
+    assert candidate_columns(columns, tuple(rows[0]), rows) == (Columns("질문", "답변"),)
+
+
+def test_a_flag_quotes_names_with_spaces() -> None:
+    rows = rows_of(**{"가 나": ["하나 둘"], "다 라": ["셋 넷"]})
+    error = missing_passages(assigned(rows), tuple(rows[0]), rows)
+    assert "--columns 'context=가 나' / --columns 'context=다 라'" in str(error)
+
+
+def test_a_table_that_names_documents_says_what_is_missing() -> None:
+    rows = rows_of(question=["가?"], answer=["나"], document=["birds.md"])
+    error = missing_passages(assigned(rows), tuple(rows[0]), rows)
+    assert error.problem.code is ProblemCode.DOCUMENTS_BY_NAME
+    assert "The column document names files" in str(error)

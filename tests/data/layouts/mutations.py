@@ -1,0 +1,56 @@
+"""Random damage to a JSON value: keys renamed, values removed, emptied, nested, or replaced by another kind."""
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+_OTHERS: tuple[Any, ...] = (None, "", "글", 7, True, [], {}, ["글"], {"글": "글"}, [None], [[]], [{}], 1.5, " \n")
+Place = tuple[Any, Any]  # a list or an object, and the position or key in it
+
+
+def mutated(content: bytes, seed: int, count: int = 3) -> bytes:
+    """Return a JSON or JSONL file with up to `count` random changes."""
+    rng = random.Random(seed)
+    text = content.decode()
+    values = values_of(text)
+    for _ in range(rng.randint(1, count)):
+        places = [place for value in values for place in _places(value)]
+        if places:
+            _change(*rng.choice(places), rng)
+    lines = [json.dumps(value, ensure_ascii=False) for value in values]
+    return "\n".join(lines).encode()
+
+
+def values_of(text: str) -> list[Any]:
+    """Return the value of a JSON text, or those of its lines."""
+    try:
+        return [json.loads(text)]
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in text.splitlines() if line]
+
+
+def _places(value: Any) -> Iterator[Place]:
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _places(value[key])
+
+
+def _change(holder: Any, key: Any, rng: random.Random) -> None:
+    match rng.randint(0, 5):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, dict):
+            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = (
+                holder.pop(key)
+            )
+        case 2:
+            holder[key] = [copy.deepcopy(holder[key])]
+        case 3:
+            holder[key] = {rng.choice(["text", "data", "이름"]): copy.deepcopy(holder[key])}
+        case 4 if isinstance(holder, list):
+            holder.insert(rng.randint(0, len(holder)), copy.deepcopy(holder[key]))
+        case _:
+            holder[key] = copy.deepcopy(rng.choice(_OTHERS))

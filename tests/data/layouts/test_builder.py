@@ -1,0 +1,254 @@
+"""One builder for every table: labels, lists, triplets, rows without a question; the same data reads the same."""
+
+import json
+from itertools import product
+
+import pandas as pd
+import pytest
+
+from data.apart import File
+from data.formats.text import Content
+from data.problems import DataError, ProblemCode
+from data.questions.read import Reading, read, read_files, read_files_apart
+from tests.data.layouts.written import jsonl, parquet, zipped
+from tests.data.sample_files import as_csv, workbook
+
+Row = dict[str, object]
+
+
+def read_rows(rows: list[Row], name: str = "set.json") -> Reading:
+    return read(json.dumps(rows, ensure_ascii=False).encode(), name)
+
+
+def judged(reading: Reading) -> dict[str, dict[str, int]]:
+    """Question -> text of each judged passage -> grade."""
+    texts = {passage.id: passage.text for passage in reading.question_set.passages}
+    return {
+        one.text: {texts[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions
+    }
+
+
+def codes(reading: Reading) -> list[ProblemCode]:
+    return [problem.code for problem in (*reading.problems, *reading.gaps)]
+
+
+LABELLED: list[Row] = [
+    {"질문": "가?", "문단": "하나이다.", "관련도": "2"},
+    {"질문": "가?", "문단": "둘이다.", "관련도": "0"},
+    {"질문": "나?", "문단": "둘이다.", "관련도": "1"},
+]
+
+
+@pytest.mark.parametrize(
+    "names", [("질문", "문단", "관련도"), ("query", "passage", "label"), ("q", "text", "is_relevant")]
+)
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl", "excel", "parquet"])
+def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) -> None:
+    rows = [dict(zip(names, row.values(), strict=True)) for row in LABELLED]
+    content = {
+        "csv": as_csv(rows).encode(),
+        "json": json.dumps(rows).encode(),
+        "jsonl": jsonl(rows),
+        "excel": workbook([list(names), *(list(row.values()) for row in rows)]),
+        "parquet": parquet(pd.DataFrame(rows)),
+    }[form]
+    reading = read(content, "set")
+    assert judged(reading) == {"가?": {"하나이다.": 2, "둘이다.": 0}, "나?": {"둘이다.": 1}}
+    assert reading.unused_columns == ()
+    assert codes(reading) == [ProblemCode.LABELS_AS_RELEVANCE]
+
+
+@pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False)])
+def test_labels_may_be_words(yes: object, no: object) -> None:
+    rows: list[Row] = [{"query": "a?", "passage": text, "label": label} for text, label in (("x", yes), ("y", no))]
+    assert judged(read_rows(rows)) == {"a?": {"x": 1, "y": 0}}
+
+
+def test_a_label_that_is_no_grade_leaves_its_row_out() -> None:
+    rows: list[Row] = [{"query": "a?", "passage": text, "is_relevant": label} for text, label in (("x", 1), ("y", "?"))]
+    reading = read_rows(rows)
+    assert (judged(reading), codes(reading)) == ({"a?": {"x": 1}}, [ProblemCode.WRONG_GRADE])
+
+
+def test_two_labels_of_one_passage_are_reported() -> None:
+    rows: list[Row] = [{"query": "a?", "passage": "x", "label": label} for label in (1, 0, 1)]
+    reading = read_rows(rows)
+    assert judged(reading) == {"a?": {"x": 1}}
+    assert codes(reading) == [ProblemCode.JUDGED_TWICE, ProblemCode.REPEATED_ROW]
+
+
+@pytest.mark.parametrize(("positive", "negative"), product(["text", "list", "json", "objects"], repeat=2))
+def test_positives_and_negatives_may_be_texts_lists_or_objects(positive: str, negative: str) -> None:
+    def cell(texts: list[str], form: str) -> object:
+        if form == "text":
+            return texts[0]
+        if form == "objects":
+            return [{"text": text} for text in texts]
+        return texts if form == "list" else json.dumps(texts)
+
+    rows: list[Row] = [
+        {"query": "a?", "pos": cell(["x 하나"], positive), "neg": cell(["y 둘"], negative)},
+        {"query": "b?", "pos": cell(["y 둘"], positive), "neg": cell(["z 셋"], negative)},
+    ]
+    reading = read_rows(rows)
+    assert judged(reading) == {"a?": {"x 하나": 1, "y 둘": 0}, "b?": {"y 둘": 1, "z 셋": 0}}
+    assert reading.used_columns == ("query", "pos", "neg")
+
+
+def test_negatives_in_numbered_columns_are_all_read() -> None:
+    reading = read(b"anchor,positive,negative_1,negative_2\na?,x,n,m\nb?,y,m,\n", "set.csv")
+    assert judged(reading) == {"a?": {"x": 1, "n": 0, "m": 0}, "b?": {"y": 1, "m": 0}}
+    assert reading.used_columns == ("anchor", "positive", "negative_1", "negative_2")
+
+
+def test_rows_of_one_anchor_are_one_question_and_relevant_once_stays_relevant() -> None:
+    reading = read(b"anchor,positive,negative\na?,x,y\na?,y,z\n", "set.csv")
+    assert judged(reading) == {"a?": {"x": 1, "y": 1, "z": 0}}
+
+
+def test_a_passage_beside_a_list_of_negatives() -> None:
+    rows: list[Row] = [{"question": "a?", "context": "x", "hard_negatives": ["y", "z"], "answer": "x"}]
+    reading = read_rows(rows)
+    assert judged(reading) == {"a?": {"x": 1, "y": 0, "z": 0}}
+    assert reading.question_set.questions[0].answers == ("x",)
+
+
+def test_each_text_of_a_list_of_contexts_is_relevant() -> None:
+    rows: list[Row] = [{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}]
+    assert judged(read_rows(rows)) == {"a?": {"x y": 1, "z w": 1}}
+
+
+def test_a_passage_that_begins_like_a_list_is_a_passage() -> None:
+    reading = read(b'question,context\na?,[1] see the note\nb?,"[""x"", ""y""] is a list"\nc?,plain text\n', "set.csv")
+    assert list(reading.question_set.passages.texts) == ["[1] see the note", '["x", "y"] is a list', "plain text"]
+
+
+def test_rows_without_a_question_are_passages() -> None:
+    rows: list[Row] = [
+        {"question": "a?", "context": "x"},
+        {"question": "", "context": "y"},
+        {"question": None, "context": "z"},
+        {"context": "x"},
+    ]
+    reading = read_rows(rows)
+    assert list(reading.question_set.passages.texts) == ["x", "y", "z"]
+    assert judged(reading) == {"a?": {"x": 1}}
+    assert reading.left_out == 0
+    notice = next(problem for problem in reading.problems if problem.code is ProblemCode.NO_QUESTION_IN_ROW)
+    assert notice.details == {"rows": 3, "first": 2}
+
+
+def test_marks_of_missing_values_are_blank() -> None:
+    reading = read(b"question,context,answers,title\na?,x y,NaN,N/A\nnan,z w,q,t\nb?,N/A,q,\n", "set.csv")
+    assert [(one.text, one.title) for one in reading.question_set.passages] == [("x y", ""), ("z w", "t")]
+    assert reading.question_set.questions[0].answers == ()
+    marks = [ProblemCode.BLANK_MARKS] * 2  # those of the title and of the answers, which nothing else reports
+    assert codes(reading) == [ProblemCode.EMPTY_CONTEXT, ProblemCode.NO_QUESTION_IN_ROW, *marks]
+
+
+def test_an_id_that_is_such_a_mark_stays() -> None:
+    content = jsonl([{"_id": "NULL", "text": "a b"}, {"_id": "b", "text": "c d"}])
+    passages = read(content, "corpus.jsonl").question_set.passages
+    assert [(one.id, one.text) for one in passages] == [("NULL", "a b"), ("b", "c d")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "start", "expected"),
+    [
+        ("강", 6, ((6,), ("강",))),
+        (["강"], [6], ((6,), ("강",))),
+        (["강", "산"], [6, 3], ((6, 3), ("강", "산"))),
+        ('["강", "산"]', "[6, 3]", ((6, 3), ("강", "산"))),
+        (["강", "산"], [6], ((), ("강", "산"))),
+        ({"text": ["강"], "answer_start": [0]}, 6, ((0,), ("강",))),
+    ],
+)
+def test_the_column_of_starts_belongs_to_the_answers(answers: object, start: object, expected: object) -> None:
+    rows: list[Row] = [{"question": "a?", "context": "강과 산과 강", "answers": answers, "answer_start": start}]
+    (question,) = read_rows(rows).question_set.questions
+    assert (question.starts, question.answers) == expected
+
+
+def test_answers_between_bars_are_several_where_the_passages_say_so() -> None:
+    text = "question,context,answers\n무엇?,제주는 섬이고 화산섬이다.,섬|화산섬\n왜?,비가 온다.,비\n"
+    questions = read(text.encode(), "set.csv").question_set.questions
+    assert [one.answers for one in questions] == [("섬", "화산섬"), ("비",)]
+    text = "question,context,answers\n기호는?,절댓값은 |x|로 쓴다.,|x|\n식은?,조건은 a|b이다.,a|b\n"
+    questions = read(text.encode(), "set.csv").question_set.questions
+    assert [one.answers for one in questions] == [("|x|",), ("a|b",)]
+
+
+def test_the_published_part_of_a_question() -> None:
+    reading = read("split,question,context\ntrain,a?,x\n검증,b?,y\ntest,c?,z\n".encode(), "set.csv")
+    assert [one.part for one in reading.question_set.questions] == ["train", "validation", "test"]
+    assert reading.published_split
+
+
+def test_ids_and_texts_of_questions_and_passages_in_one_row() -> None:
+    rows: list[Row] = [
+        {
+            "question_id": "q1",
+            "question": "a?",
+            "sentence_id": "d1-0",
+            "sentence": "x",
+            "document_title": "T",
+            "label": 0,
+        },
+        {
+            "question_id": "q1",
+            "question": "a?",
+            "sentence_id": "d1-1",
+            "sentence": "y",
+            "document_title": "T",
+            "label": 1,
+        },
+        {
+            "question_id": "q2",
+            "question": "b?",
+            "sentence_id": "d2-0",
+            "sentence": "z",
+            "document_title": "U",
+            "label": 1,
+        },
+    ]
+    question_set = read_rows(rows).question_set
+    assert [(one.id, one.text, one.title) for one in question_set.passages] == [
+        ("d1-0", "x", "T"), ("d1-1", "y", "T"), ("d2-0", "z", "U"),
+    ]  # fmt: skip
+    assert [(one.id, one.grade_of) for one in question_set.questions] == [
+        ("q1", {"d1-0": 0, "d1-1": 1}), ("q2", {"d2-0": 1}),
+    ]  # fmt: skip
+
+
+def test_every_column_is_used_metadata_or_unused() -> None:
+    reading = read("번호,분류,질문,지문,담당자\n1,배송,가?,하나,김\n2,환불,나?,둘,이\n".encode(), "set.csv")
+    assert reading.used_columns == ("번호", "질문", "지문")
+    assert (reading.metadata_columns, reading.unused_columns) == (("분류",), ("담당자",))
+
+
+def read_with(files: dict[str, bytes], **chosen: str) -> Reading:
+    return read_files_apart([File(Content(content), name) for name, content in files.items()], chosen)
+
+
+def test_a_faq_is_read_once_the_answers_are_named() -> None:
+    content = "질문,답변\n가?,하나 둘\n나?,셋 넷\n".encode()
+    with pytest.raises(DataError, match=r"--columns context=답변"):
+        read_files([File(Content(content), "faq.csv")])
+    assert judged(read_with({"faq.csv": content}, context="답변")) == {"가?": {"하나 둘": 1}, "나?": {"셋 넷": 1}}
+
+
+def test_a_column_of_lists_can_be_named() -> None:
+    content = json.dumps([{"question": "a?", "found_texts": ["x y", "z w"]}]).encode()
+    assert judged(read_with({"set.json": content}, context="found_texts")) == {"a?": {"x y": 1, "z w": 1}}
+
+
+def test_columns_of_a_collection_can_be_named() -> None:
+    files = {
+        "docs.csv": b"id,summary,abc\nd1,short,x y z\nd2,short,u v w\n",
+        "queries.csv": b"query_id,query\nq1,a?\n",
+        "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td2\t1\n",
+    }
+    assert judged(read_with(files, context="abc")) == {"a?": {"u v w": 1}}
+    assert judged(read_with({"set.zip": zipped(files)}, context="abc")) == {"a?": {"u v w": 1}}
+    with pytest.raises(DataError, match="The column xyz, chosen as context, is not in the file"):
+        read_with(files, context="xyz")

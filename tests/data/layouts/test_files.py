@@ -1,0 +1,429 @@
+"""Several files that are one dataset: parts, shards, a wider corpus, and questions that name their documents."""
+
+import io
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from data.layouts.reading import Layout
+from data.problems import DataError, ProblemCode
+from data.questions.read import Reading, read
+from tests.data.layouts.test_damaged import _cut, _flipped, _noise, _shuffled, _without_column
+from tests.data.layouts.test_reading import gaps, problems, read_all
+from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, zipped
+
+GULL, BEAVER, MOON = "갈매기는 항구에서 산다.", "비버는 나무로 둑을 쌓는다.", "달은 지구를 한 달에 한 번 돈다."
+OTHER = "고래는 바다에서 노래한다."
+ASKED = {"갈매기는 어디에서 사나?": GULL, "비버는 무엇을 쌓나?": BEAVER, "달은 무엇을 도나?": MOON}
+ANSWERS = ("항구", "둑", "지구")
+TITLES = {GULL: "갈매기", BEAVER: "비버", MOON: "달", OTHER: "고래"}
+
+
+def squad(number: int) -> bytes:
+    question, context = list(ASKED.items())[number]
+    answer = {"text": ANSWERS[number], "answer_start": context.index(ANSWERS[number])}
+    qas = [{"id": f"s{number}", "question": question, "answers": [answer]}]
+    return json.dumps({"data": [{"title": TITLES[context], "paragraphs": [{"context": context, "qas": qas}]}]}).encode()
+
+
+def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
+    asked = [list(ASKED.items())[number] for number in numbers]
+    return [
+        {
+            "id": f"r{number}",
+            "title": TITLES[context],
+            "context": context,
+            "question": question,
+            "answer": ANSWERS[number],
+        }
+        for number, (question, context) in zip(numbers, asked, strict=True)
+    ]
+
+
+def as_csv(rows: list[dict[str, Any]], encoding: str = "utf-8") -> bytes:
+    return pd.DataFrame(rows).to_csv(index=False).encode(encoding)
+
+
+def as_excel(rows: list[dict[str, Any]]) -> bytes:
+    out = io.BytesIO()
+    pd.DataFrame(rows).to_excel(out, index=False)
+    return out.getvalue()
+
+
+def finds(reading: Reading) -> dict[str, list[str]]:
+    """The texts of the relevant passages of each question."""
+    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
+    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
+
+
+def parts(reading: Reading) -> dict[str, str]:
+    return {one.text: one.part for one in reading.question_set.questions}
+
+
+SHARDS: dict[str, Files] = {
+    "SQuAD": {"train.json": squad(0), "dev.json": squad(1), "test.json": squad(2)},
+    "JSONL": {f"{name}.jsonl": jsonl(rows_of([n])) for n, name in enumerate(("train", "valid", "test"))},
+    "CSV": {f"qa_{name}.csv": as_csv(rows_of([n])) for n, name in enumerate(("train", "dev", "test"))},
+    "Parquet": {
+        f"data/{name}-00000-of-00001.parquet": parquet(pd.DataFrame(rows_of([n])))
+        for n, name in enumerate(("train", "validation", "test"))
+    },
+    "folders": {f"{name}/qa.json": squad(n) for n, name in enumerate(("1.Training", "2.Validation", "3.Test"))},
+    "Korean": {f"{name}/문답.csv": as_csv(rows_of([n])) for n, name in enumerate(("학습", "검증", "평가"))},
+    "mixed": {"train.json": squad(0), "dev.csv": as_csv(rows_of([1])), "test.xlsx": as_excel(rows_of([2]))},
+}
+
+
+@pytest.mark.parametrize("name", SHARDS)
+def test_parts_of_one_layout_are_one_dataset(name: str) -> None:
+    reading = read_all(SHARDS[name])
+    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert list(parts(reading).values()) == ["train", "validation", "test"]
+    assert [one.answers for one in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
+    assert (reading.left_out, reading.published_split, reading.layout) == (0, True, Layout.ROWS)
+    assert {file.name for file in reading.files} == {*SHARDS[name]}
+
+
+def test_shards_of_one_file_have_no_part() -> None:
+    files = {f"train-0000{n}-of-00003.parquet": parquet(pd.DataFrame(rows_of([n]))) for n in range(3)}
+    reading = read_all(files)
+    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert {*parts(reading).values()} == {""}
+    assert not reading.published_split
+
+
+def test_a_question_in_two_parts_is_never_trained_on() -> None:
+    reading = read_all({"train.jsonl": jsonl(rows_of([0, 1])), "test.jsonl": jsonl(rows_of([1]))})
+    assert list(parts(reading).values()) == ["train", "test"]
+    assert len(reading.question_set.questions) == 2
+
+
+def test_equal_passages_of_several_files_are_one() -> None:
+    first = rows_of([0, 1])
+    second = [{**rows_of([0])[0], "id": "new", "question": "항구에는 무엇이 사나?"}]
+    reading = read_all({"a.jsonl": jsonl(first), "b.csv": as_csv(second)})
+    assert sorted(reading.question_set.passages.texts) == sorted([GULL, BEAVER])
+    assert finds(reading)["항구에는 무엇이 사나?"] == [GULL]
+
+
+def test_files_that_number_their_questions_alike_keep_all_questions() -> None:
+    first, second = ([{**row, "id": "1"} for row in rows_of([n])] for n in (0, 1))
+    reading = read_all({"a.jsonl": jsonl(first), "b.jsonl": jsonl(second)})
+    assert len(finds(reading)) == 2
+    assert ProblemCode.CHANGED_QUESTION_IDS in {one.code for one in reading.problems}
+
+
+def test_shards_that_number_their_passages_alike_keep_all_passages() -> None:
+    shards = {
+        "corpus-0.jsonl": jsonl(
+            [{"id": "0", "title": "", "contents": GULL}, {"id": "1", "title": "", "contents": BEAVER}]
+        ),
+        "corpus-1.jsonl": jsonl(
+            [{"id": "0", "title": "", "contents": MOON}, {"id": "1", "title": "", "contents": BEAVER}]
+        ),
+    }
+    reading = read_all(shards | {"train.json": squad(0)})
+    assert sorted(reading.question_set.passages.texts) == sorted([GULL, BEAVER, MOON])
+    assert reading.left_out == 0
+    assert {one.code for one in reading.problems} == {ProblemCode.CHANGED_IDS, ProblemCode.REPEATED_PASSAGES}
+
+
+CORPORA: dict[str, Files] = {
+    "JSONL": {"corpus.jsonl": jsonl([{"id": f"c{n}", "title": "", "text": text} for n, text in enumerate(TITLES)])},
+    "CSV": {"wiki.csv": as_csv([{"doc_id": f"c{n}", "본문": text} for n, text in enumerate(TITLES)])},
+    "texts alone": {"passages.csv": as_csv([{"context": text} for text in TITLES])},
+    "two shards": {
+        "corpus/a.jsonl": jsonl([{"_id": "c0", "text": GULL}, {"_id": "c1", "text": BEAVER}]),
+        "corpus/b.jsonl": jsonl([{"_id": "c2", "text": MOON}, {"_id": "c3", "text": OTHER}]),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_wider_corpus_is_joined_with_the_passages_of_rows(name: str) -> None:
+    reading = read_all({"train.json": squad(0), "dev.json": squad(1), **CORPORA[name]})
+    assert sorted(reading.question_set.passages.texts) == sorted(TITLES)
+    assert finds(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+    assert list(parts(reading).values()) == ["train", "validation"]
+
+
+DOCUMENTS = [{"doc_id": f"{number}", "title": TITLES[text], "content": text} for number, text in enumerate(TITLES, 11)]
+KOREAN = [{"문서번호": row["doc_id"], "제목": row["title"], "내용": row["content"]} for row in DOCUMENTS]
+QUESTIONS = [{"id": str(number), "question": question} for number, question in enumerate(ASKED, 1)]
+
+
+def naming(column: str, values: list[Any], **names: str) -> list[dict[str, Any]]:
+    """Rows of questions with a column that names their documents."""
+    rows = [{**row, column: value} for row, value in zip(QUESTIONS, values, strict=True)]
+    return [{names.get(name, name): value for name, value in row.items()} for row in rows]
+
+
+ANIMALS = ("gull", "beaver", "moon", "whale")
+NAMING: dict[str, Files] = {
+    "id": {"questions.csv": as_csv(naming("doc_id", [11, 12, 13])), "docs.csv": as_csv(DOCUMENTS)},
+    "another name": {"qa.jsonl": jsonl(naming("gold_document", ["11", "12", "13"])), "docs.jsonl": jsonl(DOCUMENTS)},
+    "list": {"qa.json": json.dumps(naming("docs", [["11"], ["12"], ["13"]])).encode(), "d.csv": as_csv(DOCUMENTS)},
+    "text of a list": {"qa.csv": as_csv(naming("relevant_docs", ["['11']", "[12]", "13"])), "d.csv": as_csv(DOCUMENTS)},
+    "objects": {"qa.jsonl": jsonl(naming("gold", [[{"doc_id": n}] for n in (11, 12, 13)])), "d.csv": as_csv(DOCUMENTS)},
+    "decimal": {"qa.csv": as_csv(naming("doc_id", [11.0, 12.0, 13.0])), "docs.csv": as_csv(DOCUMENTS)},
+    "Excel": {"qa.xlsx": as_excel(naming("doc_id", [11, 12, 13])), "docs.xlsx": as_excel(DOCUMENTS)},
+    "title": {"qa.csv": as_csv(naming("article", ["갈매기", "비버", "달"])), "docs.csv": as_csv(DOCUMENTS)},
+    "file": {
+        "qa.csv": as_csv(naming("source_doc", ["kb/gull.md", "BEAVER.txt", "moon"])),
+        "docs.csv": as_csv([{**row, "doc_id": f"{name}.txt"} for row, name in zip(DOCUMENTS, ANIMALS, strict=True)]),
+    },
+    "Korean": {
+        "질문.csv": as_csv(naming("정답문서번호", [11, 12, 13], id="질문번호", question="질문"), "cp949"),
+        "문서.csv": as_csv(KOREAN, "cp949"),
+    },
+    "question without id": {
+        "qa.csv": as_csv([{"질문": question, "근거문서": number} for number, question in enumerate(ASKED, 11)]),
+        "docs.csv": as_csv(DOCUMENTS),
+    },
+    "question id beside it": {
+        "qa.csv": as_csv([{"query_id": n, "query": q, "doc_id": n + 10} for n, q in enumerate(ASKED, 1)]),
+        "docs.csv": as_csv(DOCUMENTS),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_questions_name_their_documents(name: str) -> None:
+    reading = read_all(NAMING[name])
+    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert len(reading.question_set.passages) == len(TITLES)
+    assert set(reading.question_set.passages.titles) == set(TITLES.values())
+    assert (gaps(reading), reading.judgement_count) == ({}, 3)
+
+
+def test_several_documents_of_one_question_are_all_relevant() -> None:
+    for given in ("11, 13", "11;13", '["11", "13"]', "11|13"):
+        files = {"qa.csv": as_csv(naming("doc_ids", [given, 12, 13])), "docs.csv": as_csv(DOCUMENTS)}
+        assert finds(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
+
+
+def test_rows_of_one_question_name_a_document_each_with_a_grade() -> None:
+    rows = [
+        {"qid": "1", "question": "누가 바다에 사나?", "doc_id": doc, "grade": grade}
+        for doc, grade in ((11, 2), (12, 0), (14, 1))
+    ]
+    (question,) = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)}).question_set.questions
+    assert question.grade_of == {"11": 2, "14": 1, "12": 0}
+
+
+def test_named_negatives_are_not_relevant() -> None:
+    rows = [{**row, "negative_doc_id": 14} for row in naming("doc_id", [11, 12, 13])]
+    reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)})
+    assert [one.grade_of for one in reading.question_set.questions] == [
+        {"11": 1, "14": 0},
+        {"12": 1, "14": 0},
+        {"13": 1, "14": 0},
+    ]
+
+
+def test_a_document_of_several_passages_is_one_group() -> None:
+    chunks = [
+        {"id": f"{number}-{part}", "title": "바다", "text": f"{number}장 {part}절의 글이다."}
+        for number in (1, 2)
+        for part in "ab"
+    ]
+    rows = [{"id": "q1", "question": "바다는?", "문서명": "바다"}, {"id": "q2", "question": "달은?", "문서명": "달"}]
+    corpus = [*chunks, {"id": "m", "title": "달", "text": MOON}]
+    first, second = read_all({"qa.csv": as_csv(rows), "corpus.jsonl": jsonl(corpus)}).question_set.questions
+    assert first.groups == (("1-a", "1-b", "2-a", "2-b"),)
+    assert (second.relevant, second.groups) == (("m",), ())
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("difficulty", [11, 12, 13]),  # small numbers match ids of any corpus
+        ("retrieved_ids", ["11", "12", "13"]),
+        ("note", ["a", "b", "c"]),
+        ("doc_id", ["x", "y", "z"]),
+    ],
+)
+def test_a_column_that_names_no_documents_is_reported(column: str, values: list[Any]) -> None:
+    reading = read_all({"qa.csv": as_csv(naming(column, values)), "docs.csv": as_csv(DOCUMENTS)})
+    assert {one.relevant for one in reading.question_set.questions} == {()}
+    assert gaps(reading)["unjudged_questions"]["ids"] == 3
+    assert any(name.endswith(column) for name in reading.unused_columns)
+
+
+def test_unknown_names_beside_known_ones_are_counted() -> None:
+    reading = read_all({"qa.csv": as_csv(naming("doc_id", [11, 12, 99])), "docs.csv": as_csv(DOCUMENTS)})
+    assert gaps(reading) == {
+        "unknown_passages": {"rows": 1, "ids": 1, "examples": "99"},
+        "unjudged_questions": {"ids": 1, "examples": "3"},
+    }
+
+
+@pytest.mark.parametrize("judged", ["pid", "docid"])
+def test_the_judged_one_of_two_id_columns_is_the_id(judged: str) -> None:
+    corpus = [{"docid": f"d{n}", "pid": f"p{n}", "title": "", "text": text} for n, text in enumerate(TITLES)]
+    queries = jsonl([{"_id": "q", "text": "누가 항구에 사나?"}])
+    qrels = f"query-id\tcorpus-id\tscore\nq\t{judged[0]}0\t1\n".encode()
+    reading = read_all({"corpus.jsonl": jsonl(corpus), "queries.jsonl": queries, "qrels.tsv": qrels})
+    assert finds(reading) == {"누가 항구에 사나?": [GULL]}
+
+
+def test_qrels_of_several_parts_are_the_split() -> None:
+    header = ["query-id", "corpus-id", "score"]
+    files = beir()
+    del files["scifact/qrels/test.tsv"]
+    for name, question in (("train", "q1"), ("dev", "q2"), ("test", "q3")):
+        files[f"scifact/qrels/{name}.tsv"] = lines([header, [question, "d1", 1]])
+    reading = read_all(files)
+    assert list(parts(reading).values()) == ["train", "validation", "test"]
+    single = read_all(beir())
+    assert {*parts(single).values()} == {""}, "test judgements alone divide nothing"
+
+
+@pytest.mark.parametrize("written", ["1.0", "01", "1"])
+def test_ids_that_were_turned_into_numbers_match(written: str) -> None:
+    corpus = jsonl([{"_id": n, "title": "", "text": text} for n, text in enumerate(TITLES, 1)])
+    queries = jsonl([{"_id": n, "text": text} for n, text in enumerate(ASKED, 1)])
+    qrels = f"query_id,corpus_id,score\n{written},{written},1.0\n".encode()
+    reading = read_all({"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": qrels})
+    assert finds(reading)["갈매기는 어디에서 사나?"] == [GULL]
+    assert "unknown_passages" not in gaps(reading)
+
+
+def test_numbers_do_not_match_if_two_ids_are_the_same_number() -> None:
+    corpus = jsonl(
+        [{"_id": id_, "title": "", "text": text} for id_, text in zip(("1", "01", "2"), TITLES, strict=False)]
+    )
+    queries = jsonl([{"_id": "q", "text": "무엇?"}])
+    reading = read_all(
+        {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": b"query_id,corpus_id,score\nq,2.0,1\n"}
+    )
+    assert gaps(reading)["unknown_passages"]["examples"] == "2.0"
+
+
+TOPICS = "".join(f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{question}\n</DOC>\n" for n, question in enumerate(ASKED, 1))
+TAGGED = "".join(f"<DOC>\n<DOCNO>D-{n}</DOCNO>\n<TEXT>\n{text}\n</TEXT>\n</DOC>\n" for n, text in enumerate(TITLES, 1))
+JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("documents", "topics"),
+    [
+        ("docs.trec", "topics.txt"),
+        ("a.txt", "b.txt"),
+        ("topics.txt", "docs.txt"),
+    ],
+)
+def test_judged_ids_come_before_tags_and_names(documents: str, topics: str) -> None:
+    reading = read_all({documents: TAGGED.encode(), topics: TOPICS.encode(), "qrels.txt": JUDGED.encode()})
+    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+
+
+def test_judged_ids_come_before_names_of_tables() -> None:
+    documents = jsonl([{"id": f"D-{n}", "text": text} for n, text in enumerate(TITLES, 1)])
+    questions = jsonl([{"id": str(n), "text": question} for n, question in enumerate(ASKED, 1)])
+    reading = read_all({"questions.jsonl": documents, "docs.jsonl": questions, "qrels.txt": JUDGED.encode()})
+    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+
+
+@pytest.mark.parametrize(
+    ("odd", "code"),
+    [
+        ({"ids.csv": b"id\n1\n2\n3\n"}, ProblemCode.ONLY_IDS),
+        ({"ids.json": b'[{"id": 1, "page": 4}, {"id": 2, "page": 5}]'}, ProblemCode.ONLY_IDS),
+        ({"notes.csv": "비고,날짜\n담당자 확인 필요,2020\n".encode()}, ProblemCode.NO_KNOWN_COLUMN),
+        ({"model.bin": bytes(range(256))}, ProblemCode.UNKNOWN_FORMAT),
+        ({"cut.parquet": b"PAR1 cut"}, ProblemCode.BROKEN_PARQUET),
+        ({"cut.json": b'{"data": [{"a": '}, ProblemCode.CUT_JSON),
+        ({"empty.csv": b""}, ProblemCode.EMPTY_FILE),
+        ({"pred.json": b'[{"id": "r0", "prediction_text": "a"}]'}, ProblemCode.PREDICTIONS),
+    ],
+)
+@pytest.mark.parametrize("others", ["rows", "parts", "collection"])
+def test_an_odd_file_is_named_with_its_reason_and_the_others_are_read(
+    odd: Files, code: ProblemCode, others: str
+) -> None:
+    files = {"rows": {"rows.csv": as_csv(rows_of([0, 1]))}, "parts": SHARDS["SQuAD"], "collection": NAMING["id"]}[
+        others
+    ]
+    reading = read_all(files | odd)
+    assert finds(reading) == finds(read_all(files))
+    (name,) = odd
+    told = [gap for gap in reading.gaps if gap.code is code]
+    assert [gap.details["file"] for gap in told] == [name]
+    assert told[0].message.startswith(f"{name}: ")
+
+
+def test_a_table_without_texts_alone_is_still_refused() -> None:
+    with pytest.raises(DataError):
+        read(b"id,page\n1,4\n2,5\n", "ids.csv")
+
+
+def test_answers_of_a_reader_are_refused_as_such() -> None:
+    predictions = json.dumps([{"id": "r0", "prediction_text": "항구", "no_answer_probability": 0.1}]).encode()
+    with pytest.raises(DataError, match=r"predictions\.json holds the answers that a reader predicted") as error:
+        read(predictions, "predictions.json")
+    assert error.value.problem.code is ProblemCode.PREDICTIONS
+
+
+def test_folders_of_parts_are_no_collections_of_their_own() -> None:
+    files = {}
+    for number, part in enumerate(("train", "dev")):
+        files[f"{part}/questions.csv"] = as_csv(naming("doc_id", [11, 12, 13])[number : number + 1])
+        files[f"{part}/documents.csv"] = as_csv(DOCUMENTS[number : number + 1])
+    reading = read(zipped(files), "set.zip")
+    assert parts(reading) == dict(zip(ASKED, ("train", "validation"), strict=False))
+    assert finds(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+
+
+def test_every_column_is_used_or_reported() -> None:
+    rows = [{**row, "난이도": "쉬움", "kind": "사실"} for row in naming("doc_id", [11, 12, 13])]
+    documents = [{**row, "url": "https://example.org"} for row in DOCUMENTS]
+    reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(documents)})
+    columns = (*reading.used_columns, *reading.metadata_columns, *reading.unused_columns)
+    assert set(columns) == {"id", "question", "doc_id", "title", "content", "난이도", "kind", "url"}
+    assert len(columns) == len(set(columns))
+    assert {"난이도", "url"} <= set(reading.unused_columns)
+
+
+MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (_flipped, _cut, _noise, _shuffled, _without_column)
+ARCHIVES: dict[str, Files] = {
+    "parts": SHARDS["SQuAD"],
+    "Parquet parts": SHARDS["Parquet"],
+    "wider corpus": {"train.json": squad(0), **CORPORA["JSONL"]},
+    "named documents": NAMING["id"],
+    "named in Korean": NAMING["Korean"],
+    "topics in tags": {"a.txt": TAGGED.encode(), "b.txt": TOPICS.encode(), "qrels.txt": JUDGED.encode()},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_damaged_archives_are_read_or_refused_and_lose_nothing_in_silence(name: str) -> None:
+    files = ARCHIVES[name]
+    messages: list[str] = []
+    for seed in range(200):
+        draw = random.Random(seed)
+        hit = draw.choice([*files])
+        mutation = MUTATIONS[seed % len(MUTATIONS)]
+        try:
+            reading = read(zipped(files | {hit: mutation(files[hit], draw)}), "set.zip")
+        except DataError as error:
+            messages.append(str(error))
+            continue
+        _nothing_is_lost(reading, files, seed)
+    assert all(len(message) > 20 for message in messages)
+
+
+def _nothing_is_lost(reading: Reading, files: Files, seed: int) -> None:
+    """Every file is read or named; rows left out are listed."""
+    told = " ".join(gap.message for gap in reading.gaps)
+    read_files = {file.name for file in reading.files}
+    assert all(name in read_files or name in told or not read_files for name in files), seed
+    assert len(reading.rejected) == reading.left_out, seed
+    known = {*reading.question_set.passages.ids}
+    assert all(known.issuperset(one.grade_of) for one in reading.question_set.questions), seed
+    assert problems(reading) or reading.gaps or reading.question_set.questions, seed

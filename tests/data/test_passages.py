@@ -1,0 +1,94 @@
+"""Passages that rows become: merged copies keep their ids as aliases, and merges and new ids are reported."""
+
+from data.apart import File
+from data.formats.text import Content
+from data.passages import GatheredPassages, filled_ids
+from data.problems import Problem, ProblemCode
+from data.questions.read import Reading, read, read_files_apart
+
+
+def _gathered(*rows: tuple[str, str, str]) -> GatheredPassages:
+    gathered = GatheredPassages()
+    for id_, text, title in rows:
+        gathered.add(text, title, id_, is_copy=True)
+    return gathered
+
+
+def _notices(gathered: GatheredPassages) -> dict[ProblemCode, tuple[object, object]]:
+    return {one.code: (one.details["count"], one.details["examples"]) for one in gathered.notices()}
+
+
+def test_ids_of_merged_copies_become_aliases() -> None:
+    gathered = _gathered(("a", "하나", ""), ("b", "둘", ""), ("c", "하나", ""), ("d", "하나", ""), ("a", "하나", ""))
+    assert gathered.passages().ids == ["a", "b"]
+    assert gathered.aliases() == {"c": "a", "d": "a"}
+    assert _notices(gathered) == {
+        ProblemCode.MERGED_PASSAGES: (2, "c → a, d → a"),
+        ProblemCode.REPEATED_PASSAGES: (1, "하나"),
+    }
+
+
+def test_a_passage_without_an_id_takes_that_of_its_copy() -> None:
+    gathered = _gathered(("", "하나", ""), ("a", "하나", ""), ("b", "하나", ""))
+    assert gathered.passages().ids == ["a"]
+    assert gathered.aliases() == {"b": "a"}
+
+
+def test_an_id_of_several_texts_is_no_alias() -> None:
+    gathered = _gathered(("a", "하나", ""), ("b", "둘", ""), ("a", "둘", ""), ("x", "하나", ""), ("x", "둘", ""))
+    assert gathered.aliases() == {}
+    assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (2, "a, x")
+
+
+def test_a_made_id_is_never_that_of_a_copy() -> None:
+    gathered = _gathered(("a", "하나", ""), ("p1", "하나", ""), ("", "둘", ""))
+    assert gathered.passages().ids == ["a", "p2"]
+    assert gathered.aliases() == {"p1": "a"}
+    assert _notices(gathered)[ProblemCode.MADE_IDS] == (1, "p2")
+
+
+def test_made_ids_are_no_notice_where_no_passage_has_one() -> None:
+    assert _notices(_gathered(("", "하나", ""), ("", "둘", ""))) == {}
+    assert list(filled_ids("p", ["", ""], reserved=["p1"])) == ["p2", "p3"]
+
+
+def test_changed_ids_and_several_titles_are_reported() -> None:
+    gathered = _gathered(("a", "하나", "가"), ("a", "둘", ""), ("b", "하나", "나"), ("c", "셋", ""), ("c", "셋", "다"))
+    assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (1, "a → p1")
+    assert _notices(gathered)[ProblemCode.SEVERAL_TITLES] == (1, "나 → 가")
+    assert list(gathered.passages().titles) == ["가", "", "다"], "a missing title is no conflict"
+
+
+def _told(reading: Reading) -> list[Problem]:
+    return [problem for problem in reading.problems if problem.row is None]
+
+
+def test_a_single_file_reports_merged_passages_and_keeps_their_ids() -> None:
+    content = "id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n".encode()
+    reading = read(content, "corpus.csv")
+    assert reading.question_set.aliases == {"d3": "d1"}
+    (notice,) = _told(reading)
+    assert notice.code is ProblemCode.MERGED_PASSAGES
+    assert "d3 → d1" in notice.message
+    apart = read_files_apart([File(Content.of(content), "corpus.csv")])
+    assert apart.question_set.aliases == {"d3": "d1"}
+
+
+def test_repeated_lines_of_plain_text_are_reported() -> None:
+    reading = read("두루미는 철원에 온다.\n수달은 강에 산다.\n두루미는 철원에 온다.\n".encode(), "passages.txt")
+    assert [(one.code, one.details["count"]) for one in _told(reading)] == [(ProblemCode.REPEATED_PASSAGES, 1)]
+
+
+def test_questions_about_the_same_passage_are_no_merge() -> None:
+    rows = "question,context\n언제 오나?,두루미는 철원에 온다.\n어디에 오나?,두루미는 철원에 온다.\n"
+    assert _told(read(rows.encode(), "rows.csv")) == []
+
+
+def test_questions_without_an_id_among_others_are_reported() -> None:
+    rows = "id,question,context\nq7,언제 오나?,두루미는 철원에 온다.\n,어디에 사나?,수달은 강에 산다.\n"
+    reading = read(rows.encode(), "rows.csv")
+    assert [one.id for one in reading.question_set.questions] == ["q7", "q1"]
+    (notice,) = _told(reading)
+    assert (notice.code, notice.details["ids"], notice.details["examples"]) == (ProblemCode.MADE_QUESTION_IDS, 1, "q1")
+    without = read(rows.replace("q7", "").encode(), "rows.csv")
+    assert _told(without) == [], "no question has an id"
