@@ -308,7 +308,10 @@ def _with_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Map
     """Tell the ids of questions and those of passages apart by what their values go with."""
     if columns.question is None:
         return _with_passage_ids(columns, names, sample, given)
-    if columns.context is None or len(sample) < _LEAST_ROWS:
+    if columns.context is None:
+        return columns
+    sample = [row for row in sample if not is_missing(row.get(columns.context))]  # others are damaged, or say nothing
+    if len(sample) < _LEAST_ROWS:
         return columns
     questions, contexts = _texts(columns.question, sample), _texts(columns.context, sample)
     id_, passage_id = columns.id, columns.passage_id
