@@ -134,6 +134,7 @@ class RowReader:
 
     row: RawRow
     columns: object  # a dataclass that names the column of each role
+    has_marks: bool = True  # whether texts such as "-" and "N/A" in optional cells say that these are empty
     mended: bool = False
     dropped: Problem | None = None  # the first cell that was taken to be empty
     problem: Problem | None = None
@@ -194,7 +195,7 @@ class RowReader:
 
     def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
         """Whether a text of an optional role marks an empty cell, which is noted."""
-        if empty is not None or not says_empty(text):
+        if empty is not None or not self.has_marks or not says_empty(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True

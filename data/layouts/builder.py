@@ -77,7 +77,7 @@ class DatasetBuilder:
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         for row in source.table().rows:
             self.row_count += row.asks
-            reader = RowReader(row, source.fields)
+            reader = RowReader(row, source.fields, self._plan.has_marks)
             problem = row.problem or add_row(reader, source)
             if problem is None:
                 self.rejection.note(reader)

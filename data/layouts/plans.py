@@ -37,10 +37,11 @@ class RowPlan:
     def of(cls, source: Source) -> Self:
         """Make the plan for the rows of a source from its columns and some of its rows."""
         fields, names, sample = source.fields, source.names, source.sample
+        is_table = source.recognised.format in _WITHOUT_NULL
         if not isinstance(fields, Columns):
             grade_of = {"positive": RELEVANT_GRADE, "negative": NOT_RELEVANT}
             lists = [(role, (name,), grade) for role, grade in grade_of.items() if (name := getattr(fields, role))]
-            return cls(Columns(), tuple(lists))
+            return cls(Columns(), tuple(lists), has_marks=is_table)
         is_list = fields.context is not None and holds_lists(fields.context, sample)
         found: list[ListColumns] = []
         if is_list and fields.context is not None:
@@ -56,5 +57,5 @@ class RowPlan:
             has_context=text is not None,
             merges_questions=bool(found) or fields.label is not None,
             separates_answers=fields.answers is not None and separates_answers(fields.answers, text, sample),
-            has_marks=fields.question is not None or source.recognised.format in _WITHOUT_NULL,
+            has_marks=is_table or fields.question is not None,
         )
