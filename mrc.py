@@ -5,30 +5,20 @@ read only when one of its commands is given: `mrc --help` waits for no library.
 """
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent  # the rooms lie beside this file, in a checkout and where it is installed
 sys.path.insert(0, str(ROOT))
-_STOPPED = 128 + signal.SIGINT
 
+from data.interrupts import end_on_ctrl_c, raise_on_ctrl_c
 
-def _end(*_: object) -> None:
-    """End at once, without a traceback: nothing has begun while libraries are imported."""
-    os.write(2, b"Stopped.\n")
-    os._exit(_STOPPED)
-
-
-_ends = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores Ctrl-C
-if _ends:
-    signal.signal(signal.SIGINT, _end)
+end_on_ctrl_c()
 
 from data.commands import carry_out, commands_of
 
-if _ends:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+raise_on_ctrl_c()
 
 _ROOMS = {
     "data": "Inspect, store and write question sets and sentence pairs.",

@@ -5,6 +5,11 @@ or MTEB do; `inspect-pairs` and `keep-pairs` are for files of sentence pairs; `m
 set's passages.
 """
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import sys
 from collections.abc import Sequence

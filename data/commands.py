@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
+from data.interrupts import raise_on_ctrl_c
 from data.problems import Failure
 from data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
 from data.threads import let_idle_threads_sleep
@@ -68,6 +69,7 @@ def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception]
     """
     let_idle_threads_sleep()
     try:
+        raise_on_ctrl_c()
         words = _with_options_of_all(words)
         status = commands(words)
     except CycloptsError as error:

@@ -3,6 +3,11 @@
 `python -m embeddings run FOLDER` does what a page asked for: arrays, and figures beside them.
 """
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import logging
 import sys

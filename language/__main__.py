@@ -1,5 +1,10 @@
 """`python -m language`: which tokenizer cuts a text well, and the texts kept to learn from."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,10 @@
 """`python -m data make-questions SET`: questions made of the passages of a set, kept as a set of their own."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import os
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,10 @@
 """`python -m reading`: judge files of answers, or let readers answer from what retrievers find."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,10 @@
 """`python -m retrieval compare EXPERIMENT.toml --out DIR`, what is done with comparisons that are kept, `encode`."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,10 @@
 """`python -m serving REFERENCE`, or `mrc serve`: retrievers over HTTP, until somebody ends it."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import logging
 import os

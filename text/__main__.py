@@ -1,5 +1,10 @@
 """`python -m text`: the dictionaries of the workspace."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,5 +1,10 @@
 """`python -m training`: train, stand in line, stop, resume, and see what there is, without the page."""
 
+if __name__ == "__main__":
+    from data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
 import json
 import os
 import sys
