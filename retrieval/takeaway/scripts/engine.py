@@ -87,8 +87,7 @@ def ndcg(rows: list[int], grades: dict[str, int]) -> float:
 @cache
 def told() -> dict[str, Any]:
     """Return what the engine is told."""
-    read: dict[str, Any] = json.loads((HERE / "engine.json").read_text(encoding="utf-8"))
-    return read
+    return dict(json.loads((HERE / "engine.json").read_text(encoding="utf-8")))
 
 
 class Http:
@@ -100,25 +99,24 @@ class Http:
                 raise SystemExit(already_there(told()["index"]))
             self.remove()
         for request in told()["setup"]:
-            self.send(request["method"], request["path"], request["body"])
+            self.send(**request)
         count, documents = 0, lines("documents")
         while batch := list(islice(documents, BATCH)):
             self.send_documents(batch)
             count += len(batch)
         for request in told()["finish"]:
-            self.send(request["method"], request["path"], request["body"])
+            self.send(**request)
         return count
 
     def exists(self) -> bool:
         """Whether the index is there; Vespa's is there once it holds a document."""
-        request = told()["exists"]
-        answer = self.send(request["method"], request["path"], None, may_be_missing=True)
+        answer = self.send(**told()["exists"], may_be_missing=True)
         return answer is not None and bool(answer.get("documents", True))
 
     def remove(self) -> None:
         request, part = told()["remove"], ""
         while True:
-            answer = self.send(request["method"], request["path"] + part, None)
+            answer = self.send(request["method"], request["path"] + part)
             if not (token := answer.get("continuation")):
                 return
             part = f"&continuation={token}"
@@ -195,7 +193,7 @@ class Http:
             raise SystemExit(f"ENGINE_CA names no file of certificates: {authority} ({error})") from None
 
     def send(
-        self, method: str, path: str, body: Any, *, form: str = "application/json", may_be_missing: bool = False
+        self, method: str, path: str, body: Any = None, *, form: str = "application/json", may_be_missing: bool = False
     ) -> Any:
         """Send a request, and return the JSON of the answer; None for a 404 of what may be missing."""
         data = None if body is None else (json.dumps(body) if isinstance(body, dict) else body).encode()
@@ -294,7 +292,7 @@ def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None
 def has_no_value(template: dict[str, Any], values: dict[str, Any]) -> bool:
     """Whether a query is by a vector of zeros, or by no tokens or terms at all."""
     names = re.findall(r"\{\{(\w+)\}\}", json.dumps(template))
-    return any(isinstance(values[name], list | dict) and not any(values[name]) for name in names)
+    return any(isinstance(values[name], list | dict) and not is_known(values[name]) for name in names)
 
 
 class Milvus:
@@ -302,33 +300,32 @@ class Milvus:
 
     def __init__(self) -> None:
         try:
-            from pymilvus import MilvusClient
-            from pymilvus.exceptions import MilvusException
+            import pymilvus
         except ModuleNotFoundError:
             raise SystemExit("the client of Milvus is missing: pip install pymilvus milvus-lite") from None
 
+        self.library: Any = pymilvus
         self.asked, uri = told()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         try:
-            self.client: Any = MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
-        except MilvusException as error:
+            self.client: Any = pymilvus.MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
+        except pymilvus.MilvusException as error:
             raise SystemExit(unreachable(uri, error)) from None
         if self.client.has_collection(self.asked["collection"]):
             self.client.load_collection(self.asked["collection"])
 
     def load(self, *, recreate: bool) -> int:
-        from pymilvus import DataType
-
         name, count, documents = self.asked["collection"], 0, lines("documents")
         if self.client.has_collection(name):
             if not recreate:
                 raise SystemExit(already_there(name))
             self.client.drop_collection(name)
         schema, index = self.client.create_schema(auto_id=False), self.client.prepare_index_params()
-        schema.add_field("row", DataType.INT64, is_primary=True)
+        types = self.library.DataType
+        schema.add_field("row", types.INT64, is_primary=True)
         for field in ("passage", "title", "text"):
-            schema.add_field(field, DataType.VARCHAR, max_length=65535)
+            schema.add_field(field, types.VARCHAR, max_length=65535)
         for field in self.asked["fields"]:
-            kind = DataType.FLOAT_VECTOR if field["dim"] else DataType.SPARSE_FLOAT_VECTOR
+            kind = types.FLOAT_VECTOR if field["dim"] else types.SPARSE_FLOAT_VECTOR
             schema.add_field(field["name"], kind, **({"dim": field["dim"]} if field["dim"] else {}))
             form = {"index_type": field["index_type"], "params": {"params": field["build"]}}
             index.add_index(field["name"], metric_type="IP", **form)
@@ -340,8 +337,6 @@ class Milvus:
         return count
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
-        from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
-
         del free  # Milvus has no licences
         values, depth, name = self.typed(values), self.asked["depth"], self.asked["collection"]
         if not self.client.has_collection(name):
@@ -355,12 +350,10 @@ class Milvus:
             asked = {"data": [values[one["name"]]], "anns_field": one["name"], "search_params": one["search"]}
             (hits,) = self.client.search(name, **asked, **shown)
         else:
-            requests = [
-                AnnSearchRequest([values[one["name"]]], one["name"], one["search"], limit=depth) for _, one in known
-            ]
-            weights = self.asked["ranker"]["weights"]
-            by_rank = RRFRanker(self.asked["ranker"]["constant"])
-            ranker = WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
+            request, weights = self.library.AnnSearchRequest, self.asked["ranker"]["weights"]
+            requests = [request([values[one["name"]]], one["name"], one["search"], limit=depth) for _, one in known]
+            by_rank = self.library.RRFRanker(self.asked["ranker"]["constant"])
+            ranker = self.library.WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
             (hits,) = self.client.hybrid_search(name, requests, ranker, **shown)
         return [{**hit["entity"], "score": hit["distance"]} for hit in hits]
 
