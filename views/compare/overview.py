@@ -18,6 +18,7 @@ from retrieval.comparison.store import origin_of
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import reasons
+from views.choices import choices_for
 from views.compare.charts import on_slices, signal_bars
 from views.compare.controls import show_why
 from views.compare.scores import (
@@ -27,6 +28,7 @@ from views.compare.scores import (
     draw_table,
     in_points,
     means,
+    untrained_of,
     verdict_of,
 )
 from views.compare.where import charted, telling_words, usual_property
@@ -180,7 +182,9 @@ def _draw_curves(view: ComparisonView) -> None:
         best = retriever_name(view.ranked[0])
         described = word("compare.curve_in_words", name=best, figure=view.figure.long)
         every = [names[name] for name in view.names]
-        draw_chart(_curves, shown, every, x="K", y=height, detail=detail, alt=described)
+        untrained = untrained_of(view.charted, choices_for(view.data))
+        before = [names[name] for name in view.charted if name in untrained]
+        draw_chart(_curves, shown, every, x="K", y=height, detail=detail, dashed=before, alt=described)
         st.caption(word("compare.interval_help"))
         figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         texts = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
@@ -191,8 +195,8 @@ def _draw_curves(view: ComparisonView) -> None:
         draw_costs([results[name] for name in view.ranked])
 
 
-def _curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> Any:
-    return charts.curves(table, names, x=x, y=y, detail=detail).properties(height=_CURVES_HEIGHT)
+def _curves(table: pd.DataFrame, names: Sequence[str], **look: Any) -> Any:
+    return charts.curves(table, names, **look).properties(height=_CURVES_HEIGHT)
 
 
 def _draw_tests_in_full(view: ComparisonView) -> None:

@@ -4,6 +4,7 @@ Every chart of the pages is drawn here as Vega-Lite, which takes Altair longer t
 way with Altair's charts changes settings of all threads while it is at work, so that a chart made here in the meantime
 would be without its data."""
 
+import json
 from collections.abc import Callable, Sequence
 from threading import Lock
 from types import FunctionType
@@ -15,7 +16,7 @@ import pyarrow as pa
 import streamlit as st
 
 from retrieval.report.charts import colour, columns_for, legend, shape
-from retrieval.report.drawing import PALETTE, READABLE
+from retrieval.report.drawing import PALETTE, READABLE, letter_of
 from views.ui import findings
 from views.ui.words import language, word
 
@@ -100,20 +101,39 @@ def no_difference() -> alt.Chart:
     return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
-def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
-    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
+def curves(
+    table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str, dashed: Sequence[str] = ()
+) -> alt.LayerChart:
+    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
+
+    The legend has a piece of each line, dashed for the names `dashed`, and the mark of its points.
+    """
     drawn = [*dict.fromkeys(table[detail])]
     scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
+    tint, mark = apart(detail, drawn, names)
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(y, type="quantitative", scale=scale, axis=axis),
-        color=colour(detail, drawn, names, legend(columns=columns_for(drawn))),
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
-    bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    lines = marked_lines(base, shape(detail, drawn, names))
+    band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=tint)
+    told = _legend_of_lines(drawn, names)
+    dashes = alt.Scale(domain=drawn, range=[[4, 3] if name in dashed else [1, 0] for name in drawn])
+    line = base.mark_line().encode(
+        color=colour(detail, drawn, names, told),
+        strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=told),
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=tint, shape=mark)
     description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
-    return alt.layer(bands, *lines).properties(height=HEIGHT, description=description)
+    layers = alt.layer(band, line, points).properties(height=HEIGHT, description=description)
+    return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
+
+
+def _legend_of_lines(drawn: Sequence[str], names: Sequence[str]) -> alt.Legend:
+    """Return the legend of lines: a piece of each, and the mark of its points before the name."""
+    labels = {name: f"{letter_of(name, names)} {name}" for name in drawn}
+    piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
+    return legend(columns=columns_for(drawn), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -29,6 +30,7 @@ from text.analyzers import Analyzer
 from training.options.rankers import BI_ENCODER
 from views import choices as choices_module
 from views.choices import choices_for
+from views.compare import overview
 from views.compare.export import _files
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
@@ -115,6 +117,15 @@ def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that
     text = said(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
+
+
+@pytest.mark.slow
+def test_of_a_training_the_curve_of_what_it_was_is_dashed(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = dict[str, dict[str, Any]]()
+    monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
+    finished(BI_ENCODER, "mine", data)
+    told(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
+    assert looks["_curves"]["dashed"] == ["Dense"]
 
 
 @pytest.mark.slow

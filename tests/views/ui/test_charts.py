@@ -1,12 +1,15 @@
 """Charts of comparisons and trainings: height, ticks, room at the borders, and what they tell screen readers."""
 
+import json
 from typing import Any
 
 import pandas as pd
 import pytest
 import streamlit as st
+import vl_convert
 
 from retrieval.report.charts import legend
+from retrieval.report.drawing import letter_of
 from views.compare import charts as compare_charts
 from views.runs import charts as run_charts
 from views.ui import charts, findings
@@ -64,6 +67,17 @@ def test_legend_of_curves_follows_the_order_of_the_table() -> None:
     chart = spec(charts.curves(table, NAMES, x="K", y="Recall", detail="Retriever"))
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Late", "LSA", "Dense", "BM25"]
     assert "BM25 from 51.0% (1) to 60.0% (10)" in chart["description"]
+
+
+def test_curves_before_training_are_dashed_in_the_chart_and_in_its_legend() -> None:
+    chart = spec(charts.curves(recalls(), NAMES, x="K", y="Recall", detail="Retriever", dashed=["Dense"]))
+    (line,) = (layer["encoding"] for layer in chart["layer"] if "strokeDash" in layer["encoding"])
+    dashes = dict(zip(line["strokeDash"]["scale"]["domain"], line["strokeDash"]["scale"]["range"], strict=True))
+    assert {name for name, dash in dashes.items() if dash != [1, 0]} == {"Dense"}
+    (drawn,) = vl_convert.vegalite_to_vega(chart)["legends"]
+    assert (drawn["symbolType"], drawn["stroke"], drawn["strokeDash"]) == ("stroke", "color", "strokeDash")
+    labels = drawn["encode"]["labels"]["update"]["text"]["signal"]
+    assert all(json.dumps(f"{letter_of(name, NAMES)} {name}") in labels for name in dashes)
 
 
 def test_legends_are_opaque() -> None:
