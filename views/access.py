@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.auth_util import get_cookie_with_chunks
 from streamlit.cli_util import open_browser
@@ -45,13 +45,14 @@ from data.workspace import (
 )
 from jobs.detached import make_ready
 from models.hub import forget_tokens
-from views.navigation import read_first_page
+from views.navigation import MISSING, read_first_page
 from views.ui.words import plain, word
 from views.uploads import UPLOADS
 
 _DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
+_OF_STREAMLIT = ("/_stcore/", "/app/static/", "/auth/login", "/auth/logout", "/component/", "/media/", "/static/")
 _HARMLESS = {"GET", "HEAD", "OPTIONS"}
 _SECONDS_BETWEEN_LOOKS = 5.0
 
@@ -219,6 +220,8 @@ class Gate:
         session = found[1] if (found := _FILE.search(scope["path"])) else ""
         if not _may_pass(scope, session):
             await PlainTextResponse("Sign in first", status_code=403)(scope, receive, send)
+        elif elsewhere := _way_to_missing_page(scope):
+            await RedirectResponse(elsewhere, status_code=302)(scope, receive, send)
         elif session and scope["method"] == "PUT":
             await self._take(session, scope, receive, send)
         else:
@@ -244,6 +247,21 @@ class Gate:
         except LimitError as error:
             UPLOADS.refuse(session, error)
             await PlainTextResponse(str(error), status_code=413)(scope, receive, send)
+
+
+def _way_to_missing_page(scope: Scope) -> str:
+    """Return the way from an address of several levels, which no page has, to the page that says so; else nothing.
+
+    Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
+    """
+    path, base = scope["path"], st.get_option("server.baseUrlPath").strip("/")
+    below = path.removeprefix(f"/{base}") if base else path
+    reads_page = scope["method"] in _HARMLESS and "text/html" in HTTPConnection(scope).headers.get("accept", "")
+    if not reads_page or "/" not in below.strip("/") or below.startswith(("//", *_OF_STREAMLIT)):
+        return ""
+    query = scope.get("query_string", b"").decode("latin-1")
+    up = "../" * (below.count("/") - 1)  # relative: a proxy may take a prefix away
+    return f"{up}{MISSING}?{query}{'&' * bool(query)}{urlencode({'address': below})}"
 
 
 def _comes_from_the_app(scope: Scope) -> bool:

@@ -14,6 +14,7 @@ from views.uploads import UPLOADS
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
 FIRST = "first"  # path of the first page, which Streamlit serves without one
+MISSING = "page-not-found"  # where an address of several levels leads, which `address` tells; see `views.access.Gate`
 _MISSING = "missing_page"  # of the session: what the address named when it was opened, if no page is called so
 
 
@@ -79,7 +80,8 @@ def _missing_page() -> list[Any]:
         return []
 
     def draw() -> None:
-        st.error(word("page.missing", address=plain(f"/{name}")), icon=":material/link_off:")
+        address = st.query_params.get("address", "") if name == MISSING else f"/{name}"
+        st.error(word("page.missing", address=plain(address)), icon=":material/link_off:")
         way_to(PAGES[0].name, word("page.missing_way", page=PAGES[0].title))
 
     return [st.Page(draw, title=word("page.missing_title"), url_path=name, visibility="hidden")]

@@ -101,16 +101,17 @@ def test_each_click_is_one_step_of_history(app: str, page: Page) -> None:
     expect(page).to_have_url(listed)
 
 
-def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page: Page) -> None:
+@pytest.mark.parametrize("address", ["/nopage", "/data/b", "/a/b/c/"])
+def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page: Page, address: str) -> None:
     page = korean_page
-    page.goto(f"{app}/nopage")
-    expect(page.get_by_text("/nopage 페이지는 없습니다.")).to_be_visible()
+    page.goto(f"{app}{address}")
+    expect(page.get_by_text(f"{address} 페이지는 없습니다.")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("heading", level=1)).to_have_count(0)
     expect(page).to_have_title("없는 페이지 – MRC 워크벤치")
     page.get_by_test_id("stMain").get_by_role("link", name="비교 페이지로 가기").click()
     expect(page.get_by_role("heading", level=1, name=KO["compare.purpose"])).to_be_visible()
-    expect(page.get_by_text("/nopage")).to_have_count(0)
+    expect(page.get_by_text(address)).to_have_count(0)
 
 
 def test_an_address_of_no_comparison_says_so_and_shows_no_other(link: str, page: Page) -> None:

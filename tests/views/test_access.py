@@ -324,6 +324,53 @@ def test_all_open_pages_have_so_much_together(opened: Server) -> None:
         assert other.is_told(WORDS["limit.all_uploads"].format(limit="150"))
 
 
+def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
+    """Return what the gate answers a request with, before an app that answers everything with `answer`."""
+    answers: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(answer)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
+        other.submit(asyncio.run, Gate(app)({"type": "http"} | scope, receive, send)).result()
+    return answers
+
+
+FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "base", "way"),
+    [
+        ("/a/b", "", "", "../page-not-found?address=%2Fa%2Fb"),
+        ("/data/x/y/", "lang=ko", "", "../../../page-not-found?lang=ko&address=%2Fdata%2Fx%2Fy%2F"),
+        ("/mrc/a/b", "", "mrc", "../page-not-found?address=%2Fa%2Fb"),
+        ("/nopage", "", "", ""),
+        ("/nopage/", "", "", ""),
+        ("/mrc/nopage", "", "mrc", ""),
+        ("//evil.example/a", "", "", ""),
+        ("/static/js/index.js", "", "", ""),
+        ("/media/report.html", "", "", ""),
+    ],
+)
+def test_an_address_of_several_levels_leads_to_the_page_that_says_it_is_missing(
+    path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "address_of_sign_in", lambda: "")
+    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
+    asked = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
+    by_browser = answered(asked | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
+    assert dict(by_browser["headers"]).get(b"location", b"").decode() == way
+    assert answered(asked | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
+
+
 @pytest.mark.parametrize(
     ("scheme", "address", "secure"),
     [
@@ -339,22 +386,10 @@ def test_cookies_that_came_by_tls_go_back_by_tls_alone(
     monkeypatch.setattr(access, "address_of_sign_in", lambda: address)
     monkeypatch.setattr(access, "is_on", lambda: False)
     given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
-    answers: list[Message] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": given})
-
-    async def receive() -> Message:
-        return {"type": "http.request"}
-
-    async def send(message: Message) -> None:
-        answers.append(message)
-
-    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "scheme": scheme, "headers": []}
-    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
-        other.submit(asyncio.run, Gate(app)(scope, receive, send)).result()
+    scope = {"method": "GET", "path": "/", "scheme": scheme, "headers": []}
+    (answer,) = answered(scope, {"type": "http.response.start", "status": 200, "headers": given})
     mark = b"; Secure" if secure else b""
-    assert answers[0]["headers"] == [
+    assert answer["headers"] == [
         (b"set-cookie", b"a=secure; Path=/" + mark),
         (b"Set-Cookie", b"b=1; Secure"),
         (b"x-other", b"c=1"),
