@@ -37,8 +37,8 @@ _QUESTIONS = 64  # scored at a time with all passages
 
 
 class TakeAwayError(Failure):
-    """What cannot be taken away (`nothing_to_take`, `retriever_failed`, of models `no_network`, `no_tokenizer`,
-    `no_onnx`), or a folder that is not one to write to or to ask (`folder_in_use`, `no_folder`).
+    """What cannot be taken away (`nothing_to_take`, `over_candidates`, `retriever_failed`, of models `no_network`,
+    `no_tokenizer`, `no_onnx`), or a folder that is not one to write to or to ask (`folder_in_use`, `no_folder`).
     """
 
 
@@ -280,12 +280,25 @@ def plan_of(name: str, materials: Materials) -> Plan:
 
     Raises `TakeAwayError` where nothing of it is known to an engine, and what a model or a dictionary raises.
     """
+    if first := candidates_of_late(materials.specs, name):
+        message = (
+            f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or a "
+            "late-interaction retriever without `first` (elasticsearch, opensearch, vespa); langchain and llamaindex "
+            f"search by {name!r} as it is"
+        )
+        raise TakeAwayError("over_candidates", message, name=name, first=first)
     plan = _Planning(materials).of(materials.specs[name])
     if not plan.parts:
         message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or of a model"
         raise TakeAwayError("nothing_to_take", message, name=name)
     differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
+
+
+def candidates_of_late(specs: Mapping[str, Spec], name: str) -> str:
+    """Return the retriever whose candidates alone a late-interaction retriever compares; empty for all others."""
+    local = specs[name].local
+    return local.first if isinstance(local, LateSpec) else ""
 
 
 def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
@@ -333,7 +346,7 @@ class _Planning:
                 plan = Plan(spec.name, (Part(of_terms, constant=1.0),))
             case RerankSpec() | LateSpec() as local:
                 first = self.of(self._materials.specs[local.first])
-                plan = replace(first, left_out=(*first.left_out, spec.name))
+                plan = replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
             case _:
                 plan = Plan(spec.name, (), left_out=(spec.name,))
         return plan

@@ -12,7 +12,7 @@ from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
 from retrieval.takeaway.models import ModelFigure
-from retrieval.takeaway.signals import foreseen
+from retrieval.takeaway.signals import candidates_of_late, foreseen
 from views.compare.scores import ComparisonView
 from views.names import retriever_name
 from views.ui import tables
@@ -36,6 +36,10 @@ def draw(view: ComparisonView) -> None:
     with right:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
         engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
+    if engine in TRAITS and (first := candidates_of_late(view.comparison.experiment.specs, name)):
+        values = {"name": view.display_names[name], "first": view.display_names[first]}
+        st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
+        return
     wanted = Wanted(view.opened.folder.name, name, engine)
     job = TakeAwayJob.of(wanted, str(origin_of(view.opened.folder).get("made")))
     if not job.done:

@@ -275,6 +275,15 @@ def test_a_learned_mix_is_taken_away_by_the_weights_of_all_its_questions() -> No
         assert (part.of_deviation, part.constant) == pytest.approx((z, gap / mix.learned.deviations[place]))
 
 
+def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead() -> None:
+    late = {"name": "late over mix", "kind": "late", "model": "starter", "first": "mix"}
+    around = {"name": "around", "kind": "hybrid", "of": ["words", "late over mix"]}
+    made = materials_of(experiment_of(BIGRAMS, WORDS, HYBRID, late, around), small_set())
+    with pytest.raises(TakeAwayError, match=r"Export 'mix', or .* langchain and llamaindex search by 'late over mix'"):
+        plan_of("late over mix", made)
+    assert plan_of("around", made).left_out == ("late over mix",)
+
+
 def test_what_no_engine_knows_is_left_out_and_said() -> None:
     made = materials_of(
         experiment_of(BIGRAMS, WORDS, HYBRID, RERANKED, {"name": "run", "kind": "run", "path": "x"}), small_set()

@@ -9,6 +9,8 @@ import pytest
 
 from data.store import keep
 from jobs.folder import State, Status
+from retrieval.comparison.experiment import add
+from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import Engine
 from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
@@ -63,6 +65,20 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
     run(app)
     assert app.query_params["for"] == "langchain"
     assert EN["takeaway.foreseen_left_out"] not in said(app)
+
+
+@pytest.mark.slow
+def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead(asked: list[Wanted]) -> None:
+    data, name = keep(small_set()), "Late over BM25"
+    add(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
+    found = {"BM25": FOUND, name: FOUND}
+    folder = kept(data, found, small_set(), comparison_of(found, small_set(), KS, depth=100).results)
+    app = opened(page, part="all", retrievers="|".join(found), view="takeaway", take=name)
+    assert EN["takeaway.over_candidates"].format(name=name, first="BM25") in said(app)
+    assert EN["takeaway.make"] not in [button.label for button in app.button]
+    next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
+    press(run(app), EN["takeaway.make"])
+    assert asked == [Wanted(folder.name, name, Engine.LANGCHAIN)]
 
 
 @pytest.mark.slow
