@@ -56,16 +56,20 @@ def test_copy_link_puts_the_address_into_the_clipboard(link: str, browser: Brows
         assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
-def ready(page: Page) -> None:
-    """Wait until the script that keeps the history runs: the browser loads it after the page is drawn."""
+def test_opening_an_address_and_a_click_at_once_are_one_step_of_history_each(app: str, link: str, page: Page) -> None:
+    assert link
+    page.goto(f"{app}/?{FIRST}")
+    tab = page.get_by_role("tab", name=EN["compare.view_why"], exact=True)
+    tab.click()  # as soon as it is there
+    expect(page).to_have_url(re.compile("view=why"))
     settled(page)
-    page.wait_for_function("window.mrcDocument")
+    assert page.evaluate("history.length") == 3  # of the empty tab, the address and the click
 
 
 def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -> None:
     page.goto(link)
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    ready(page)
+    settled(page)
     steps = page.evaluate("history.length")
     page.get_by_test_id("stTopNavLink").filter(has_text=EN["page.data"]).click()
     expect(page.get_by_role("heading", level=1, name=EN["page.data"])).to_be_visible()
@@ -79,7 +83,7 @@ def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -
 def test_each_click_is_one_step_of_history(app: str, page: Page) -> None:
     page.goto(f"{app}/?{FIRST}")
     compared(page, EN["compare.run_again"])
-    ready(page)
+    settled(page)
     page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
     page.locator(".st-key-why_first button").wait_for()
     settled(page)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import streamlit as st
 from starlette.types import Message, Receive, Scope, Send
+from streamlit.file_util import get_static_dir
 from streamlit.testing.v1 import AppTest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -269,11 +270,12 @@ def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Serv
 def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
     with visiting(closed.address) as nobody:
         nobody.draw()
-        _, page = nobody.reads("/")
+        page, no_page = (nobody.reads(address)[1] for address in ("/", "/nopage"))
+        assert no_page == Path(get_static_dir(), "index.html").read_bytes()
         for climbing in _CLIMBING:
             for file in ("app.py", ".streamlit/config.toml", "etc/passwd", "%2e%2e/app.py"):
                 status, content = nobody.reads(climbing.format(file))
-                assert status in (400, 403, 404) or content == page, climbing
+                assert status in (400, 403, 404) or content in (page, no_page), climbing
         own = nobody.session
         for session in (own, f"{own}%2F..", f"./{own}", f"{own}/", f"%20{own}", f"{own}%0A", f"{own}?", f"x/../{own}"):
             assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
