@@ -4,9 +4,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from data.formats.tables import as_text, is_blank, shown
+from data.formats.tables import shown
 from data.problems import DataError, ProblemCode
 
 
@@ -93,15 +92,13 @@ _NOT_A_TEXT = {
     "id", "ids", "idx", "index", "start", "end", "begin", "type", "kind", "len", "length", "count", "score",
     "번호", "유형", "위치", "길이", "개수", "점수",
 }  # fmt: skip
-_SAMPLE_ROWS = 100
 
-Cells = Mapping[str, object]  # a row: cells by column
-_Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
+Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
 
 
 def guess_columns(names: Sequence[str]) -> Columns:
     """Guess roles from names alone, to tell a header from other rows; `data.layouts.columns.roles` assigns roles."""
-    return Columns(**_chosen(NAMES, ((known_name, names), (has_word, names))))
+    return Columns(**roles_by_name(NAMES, ((known_name, names), (has_word, names)), {}))
 
 
 def is_known(name: str) -> bool:
@@ -128,12 +125,6 @@ def require_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> N
             raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
 
 
-def _filled(names: Sequence[str], sample: Iterable[Cells]) -> tuple[list[Cells], list[str]]:
-    """The rows that are looked at, and the names of the columns in which they hold something."""
-    rows = list(islice(sample, _SAMPLE_ROWS))
-    return rows, [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
-
-
 def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the name that is one of the known names, the best of them first; lists may be numbered (negative_1)."""
     by_plain = {plain_name(name): name for name in reversed(names)}
@@ -142,19 +133,29 @@ def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | N
     return next((by_plain[name] for name in known if name in by_plain), None)
 
 
-def _chosen(known: Mapping[str, tuple[str, ...]], steps: Iterable[tuple[_Find, Sequence[str]]]) -> dict[str, str]:
-    """The columns by role: one way to find a column after the other, among those that no role has yet."""
-    chosen: dict[str, str] = {}
+def roles_by_name(
+    known: Mapping[str, tuple[str, ...]],
+    steps: Iterable[tuple[Find, Sequence[str]]],
+    given: Mapping[str, str],
+    fits: Callable[[str, str, Find], bool] = lambda _role, _name, _find: True,
+) -> dict[str, str]:
+    """Return columns by role: one way to find a column after the other, among those that no role has yet.
+
+    `known` are the names of each role, and `given` the columns that the user named. `fits` tells whether the values of
+    a column can be those of a role.
+    """
+    roles = dict(given)
     for find, candidates in steps:
         for role, wanted in known.items():
-            left = [name for name in candidates if name not in chosen.values()]
-            if role not in chosen and (name := find(role, wanted, left)) is not None:
-                chosen[role] = name
-    return chosen
+            if role not in roles:
+                left = [name for name in candidates if name not in roles.values() and fits(role, name, find)]
+                name = find(role, wanted, left)
+                roles |= {} if name is None else {role: name}
+    return roles
 
 
-def _last_name(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
-    """A known name, whole or behind its last dot."""
+def last_name(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return a known name, whole or behind its last dot."""
     if found := known_name(role, wanted, names):
         return found
     by_last: dict[str, str] = {}
@@ -225,25 +226,6 @@ PAIR_NAMES: dict[str, tuple[str, ...]] = {
         "문장", "텍스트", "발화", "내용", "본문",
     ),
 }  # fmt: skip
-
-
-def guess_pair_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> PairColumns:
-    """Guess the columns from their names, and those of sentences from the look of some rows where no name tells.
-
-    A known name wins, whole or behind its last dot ("labels.label"). Where none is known for the first sentence, the
-    columns of which most cells are several words are taken in order, if they are no more than a row has sentences.
-    """
-    rows, filled = _filled(names, sample)
-    chosen = _chosen(PAIR_NAMES, ((_last_name, filled), (_last_name, names)))
-    missing = [role for role in SENTENCES if role not in chosen]
-    if SENTENCES[0] in missing:
-        left = [
-            name
-            for name in filled
-            if name not in chosen.values() and 2 * sum(" " in as_text(row.get(name)) for row in rows) > len(rows)
-        ]
-        chosen |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
-    return PairColumns(**chosen)
 
 
 def is_pair_column(name: str) -> bool:

@@ -22,6 +22,17 @@ def problem_lines(reading: FileReading, of: str = "") -> list[str]:
     return [*lines, f"  and {more:,} more"] if more else lines
 
 
+def column_lines(reading: FileReading, roles: Any, of: str = "") -> list[str]:
+    """Return the columns by use, without the used ones among `roles`; `of` names the file, as for `problem_lines`."""
+    listed = set(asdict(roles).values()) if roles is not None else set()
+    lists = {
+        "Used columns": [name for name in reading.used_columns if name not in listed],
+        "Metadata columns": reading.metadata_columns,
+        "Unused columns": reading.unused_columns,
+    }
+    return [f"{title}{of}: {', '.join(names)}" for title, names in lists.items() if names]
+
+
 def column_words(columns: Any) -> str:
     """Return the columns of a dataclass of names by role, such as "question <- 질문, context <- 지문"."""
     return ", ".join(f"{role} <- {name}" for role, name in asdict(columns).items() if name is not None)

@@ -3,8 +3,9 @@
 import ast
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -304,6 +305,42 @@ class Rejection:
         return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
 
 
+class DatasetBuilder(ABC):
+    """Builds a dataset from rows. What a row becomes is a subclass's to say, one for each schema.
+
+    `row_count` counts the rows that were read, `rejection` has those that are left out.
+    """
+
+    def __init__(self) -> None:
+        self.rejection = Rejection()
+        self.row_count = 0
+
+    @abstractmethod
+    def has_good_rows(self) -> bool:
+        """Whether any row could be used: without one, very many bad rows are enough to refuse a file."""
+
+    def read_rows(
+        self,
+        rows: Iterable[RawRow],
+        columns: object,
+        add_row: Callable[[RowReader], Problem | None],
+        *,
+        has_marks: bool = True,
+    ) -> None:
+        """Read rows; `add_row` takes one and returns why it is left out, None if it is not. See `RowReader`.
+
+        Raises `DataError` if none of very many rows is good.
+        """
+        for row in rows:
+            self.row_count += row.asks
+            reader = RowReader(row, columns, has_marks)
+            problem = row.problem or add_row(reader)
+            if problem is None:
+                self.rejection.note(reader)
+            else:
+                self.rejection.add(row, problem, any_good=self.has_good_rows())
+
+
 Frame = Annotated[
     InstanceOf[pd.DataFrame],
     BeforeValidator(lambda given: given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)),
@@ -318,6 +355,9 @@ class FileReading:
     `first_rows` are a few cells of its beginning, by column. `problems` are the first of the rows left out, and the
     first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows left out,
     `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
+
+    Every input column or key is in exactly one of `used_columns`, `metadata_columns` (stored with the passage or
+    question but not searched) and `unused_columns`.
     """
 
     format: Format
@@ -329,6 +369,9 @@ class FileReading:
     left_out: int
     row_count: int
     rejected: Frame = field(repr=False, compare=False)
+    used_columns: tuple[str, ...] = ()
+    metadata_columns: tuple[str, ...] = ()
+    unused_columns: tuple[str, ...] = ()
 
 
 def understood(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from data.formats.columns import Columns
 from data.formats.marks import is_mark, is_missing
-from data.formats.rows import MOST_BAD_ROWS, NOWHERE, Rejection, RowReader, other_ids_in
+from data.formats.rows import MOST_BAD_ROWS, NOWHERE, DatasetBuilder, RowReader, other_ids_in
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from data.layouts.columns.cells import (
     NOT_RELEVANT,
@@ -30,7 +30,7 @@ _YES = ("true", "1", "yes", "y")
 JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
 
 
-class DatasetBuilder:
+class QuestionSetBuilder(DatasetBuilder):
     """Builds a question set. `add` reads one source after the other: passages first, then questions and judgements.
 
     `row_count` counts rows, `passage_rows` those that hold a passage (before equal passages are merged), and
@@ -38,12 +38,12 @@ class DatasetBuilder:
     """
 
     def __init__(self, *, names_files: bool) -> None:
-        self.rejection = Rejection()
-        self.row_count = 0
+        super().__init__()
         self.passage_rows = 0
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
+        self._role = Role.ROWS  # of the source that is read
         self._first_position = 0  # of the passages of the source that is read
         self._plan = RowPlan(Columns())
         self._asks = False  # whether any row was to hold a question
@@ -75,16 +75,14 @@ class DatasetBuilder:
         self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
-        for row in source.table().rows:
-            self.row_count += row.asks
-            reader = RowReader(row, source.fields, self._plan.has_marks)
-            problem = row.problem or add_row(reader, source)
-            if problem is None:
-                self.rejection.note(reader)
-                continue
-            any_good = bool(len(self.passages)) and (source.role in (Role.PASSAGES, Role.ROWS) or bool(self._questions))
-            self.rejection.add(row, problem, any_good=any_good)
+        self._role = source.role
+        has_marks = self._plan.has_marks
+        self.read_rows(source.table().rows, source.fields, lambda reader: add_row(reader, source), has_marks=has_marks)
         return self.row_count - rows_before, self.rejection.problems.left_out - left_out_before
+
+    def has_good_rows(self) -> bool:
+        """Whether the source that is read has a good row: a passage and, unless it holds passages, a question."""
+        return bool(len(self.passages)) and (self._role in (Role.PASSAGES, Role.ROWS) or bool(self._questions))
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""

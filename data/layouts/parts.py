@@ -23,14 +23,14 @@ _KOREAN_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋",
 
 def part_named(value: object) -> str:
     """Return the part that a cell of a split column names, "" if it names none: "train", "dev", "학습용"."""
-    words = [] if is_collection(value) else _words(as_text(value)[:_LONGEST_CELL])
+    words = [] if is_collection(value) else name_words(as_text(value)[:_LONGEST_CELL])
     return _part_of_words(words) if len(words) <= _MOST_WORDS else ""
 
 
 def part_of_path(path: str) -> str:
     """Return the part that the name of a file tells, else its nearest folder that tells one, else ""."""
     for name in reversed(PurePosixPath(path).parts):
-        if part := _part_of_words(_words(name)):
+        if part := _part_of_words(name_words(name)):
             return part
     return ""
 
@@ -52,7 +52,8 @@ def published_parts(paths: Iterable[str]) -> dict[str, str]:
     return part_by_path if len({*part_by_path.values()}) > 1 else {}
 
 
-def _words(text: str) -> list[str]:
+def name_words(text: str) -> list[str]:
+    """Return the English and Korean words of a name, in lower case; parts of camelCase are words."""
     separated = _HUMP.sub(" ", unicodedata.normalize("NFC", text))
     return _WORD.findall(separated.lower())
 

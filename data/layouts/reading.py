@@ -12,7 +12,7 @@ from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
-from data.layouts.builder import DatasetBuilder
+from data.layouts.builder import QuestionSetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
@@ -218,7 +218,7 @@ def _has_only_judgements(sources: Sequence[Source]) -> bool:
 def _gathered(
     sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str, chosen: Mapping[str, str | None]
 ) -> Collected:
-    builder = DatasetBuilder(names_files=len(sources) > 1)
+    builder = QuestionSetBuilder(names_files=len(sources) > 1)
     files: list[CollectionFile] = []
     reports: dict[str, ColumnReport] = {}
     given = [*sources, *aside]  # an error names its file if files were left aside too

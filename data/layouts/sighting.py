@@ -8,7 +8,7 @@ from data.apart import File
 from data.formats.columns import Columns, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import Table, shown
-from data.formats.text import EncodedText
+from data.formats.text import Content, EncodedText
 from data.layouts.columns.passage_columns import with_passage_columns
 from data.layouts.columns.roles import assign_columns
 from data.layouts.nested.dictionaries import (
@@ -126,8 +126,7 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
         exported = documents_opener(recognised) or export_opener(recognised)
         if exported is None and (rows := nested_opener(recognised)) is not None:
             return _nested(file.name, recognised, rows)
-        opener = exported or object_openers(recognised).get("") or table_opener(file.content, recognised)
-        table, sample = with_passage_columns(*looked_at(opener()))
+        table, sample = with_passage_columns(*looked_at(rows_opener(file.content, recognised)()))
     else:
         table, sample = with_passage_columns(seen.table, seen.sample)
     require_columns(chosen, table.names)
@@ -135,6 +134,12 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
     names, first = table.names, table.first
     return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
+
+
+def rows_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
+    """Return what opens the rows of a file that is one table: also of an export, or of JSON that is no list of rows."""
+    exported = documents_opener(recognised) or export_opener(recognised)
+    return exported or object_openers(recognised).get("") or table_opener(content, recognised)
 
 
 def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:

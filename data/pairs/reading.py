@@ -1,7 +1,7 @@
 """The public way in: the bytes of some files become one set of pairs, and a list of what was wrong with them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from data.apart import File, Work, carried_out
 from data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
-    Cells,
     PairColumns,
-    guess_pair_columns,
     is_pair_column,
+    last_name,
     require_columns,
+    roles_by_name,
     wanted_names,
 )
 from data.formats.encodings.detection import ENCODING_PROBLEMS
@@ -26,29 +26,23 @@ from data.formats.opening import (
     Proposal,
     RecognisedFile,
     collector_paused,
-    file_content,
     looked_at,
     recognise,
     set_name,
-    table_opener,
     told_of,
 )
 from data.formats.rows import FileReading, understood
-from data.formats.tables import RawRow, Table, as_text, is_blank, is_collection, shown
+from data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from data.formats.text import Content, encodings_to_choose, line_table
-from data.pairs.assembly import (
-    LARGEST,
-    GatheredPairs,
-    PairAssembly,
-    Scale,
-    Values,
-    guessed_kind,
-    part_in_name,
-    without_part,
-)
+from data.layouts.columns.roles import Sample, filled_columns, holds_texts
+from data.layouts.members import files_of_paths, unpacked, with_distinct_names
+from data.layouts.parts import part_named
+from data.layouts.sighting import rows_opener
+from data.layouts.stored import set_aside
+from data.pairs.builder import LARGEST, PairSetBuilder, Scale, Values, guessed_kind, part_in_name, without_part
 from data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
 from data.problems import DataError, Problem, ProblemCode
-from data.split import PARTS, Part
+from data.split import Part
 
 LEAST_ROWS = 10
 _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
@@ -98,33 +92,34 @@ class PairReading:
 
 
 def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
-    """Read the content of some files, each with its name, into one set.
+    """Read the content of some files, each with its name, into one set; archives are unpacked.
 
     The format of each is told by content, and what `options` do not say is guessed: columns by their names, the kind by
     what stands beside the sentences, the scale by the scores, and the part by the file's name or a column of its own.
     Rows that cannot be used are left out and listed. Raises `DataError` for a file that cannot be read or has no
     sentences (of several, the detail `file` names it), for too few rows, and where all scores or labels are equal;
-    `ValueError` where `options` have another number of parts than there are files.
+    `ValueError` where `options` have another number of parts than there are files; an archive may have one part.
     """
     options = options or PairOptions()
-    is_told = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
-    opened: list[_OpenedFile] = []
-    values: dict[str, list[Values]] = {"score": [], "label": []}
+    given, notices = _data_files(files)
+    parts = [*options.parts] or [part_in_name(set_name(file.name, "")) for file in given]
+    parts *= len(given) if len(files) == len(parts) == 1 else 1
     with collector_paused():
-        for content, name in files:
-            with told_of(name, files):
-                file = _opened(Content.of(content), name, options.columns)
-                opened.append(file)
-                for role, found in values.items():
-                    if not is_told and (column := getattr(file.columns, role)) is not None:
-                        found.append(file.values(column))
-        gathered = GatheredPairs(*_meaning(opened, values, options))
-        read = list(_read_all(opened, options, gathered))
+        opened: list[_OpenedFile] = []
+        for file in given:
+            with told_of(file.name, given):
+                opened.append(_opened(file, options.columns))
+        builder = PairSetBuilder(*_meaning(opened, options))
+        read: list[PairFileReading] = []
+        for source, part in zip(opened, parts, strict=True):
+            with told_of(source.name, opened):
+                known = (*source.recognised.problems, *(() if read else notices))
+                read.append(_read(source, builder, part, known))
     problems = [problem for reading in read for problem in reading.problems]
-    if not len(gathered) and any(reading.left_out for reading in read):
+    if not builder.has_good_rows() and any(reading.left_out for reading in read):
         rows, first = sum(reading.row_count for reading in read), next(one for one in problems if one.leaves_out_row)
         raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first.message), problems)
-    pairs = gathered.pairs(_name([file.name for file in read]))
+    pairs = builder.pair_set(_name([name for _, name in files]))
     if useless := _useless(pairs):
         raise DataError(useless, problems)
     return PairReading(pairs, tuple(read))
@@ -132,16 +127,16 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
     """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
-    file = _opened(Content.of(content), name, {})
-    return Proposal(file.columns, file.available, file.first_rows)
+    file = _opened(_data_files([(content, name)])[0][0], {})
+    return Proposal(file.columns, file.names, file.first_rows)
 
 
 def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
-    """Read files from disk in a process of its own; see `read_pairs_apart`.
+    """Read files and folders from disk in a process of its own; see `read_pairs_apart`.
 
     `encoding` is that of their text; if empty, it is detected.
     """
-    return read_pairs_apart([(Content(file_content(path).source, encoding), path.name) for path in paths], options)
+    return read_pairs_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], options)
 
 
 def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
@@ -154,6 +149,42 @@ def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: Pair
     return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
 
 
+def assign_pair_columns(
+    names: Sequence[str], sample: Sample = (), chosen: Mapping[str, str | None] | None = None
+) -> PairColumns:
+    """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
+
+    A known name wins, whole or behind its last dot ("labels.label"). Where none is known for the first sentence, the
+    columns that hold texts are taken in order, if they are no more than a row has sentences.
+    """
+    filled = filled_columns(names, sample)
+    given = {role: name for role, name in (chosen or {}).items() if name is not None}
+    roles = roles_by_name(
+        PAIR_NAMES,
+        ((last_name, filled), (last_name, names)),
+        given,
+        lambda role, name, _: role != "part" or not sample or any(part_named(row.get(name)) for row in sample),
+    )
+    missing = [role for role in SENTENCES if role not in roles]
+    if SENTENCES[0] in missing or SENTENCES[0] in given:
+        left = [name for name in filled if name not in roles.values() and _holds_sentences(name, sample)]
+        roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
+    return replace(PairColumns(**roles), **{role: None for role in chosen or {} if role not in given})
+
+
+def _holds_sentences(name: str, sample: Sample) -> bool:
+    is_filled = 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)
+    return is_filled and holds_texts(name, sample)
+
+
+def _data_files(files: Sequence[tuple[bytes | Content, str]]) -> tuple[list[File], tuple[Problem, ...]]:
+    """Return the files to read, those of archives instead of these, and notices of the others. Raises `DataError`."""
+    inner = unpacked([File(Content.of(content), name) for content, name in files])
+    if not inner:
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    return set_aside(with_distinct_names(inner))
+
+
 @dataclass(frozen=True)
 class _OpenedFile:
     """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
@@ -162,66 +193,61 @@ class _OpenedFile:
     recognised: RecognisedFile = field(repr=False)
     table: Callable[[], Table] = field(repr=False)  # opened anew at each call
     columns: PairColumns
-    available: tuple[str, ...]
+    names: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
-    objects: tuple[str, ...]  # the columns that hold objects
 
-    def rows(self) -> Iterator[RawRow]:
-        for row in self.table().rows:
-            yield row._replace(cells=_flat(row.cells, self.objects)) if self.objects else row
-
-    def values(self, column: str) -> Values:
-        found = Values()
-        for row in self.rows():
-            value = None if row.problem else row.cells.get(column)
-            found.add("" if is_collection(value) else as_text(value))
-        return found
-
-    def fitted(self, kind: PairKind) -> "_OpenedFile":
-        """Return the file with the columns that rows of a kind are read from. Raises `DataError` where one is missing.
+    def fitted_columns(self, kind: PairKind) -> PairColumns:
+        """Return the columns that rows of a kind are read from. Raises `DataError` where one is missing.
 
         A label that is a number can be a score, and what is called a score can be a label.
         """
-        columns = self.columns
-        if kind is PairKind.SCORED:
-            columns = replace(columns, score=columns.score or columns.label, label=None)
-        elif kind is PairKind.LABELLED:
-            columns = replace(columns, label=columns.label or columns.score, score=None)
-        else:
-            columns = replace(columns, label=None, score=None)
-        columns = replace(columns, **dict.fromkeys(SENTENCES[kind.width :]))
+        score = self.columns.score or self.columns.label if kind is PairKind.SCORED else None
+        label = self.columns.label or self.columns.score if kind is PairKind.LABELLED else None
+        columns = replace(self.columns, score=score, label=label, **dict.fromkeys(SENTENCES[kind.width :]))
         value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
         for role in (*SENTENCES[: kind.width], *value):
             if getattr(columns, role) is None:
-                found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
+                found, wanted = shown(", ".join(self.names), 300), wanted_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
                     raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
                 flags = f"--columns {role}=NAME"
                 raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted, flags=flags)
-        return replace(self, columns=columns)
+        return columns
 
 
-def _opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> _OpenedFile:
+def _opened(file: File, chosen: Mapping[str, str | None]) -> _OpenedFile:
     """Open a file; columns that are not chosen are guessed."""
-    recognised = recognise(content, is_pair_column, name)
+    recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
-        return _OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
+        return _OpenedFile(file.name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, ())
     lines = recognised.text if recognised.format is Format.TEXT else None
-    opener = partial(line_table, lines) if lines is not None else table_opener(content, recognised)
+    opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
     table, sample = looked_at(opener())
-    filled = {name: [one for cells in sample if not is_blank(one := cells.get(name))] for name in table.names}
-    # most cells of the column: a few among texts are slips
-    objects = tuple(name for name, held in filled.items() if 2 * sum(isinstance(one, dict) for one in held) > len(held))
-    flat = [_flat(cells, objects) for cells in sample]
-    names = tuple(dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells))
-    names = tuple(name for name in names if name not in objects) if objects else table.names
-    first_rows = looked_at(Table(names, (RawRow(0, cells) for cells in flat)))[0].first
-    columns = replace(guess_pair_columns(names, flat), **chosen)
-    require_columns(chosen, names)
-    return _OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
+    objects = [name for name in table.names if _holds_objects(name, sample)]
+    if objects:
+        flat = (_flat(cells, objects) for cells in sample)
+        names = dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells)
+        opener = partial(_flat_table, opener, objects, [name for name in names if name not in objects])
+        table, sample = looked_at(opener())
+    columns = assign_pair_columns(table.names, sample, chosen)
+    require_columns(chosen, table.names)
+    return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
 
 
-def _flat(cells: Cells, objects: Sequence[str]) -> Cells:
+def _holds_objects(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column are objects: a few among texts are slips."""
+    filled = [cell for cells in sample if not is_blank(cell := cells.get(name))]
+    return 2 * sum(isinstance(cell, dict) for cell in filled) > len(filled)
+
+
+def _flat_table(opener: Callable[[], Table], objects: Sequence[str], names: Sequence[str]) -> Table:
+    table = opener()
+    return replace(
+        table, names=tuple(names), rows=(row._replace(cells=_flat(row.cells, objects)) for row in table.rows)
+    )
+
+
+def _flat(cells: Mapping[str, object], objects: Sequence[str]) -> dict[str, object]:
     """The cells with those of objects among them, named behind a dot."""
     flat: dict[str, object] = {}
     for name, value in cells.items():
@@ -232,31 +258,46 @@ def _flat(cells: Cells, objects: Sequence[str]) -> Cells:
     return flat
 
 
-def _meaning(
-    files: Sequence[_OpenedFile], values: Mapping[str, Sequence[Values]], options: PairOptions
-) -> tuple[PairKind, Scale]:
+def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKind, Scale]:
     """The kind of all files together and the scale of their scores, as given or guessed."""
-    score, label = (Values.together(values[role]) if values[role] else None for role in ("score", "label"))
-    kind = options.kind or guessed_kind(min(len(file.columns.sentences) for file in files), score, label)
-    if kind is not PairKind.SCORED:
-        return kind, (0.0, 0.0)
-    low, high = options.scale or (score or label or Values()).scale()
+    kind, scale = options.kind, options.scale
+    if kind is None or (kind is PairKind.SCORED and scale is None):
+        score, label = _values(files, "score"), _values(files, "label")
+        kind = kind or guessed_kind(min(len(file.columns.sentences) for file in files), score, label)
+        scale = scale or (score or label or Values()).scale()
+    low, high = scale if scale is not None and kind is PairKind.SCORED else (0.0, 0.0)
     return kind, (float(low), float(high))
 
 
-def _read_all(files: Sequence[_OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[PairFileReading]:
-    places = [part_in_name(set_name(file.name, "")) for file in files]
-    parts = options.parts or [None if place < 0 else PARTS[place] for place in places]
-    for file, part in zip(files, parts, strict=True):
-        with told_of(file.name, files):
-            fitted = file.fitted(gathered.kind)
-            assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
-            assembly.rejection.begin(file.recognised)
-            for row in fitted.rows():
-                assembly.add(row)
-            assembly.end()
-            told = understood(file.recognised, assembly.rejection, file.available, file.first_rows, assembly.row_count)
-            yield PairFileReading(name=file.name, part=part, columns=fitted.columns, **told)
+def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
+    """The values of a role in all files, None if no file has a column for it."""
+    found: Values | None = None
+    for file in files:
+        column = getattr(file.columns, role)
+        if column is not None:
+            found = found or Values()
+            with told_of(file.name, files):
+                for row in file.table().rows:
+                    value = None if row.problem else row.cells.get(column)
+                    found.add("" if is_collection(value) else as_text(value))
+    return found
+
+
+def _read(
+    file: _OpenedFile, builder: PairSetBuilder, part: Part | None, problems: Iterable[Problem]
+) -> PairFileReading:
+    columns = file.fitted_columns(builder.kind)
+    table = file.table()
+    builder.add(table.rows, columns, part, problems)
+    used = {*asdict(columns).values()}
+    return PairFileReading(
+        name=file.name,
+        part=part,
+        columns=columns,
+        used_columns=tuple(name for name in file.names if name in used),
+        unused_columns=(*(name for name in file.names if name not in used), *table.skipped),
+        **understood(file.recognised, builder.rejection, file.names, file.first_rows, builder.row_count),
+    )
 
 
 def _useless(pairs: PairSet) -> Problem | None:

@@ -4,7 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from data.formats.report import column_words, count_words, problem_lines, reading_as_json, spread, value_as_json
+from data.formats.report import (
+    column_lines,
+    column_words,
+    count_words,
+    problem_lines,
+    reading_as_json,
+    spread,
+    value_as_json,
+)
 from data.pairs.reading import PairReading
 from data.pairs.records import PairAudit, PairKind
 from data.split import PARTS, Part, SplitOptions
@@ -19,7 +27,8 @@ def reading_lines(reading: PairReading) -> list[str]:
         form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
         lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}")
     for file in reading.files:
-        lines += problem_lines(file, f" in {file.name}" if several else "")
+        of = f" in {file.name}" if several else ""
+        lines += column_lines(file, file.columns, of) + problem_lines(file, of)
     return lines
 
 
@@ -63,7 +72,14 @@ def as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarra
         "row_count": len(pairs),
         "rows_left_out": reading.left_out,
         "files": [
-            {"name": file.name, "part": file.part} | reading_as_json(file, file.columns) for file in reading.files
+            {
+                "name": file.name,
+                "part": file.part,
+                **reading_as_json(file, file.columns),
+                "used_columns": file.used_columns,
+                "unused_columns": file.unused_columns,
+            }
+            for file in reading.files
         ],
         "audit": {
             "sentence_count": figures.sentence_count,

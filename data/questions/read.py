@@ -14,7 +14,7 @@ from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
 from data.formats.text import Content, encodings_to_choose
-from data.layouts.builder import DatasetBuilder
+from data.layouts.builder import QuestionSetBuilder
 from data.layouts.column_use import column_report
 from data.layouts.columns.roles import candidate_columns, missing_passages
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
@@ -35,9 +35,7 @@ class Reading(FileReading):
     Of a collection, several files as a rule, `layout` tells whose it is; `columns` is None, and `gaps` say what the
     files lack of each other: passages that are judged and not there, questions that nobody judged.
 
-    Every input column or key is in exactly one of `used_columns`, `metadata_columns` (stored with the passage or
-    question but not searched) and `unused_columns`. `published_split` is true where the files name the part of each
-    question.
+    `published_split` is true where the files name the part of each question.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -47,9 +45,6 @@ class Reading(FileReading):
     files: tuple[CollectionFile, ...] = ()
     judgement_count: int = 0
     gaps: tuple[Problem, ...] = ()
-    used_columns: tuple[str, ...] = ()
-    metadata_columns: tuple[str, ...] = ()
-    unused_columns: tuple[str, ...] = ()
     published_split: bool = False
 
 
@@ -128,7 +123,7 @@ def _read_rows(alone: Alone, chosen: Mapping[str, str | None]) -> Reading:
     if columns.context is None and columns.positives is None and columns.candidates is None:
         raise missing_passages(columns, source.names, source.sample)
     with collector_paused():
-        builder = DatasetBuilder(names_files=False)
+        builder = QuestionSetBuilder(names_files=False)
         builder.add(source)
         question_set = builder.question_set(set_name(alone.file.name, "questions"))
     return Reading(

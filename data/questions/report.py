@@ -7,7 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from data.apart import UnusableFileError
-from data.formats.report import column_words, count_words, problem_lines, reading_as_json, spread, value_as_json
+from data.formats.report import (
+    column_lines,
+    column_words,
+    count_words,
+    problem_lines,
+    reading_as_json,
+    spread,
+    value_as_json,
+)
 from data.formats.tables import shown
 from data.problems import DataError, Problem
 from data.questions.audit import Audit, Unit
@@ -39,7 +47,7 @@ def reading_lines(reading: Reading) -> list[str]:
         counts = [passages, f"{len(questions):,} questions", f"{reading.judgement_count:,} judgements"]
         counts += [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
         lines = [f"{reading.question_set.name}: laid out as {reading.layout}", ", ".join(counts)]
-    lines += _file_lines(reading) + _column_lines(reading)
+    lines += _file_lines(reading) + column_lines(reading, reading.columns)
     lines += [] if questions else [_NO_QUESTION]
     return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *problem_lines(reading)]
 
@@ -52,16 +60,6 @@ def _file_lines(reading: Reading) -> list[str]:
         counts[file.name if len(reading.files) <= _LISTED_FILES else "", form].append(file.row_count)
     named = ((name or f"{len(rows):,} files", form, sum(rows)) for (name, form), rows in counts.items())
     return [f"  {name}: {form}; {rows:,} rows" for name, form, rows in named]
-
-
-def _column_lines(reading: Reading) -> list[str]:
-    listed = set(asdict(reading.columns).values()) if reading.columns is not None else set()
-    lists = {
-        "Used columns": [name for name in reading.used_columns if name not in listed],
-        "Metadata columns": reading.metadata_columns,
-        "Unused columns": reading.unused_columns,
-    }
-    return [f"{title}: {', '.join(names)}" for title, names in lists.items() if names]
 
 
 def audit_lines(figures: Audit) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from data.cache import SEAL, is_sound, seal
-from data.pairs.assembly import LARGEST, score_of
+from data.pairs.builder import LARGEST, score_of
 from data.pairs.reading import read_pairs
 from data.pairs.records import PairKind, audit_pairs
 from data.problems import DataError

@@ -12,8 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from data.apart import UnusableFileError
 from data.formats.columns import SENTENCES, PairColumns
 from data.formats.encodings.detection import EncodingCandidate
+from data.formats.tables import shown as shown_text
 from data.formats.text import Content
-from data.pairs.assembly import Scale
+from data.pairs.builder import Scale
 from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
 from data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
 from data.pairs.store import keep
@@ -29,6 +30,7 @@ from views.ui.words import plain, word
 
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
+_UNUSED = 300  # characters of the names of unused columns
 _COUNT = "pairs_looked_at"  # of the session
 
 
@@ -265,6 +267,8 @@ def _draw_read(shown: Preview, found: Read) -> None:
     lines = []
     for file in found.files:
         form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+        unused = shown_text(", ".join(file.unused_columns), _UNUSED)
+        form += [f"{word('data_page.columns_unused')}: {plain(unused)}"] if unused else []
         lines.append(" · ".join([plain(file.name), *filter(None, form)]))
     if lines:
         st.caption("  \n".join(lines))

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from shlex import quote
 from typing import Any
 
-from data.formats.columns import NAMES, Columns, has_word, known_name, plain_name
+from data.formats.columns import NAMES, Columns, Find, has_word, known_name, plain_name, roles_by_name, wanted_names
 from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
 from data.layouts.columns.cells import list_items
@@ -77,17 +77,14 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
     `chosen` are columns that the user named by role; no other role gets them. A column of passages is never taken by
     the length of its texts: without a known name, `context` and `positives` stay None.
     """
-    filled = [name for name in names if not sample or not all(is_missing(row.get(name)) for row in sample)]
+    filled = filled_columns(names, sample)
     given = {role: name for role, name in (chosen or {}).items() if name is not None}
-    roles = dict(given)
-    for find in (known_name, has_word):
-        for candidates in (filled, names) if find is known_name else (filled,):
-            for role, known in NAMES.items():
-                left = [name for name in candidates if name not in roles.values() and _fits(role, name, sample)]
-                if find is has_word and role == "context":
-                    left = [name for name in left if not sample or holds_texts(name, sample)]
-                if role not in roles and (name := find(role, known, left)) is not None:
-                    roles[role] = name
+
+    def fits(role: str, name: str, find: Find) -> bool:
+        needs_texts = find is has_word and role == "context" and bool(sample)
+        return _fits(role, name, sample) and (not needs_texts or holds_texts(name, sample))
+
+    roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
     _replace_system_answers(roles, names, given)
     _add_by_values(roles, filled, sample)
     if "question" not in roles and (asking := _asking_column([n for n in filled if n not in roles.values()], sample)):
@@ -96,6 +93,11 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
         del roles[role]
     columns = replace(Columns(**roles), **{role: None for role in chosen or {} if role not in given})
     return _with_ids(columns, names, sample, given)
+
+
+def filled_columns(names: Sequence[str], sample: Sample) -> list[str]:
+    """Return the columns that hold something in some row of a sample; all without a sample."""
+    return [name for name in names if not sample or not all(is_missing(row.get(name)) for row in sample)]
 
 
 def sibling_columns(role: str, name: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -150,7 +152,7 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     if columns.question is not None and columns.answers is not None and not others:
         details |= {"question": _short(columns.question), "answers": _short(columns.answers)}
         return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": _flag(columns.answers)})
-    return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=_wanted())
+    return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=wanted_names(NAMES["context"]))
 
 
 def unique_column(names: Sequence[str], sample: Sample) -> str | None:
@@ -171,12 +173,6 @@ def _flag(name: str) -> str:
 
 def _short(name: str) -> str:
     return shown(name, 80)
-
-
-def _wanted() -> str:
-    known = NAMES["context"]
-    korean = [name for name in known if not name.isascii()]
-    return ", ".join([*korean[:3], *known[:3]])
 
 
 def _without_number(name: str) -> str:

@@ -8,15 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.formats.columns import (
-    PAIR_NAMES,
-    PairColumns,
-    guess_pair_columns,
-    is_pair_column,
-    wanted_names,
-)
+from data.formats.columns import PAIR_NAMES, PairColumns, is_pair_column, wanted_names
 from data.formats.rows import MOST_ANSWERS, answers_in
 from data.formats.tables import MOST_CHARACTERS, CellError, as_text, is_fit, mend, shown
+from data.pairs.reading import assign_pair_columns
 from data.problems import ProblemCode
 from data.questions.read import Reading, read
 from tests.data.sample_files import rezipped, workbook
@@ -105,22 +100,22 @@ def test_line_breaks_of_slides_stay_line_breaks() -> None:
     ],
 )
 def test_names_of_pairs(names: tuple[str, ...], expected: PairColumns) -> None:
-    assert guess_pair_columns(names) == expected
+    assert assign_pair_columns(names) == expected
 
 
 def test_a_column_that_is_filled_wins() -> None:
     rows = [{"score": None, "similarity": "3", "sentence1": "가", "sentence2": "나"}]
-    assert guess_pair_columns(("score", "similarity", "sentence1", "sentence2"), rows).score == "similarity"
+    assert assign_pair_columns(("score", "similarity", "sentence1", "sentence2"), rows).score == "similarity"
 
 
 def test_columns_of_several_words_are_sentences_where_no_name_tells() -> None:
     rows = [{"no": str(row), "가": f"첫 문장 {row}", "나": f"다른 문장 {row}", "다": "4"} for row in range(5)]
-    assert guess_pair_columns(("no", "가", "나", "다"), rows) == PairColumns("가", "나")
+    assert assign_pair_columns(("no", "가", "나", "다"), rows) == PairColumns("가", "나")
 
 
 def test_more_columns_of_words_than_sentences_are_not_guessed() -> None:
     rows = [dict.fromkeys("가나다라", "여러 낱말")]
-    assert guess_pair_columns(tuple("가나다라"), rows) == PairColumns()
+    assert assign_pair_columns(tuple("가나다라"), rows) == PairColumns()
 
 
 def test_sentences_end_where_one_is_missing() -> None:

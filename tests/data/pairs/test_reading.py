@@ -12,6 +12,7 @@ from data.pairs.reading import PairOptions, PairReading, propose_pair_columns, r
 from data.pairs.records import Label, PairKind
 from data.problems import DataError, ProblemCode
 from data.split import PARTS, Part
+from tests.data.layouts.written import zipped
 from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
 
 SCORED: list[dict[str, Any]] = [
@@ -308,6 +309,26 @@ def test_triplets_of_lists_are_read(write: Any) -> None:
     assert (reading.pairs.kind, told(reading)) == (PairKind.TRIPLETS, [])
     assert list(reading.pairs.texts[1])[:4] == ["답 0", "답 0", "답 1", "답 1"], "each negative has its positive"
     assert list(reading.pairs.texts[2])[:4] == ["다른 글 0", "먼 글 0", "다른 글 1", "먼 글 1"]
+
+
+def test_columns_without_a_role_are_unused() -> None:
+    rows = [{"번호": n, "문장1": f"가 {n}", "문장2": f"나 {n}", "점수": n % 6, "구분": "뉴스"} for n in range(12)]
+    file = read(as_jsonl(rows).encode()).files[0]
+    assert (file.used_columns, file.unused_columns) == (("문장1", "문장2", "점수"), ("번호", "구분")), "뉴스 is no part"
+
+
+def test_files_of_an_archive_are_parts_of_one_set() -> None:
+    files = {"readme.md": "짝".encode(), "train.tsv": table(), "test.tsv": table(more=3)}
+    reading = read(zipped(files), "sts.zip")
+    assert (reading.pairs.name, [file.part for file in reading.files]) == ("sts", [Part.TEST, Part.TRAIN])
+    assert (len(reading.pairs), told(reading)) == (15, [(ProblemCode.DESCRIBING_FILES, None)])
+    assert [file.part for file in read(zipped(files), parts=(None,)).files] == [None, None]
+
+
+def test_lists_of_json_that_are_named_as_parts_are_one_table() -> None:
+    rows = [{"sentence1": f"가 {n}", "sentence2": f"나 {n}", "score": n % 6} for n in range(12)]
+    reading = read(json.dumps({"train": rows[:8], "dev": rows[8:]}).encode())
+    assert reading.pairs.published.tolist() == [0] * 8 + [1] * 4
 
 
 def test_an_empty_list_leaves_its_row_out() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from data.pairs.assembly import Values, guessed_kind, label_of, part_in_name, part_of, score_of, without_part
+from data.layouts.parts import part_named
+from data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
 from data.pairs.records import Label, PairKind
-from data.split import PARTS, Part
+from data.split import Part
 
 
 def values(*texts: str) -> Values:
@@ -50,12 +51,12 @@ def test_labels(text: str, label: Label | None) -> None:
     ],
 )  # fmt: skip
 def test_parts_in_names(name: str, part: Part | None) -> None:
-    place = part_in_name(name)
-    assert (None if place < 0 else PARTS[place]) is part
+    assert part_in_name(name) is part
 
 
 def test_parts_of_a_column() -> None:
-    assert [part_of(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")] == [0, 1, 2, 2, 0, -1, -1]
+    named = [part_named(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")]
+    assert named == [Part.TRAIN, Part.VALIDATION, Part.TEST, Part.TEST, Part.TRAIN, "", ""]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +118,3 @@ SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
 )
 def test_kinds(sentences: int, score: Values | None, label: Values | None, kind: PairKind) -> None:
     assert guessed_kind(sentences, score, label) is kind
-
-
-def test_the_values_of_several_files_are_those_of_one() -> None:
-    together = Values.together([SCORES, NAMED])
-    assert (list(together.numbers), together.texts, together.others) == ([0, 2.5, 5], {"함의", "중립", "?"}, 3)

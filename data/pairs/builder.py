@@ -1,4 +1,4 @@
-"""Raw rows become pairs: what stands beside two sentences (a score, a label, a part), and why a row is left out."""
+"""Builds a set of sentence pairs from rows: scores, labels and parts, and why a row is left out."""
 
 import math
 import re
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.formats.columns import SENTENCES, PairColumns, plain_name
-from data.formats.rows import Rejection, RowReader
+from data.formats.columns import SENTENCES, PairColumns
+from data.formats.rows import DatasetBuilder, Rejection, RowReader
 from data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
 from data.layouts.nested.passage_lists import passages_in
+from data.layouts.parts import name_words, part_named, part_of_word
 from data.pairs.records import Label, PairKind, PairSet
 from data.problems import Problem, ProblemCode
 from data.split import PARTS, Part
@@ -34,12 +35,6 @@ _LABELS: dict[Label, tuple[str, ...]] = {
     Label.CONTRADICTION: ("2", "contradiction", "contradict", "contradicts", "contradictory", "c", "모순", "상충"),
 }
 _LABEL_OF = {text: label for label, texts in _LABELS.items() for text in texts}
-_PART_NAMES: dict[Part, tuple[str, ...]] = {
-    Part.TRAIN: ("train", "training", "trn", "학습", "학습용", "훈련", "훈련용"),
-    Part.VALIDATION: ("dev", "development", "val", "valid", "validation", "검증", "검증용", "개발"),
-    Part.TEST: ("test", "testing", "tst", "평가", "평가용", "시험", "시험용", "테스트"),
-}
-_PART_OF = {text: PARTS.index(part) for part, texts in _PART_NAMES.items() for text in texts}
 _MOST_TEXTS = 100  # different ones that are no number: what holds more is no label
 
 
@@ -57,20 +52,15 @@ def label_of(text: str) -> Label | None:
     return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
 
 
-def part_of(text: str) -> int:
-    """Return the place in `PARTS` of the part a text names, -1 where it is none."""
-    return _PART_OF.get(plain_name(text), -1)
-
-
-def part_in_name(name: str) -> int:
-    """Return the place in `PARTS` of the part that is a word of a file's name, the last one; -1 where none is."""
-    words = re.findall(r"[a-z]+|[가-힣]+", name.lower())
-    return next((part for word in reversed(words) if (part := part_of(word)) >= 0), -1)
+def part_in_name(name: str) -> Part | None:
+    """Return the part that is a word of a file's name, the last one; None where none is."""
+    parts = [part for word in name_words(name) if (part := part_of_word(word))]
+    return Part(parts[-1]) if parts else None
 
 
 def without_part(name: str) -> str:
     """Return the name of a file without the word that names a part, nor what joined it to the others."""
-    kept = [word for word in re.split(r"[\s_.\-()]+", name) if word and part_of(word) < 0]
+    kept = [word for word in re.split(r"[\s_.\-()]+", name) if word and not part_named(word)]
     return "-".join(kept)
 
 
@@ -91,16 +81,6 @@ class Values:
             self.others += 1
             if len(self.texts) < _MOST_TEXTS:
                 self.texts.add(text)
-
-    @classmethod
-    def together(cls, several: Iterable["Values"]) -> "Values":
-        """Return the values of several files as those of one."""
-        all_of_them = cls()
-        for one in several:
-            all_of_them.numbers.extend(one.numbers)
-            all_of_them.texts |= one.texts
-            all_of_them.others += one.others
-        return all_of_them
 
     @property
     def are_numbers(self) -> bool:
@@ -138,30 +118,46 @@ def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> 
     return PairKind.PARALLEL if score is None else PairKind.SCORED
 
 
-@dataclass
-class GatheredPairs:
-    """Good rows in the order they came, a block of them at a time in Arrow's memory."""
+class PairSetBuilder(DatasetBuilder):
+    """Builds a set of pairs: good rows in the order they came, a block of them at a time in Arrow's memory.
 
-    kind: PairKind
-    scale: Scale
-    _values: "array[float]" = field(default_factory=lambda: array("f"))
-    _published: "array[int]" = field(default_factory=lambda: array("b"))
-    _open: list[list[str]] = field(default_factory=list)
-    _blocks: list[list[Any]] = field(default_factory=list)
+    `add` reads one file after the other; `rejection` and `row_count` are those of the last.
+    """
 
-    def __post_init__(self) -> None:
-        self._open = [[] for _ in range(self.kind.width)]
-        self._blocks = [[] for _ in range(self.kind.width)]
+    def __init__(self, kind: PairKind, scale: Scale) -> None:
+        super().__init__()
+        self.kind = kind
+        self.scale = scale
+        self._part: Part | None = None  # of the file that is read
+        self._values = array("f")
+        self._published = array("b")
+        self._open: list[list[str]] = [[] for _ in range(kind.width)]
+        self._blocks: list[list[Any]] = [[] for _ in range(kind.width)]
+        self._ambiguous = ""  # the first score of a file whose comma may part thousands
+        self._has_decimals = False  # a score with another comma, which parts decimals
 
-    def add(self, sentences: Sequence[str], value: float, part: int) -> None:
-        for column, sentence in zip(self._open, sentences, strict=True):
-            column.append(sentence)
-        self._values.append(value)
-        self._published.append(part)
-        if len(self._open[0]) == BLOCK:
-            self._close()
+    def has_good_rows(self) -> bool:
+        return len(self._published) > 0
 
-    def pairs(self, name: str) -> PairSet:
+    def add(self, rows: Iterable[RawRow], columns: PairColumns, part: Part | None, problems: Iterable[Problem]) -> None:
+        """Read the rows of a file that was published for a part; `problems` are those known before.
+
+        Raises `DataError` if none of very many rows is good.
+        """
+        self.rejection = Rejection()
+        self.rejection.report(problems)
+        self.row_count = 0
+        self._part = part
+        self._ambiguous = ""
+        self._has_decimals = False
+        self.read_rows(rows, columns, self._add_row)
+        if self._ambiguous and not self._has_decimals:
+            column, value = shown(columns.score, 80), shown(self._ambiguous, 80)
+            read = f"{score_of(self._ambiguous):g}"
+            self.rejection.report([Problem.of(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read)])
+
+    def pair_set(self, name: str) -> PairSet:
+        """Build the set of all rows that were read."""
         self._close()
         texts = tuple(Texts(pa.chunked_array(blocks, pa.large_string())) for blocks in self._blocks)
         dtype = np.float32 if self.kind is PairKind.SCORED else np.int8
@@ -169,62 +165,38 @@ class GatheredPairs:
         values = np.array(self._values if has_values else (), dtype=dtype)
         return PairSet(name, self.kind, texts, values, np.array(self._published, dtype=np.int8), self.scale)
 
-    def __len__(self) -> int:
-        return len(self._published)
+    def _add_row(self, reader: RowReader) -> Problem | None:
+        """Store a good row; a row of lists is several, of which a shorter list begins anew."""
+        sentences = [self._sentences(reader, role) for role in SENTENCES[: self.kind.width]]
+        if reader.is_refused():
+            return reader.problem
+        value = self._value(reader)
+        if isinstance(value, Problem):
+            return value
+        part = part_named(reader.cell("part")) or self._part
+        position = PARTS.index(Part(part)) if part else -1
+        for number in range(max(map(len, sentences))):
+            self._store([texts[number % len(texts)] for texts in sentences], value, position)
+        return None
+
+    def _store(self, sentences: Sequence[str], value: float, position: int) -> None:
+        for column, sentence in zip(self._open, sentences, strict=True):
+            column.append(sentence)
+        self._values.append(value)
+        self._published.append(position)
+        if len(self._open[0]) == BLOCK:
+            self._close()
 
     def _close(self) -> None:
         for blocks, column in zip(self._blocks, self._open, strict=True):
             blocks.append(column_of(column))
             column.clear()
 
-
-@dataclass
-class PairAssembly:
-    """The rows of one file on their way into the set. `part` is the place of the file's in `PARTS`, or -1."""
-
-    columns: PairColumns
-    part: int
-    gathered: GatheredPairs
-    rejection: Rejection = field(default_factory=Rejection)
-    row_count: int = 0
-    _ambiguous: str = ""  # the first score whose comma may part thousands
-    _has_decimals: bool = False  # a score with another comma, which parts decimals
-
-    def add(self, row: RawRow) -> None:
-        """Take one row. Raises `DataError` where none of very many was good."""
-        self.row_count += 1
-        problem = row.problem or self._take(row)
-        if problem is not None:
-            self.rejection.add(row, problem, any_good=len(self.gathered) > 0)
-
-    def end(self) -> None:
-        """Note, after the last row, how scores were read that can be read in two ways."""
-        if self._ambiguous and not self._has_decimals:
-            column, value = shown(self.columns.score, 80), shown(self._ambiguous, 80)
-            read = f"{score_of(self._ambiguous):g}"
-            self.rejection.problems.add(Problem.of(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read))
-
-    def _take(self, row: RawRow) -> Problem | None:
-        """Keep a good row; return why it is not kept, if so."""
-        reader = RowReader(row, self.columns)
-        sentences = [self._sentences(reader, role) for role in SENTENCES[: self.gathered.kind.width]]
-        if reader.is_refused():
-            return reader.problem
-        value = self._value(reader)
-        if isinstance(value, Problem):
-            return value
-        part = part_of(reader.text("part")) if self.columns.part else -1
-        for number in range(max(map(len, sentences))):  # a shorter list begins anew
-            row_sentences = [texts[number % len(texts)] for texts in sentences]
-            self.gathered.add(row_sentences, value, part if part >= 0 else self.part)
-        self.rejection.note(reader)
-        return None
-
     def _sentences(self, reader: RowReader, role: str) -> list[str]:
         """Return the sentence of a role, or those of a list; an empty one refuses the row."""
         cell = reader.cell(role)
         is_list = is_collection(cell) or (isinstance(cell, str) and cell.lstrip().startswith("["))
-        passages = passages_in(cell) if is_list and self.gathered.kind is PairKind.TRIPLETS else []
+        passages = passages_in(cell) if is_list and self.kind is PairKind.TRIPLETS else []
         texts = [reader.fit(passage.text) for passage in passages]
         if any(len(text) > MOST_CHARACTERS for text in texts) or not texts:
             text = "" if reader.is_refused() else reader.text(role, ProblemCode.EMPTY_SENTENCE)
@@ -233,7 +205,7 @@ class PairAssembly:
 
     def _value(self, reader: RowReader) -> float | Problem:
         """The score or label of a row, 0 for kinds that have none, or the problem with it."""
-        match self.gathered.kind:
+        match self.kind:
             case PairKind.SCORED:
                 return self._score(reader)
             case PairKind.LABELLED:
@@ -245,7 +217,7 @@ class PairAssembly:
 
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
-        score, (low, high) = score_of(text), self.gathered.scale
+        score, (low, high) = score_of(text), self.scale
         if score is None and _NUMBER.fullmatch(text):
             return self._unfit(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{LARGEST:g}")
         if score is None:
@@ -259,5 +231,4 @@ class PairAssembly:
         return score
 
     def _unfit(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
-        column = shown(getattr(self.columns, role), 80)
-        return Problem.of(code, reader.row.number, column=column, value=shown(text, 80) or "-", **more)
+        return Problem.of(code, reader.row.number, column=reader.column(role), value=shown(text, 80) or "-", **more)
