@@ -152,7 +152,10 @@ def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-_PAIR_FILE_HELP = f"TSV, CSV, JSON, JSONL, Parquet, Excel, text, a folder or zip of them; or a set of the catalog: {', '.join(PAIR_CATALOG)}"
+_PAIR_FILE_HELP = (
+    "TSV, CSV, JSON, JSONL, Parquet, Excel or text, a folder or zip archive of them; "
+    f"or a set of the catalog: {', '.join(PAIR_CATALOG)}"
+)
 PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same set")]
 Kind = Annotated[PairKind | None, one_of(PairKind, help="what the pairs are judged by; told by the columns otherwise")]

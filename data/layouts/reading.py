@@ -1,19 +1,15 @@
-"""The public way in to collections: files are told apart by what they hold, and become one question set."""
+"""Tells which files make a dataset together: their sources in the order they are read, the layout, and the name."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
 from data.apart import File
-from data.files.progress import report_files_read
 from data.formats.columns import plain_name, require_columns
-from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
-from data.formats.rows import Rejection
+from data.formats.opening import Format, set_name, told_of
 from data.formats.tables import shown
-from data.layouts.builder import QuestionSetBuilder
-from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
@@ -23,13 +19,12 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sighting import Sighted
+from data.layouts.sighting import Sighted, row_source
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.stored import set_aside
 from data.layouts.tallies import id_problems
 from data.layouts.telling import stands_alone
 from data.problems import DataError, Problem, ProblemCode
-from data.records import QuestionSet
 
 
 class Layout(StrEnum):
@@ -74,59 +69,38 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
-class CollectionFile:
-    """One file of a collection, what it holds, and how many of its rows could not be used."""
+class SelectedSources:
+    """The sources that make a dataset together, in the order they are read, and why other files are `aside`.
 
+    `layout` is None where the rows of a single file hold questions with their passages.
+    """
+
+    sources: tuple[Source, ...]
     name: str
-    role: Role
-    format: Format
-    encoding: str
-    row_count: int
-    left_out: int
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Collected:
-    """A collection that was read. `gaps` say what its files lack of each other."""
-
-    question_set: QuestionSet
-    layout: Layout
-    files: tuple[CollectionFile, ...]
-    gaps: tuple[Problem, ...]
-    judgement_count: int
-    passage_rows: int
-    row_count: int
-    rejection: Rejection
-    recognised: RecognisedFile  # of the first file
-    columns: ColumnReport
-
-
-@dataclass(frozen=True)
-class Alone:
-    """The one file of those given that is read by itself, and the names of the others."""
-
-    file: File
-    seen: Sighted
+    layout: Layout | None = None
     aside: tuple[Problem, ...] = ()
 
 
-def collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
-    """Read files, those of archives unpacked before, as one collection; `name` is of the set where no file has one.
+def select_sources(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> SelectedSources:
+    """Tell what files hold, those of archives unpacked before; `name` is of the set where no file has one.
 
-    `chosen` names columns by role, in every file that has them.
-
-    What holds a table of questions with their passages, and no collection, is returned as it is. Raises `DataError` for
-    a file that cannot be read (of several, the detail `file` names it), and where they make no collection together.
+    `chosen` names columns by role, in every file that has them. Raises `DataError` for a file that cannot be read (of
+    several, the detail `file` names it), and where they make no dataset together.
     """
     files, notices = set_aside(files)
-    found = _collected(files, name, chosen)
-    if isinstance(found, Alone):
-        return replace(found, aside=(*found.aside, *notices))
-    return replace(found, gaps=(*found.gaps, *notices))
+    found = _selected(files, name, chosen)
+    return replace(found, aside=(*found.aside, *notices))
 
 
-def _collected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> Collected | Alone:
+def select_rows(
+    file: File, seen: Sighted, name: str, chosen: Mapping[str, str | None], aside: Sequence[Problem] = ()
+) -> SelectedSources:
+    """Return the one file whose rows hold questions and passages."""
+    source = row_source(file, seen, chosen)
+    return SelectedSources((source,), set_name(name or file.name, "questions"), aside=tuple(aside))
+
+
+def _selected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> SelectedSources:
     seen: list[tuple[File, Sighted]] = []
     refused: list[DataError] = []
     for file in files:
@@ -155,25 +129,24 @@ def _all_refused(errors: Sequence[DataError]) -> DataError:
 
 def _together(
     seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str, chosen: Mapping[str, str | None]
-) -> Collected | Alone:
-    """Read files whose content is known as one collection; `refused` says why the files beside them were not read."""
+) -> SelectedSources:
+    """Select from files whose content is known; `refused` says why the files beside them are not read."""
     if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
-        return Alone(*seen[0], tuple(refused))
+        return select_rows(*seen[0], name, chosen, refused)
     sources, aside = _sources(seen, chosen)
     sources, describing = without_describing_documents(sources)
     aside = [*refused, *aside, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
-        return Alone(*next(pair for pair in seen if pair[0].name == rows[0].name), tuple(aside))
+        return select_rows(*next(pair for pair in seen if pair[0].name == rows[0].name), name, chosen, aside)
     sources = with_parts(with_roles(sources))
     require_one_collection(sources)
     if not any(map(holds_passages, sources)):
         raise _no_passages(sources, [file.name for file, _ in seen])
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
-    with collector_paused():
-        layout = _layout(sources)
-        return _gathered(sources, aside, layout, _named(_files_read(seen, sources), layout, name), chosen)
+    layout = _layout(sources)
+    return SelectedSources(tuple(sources), _named(_files_read(seen, sources), layout, name), layout, tuple(aside))
 
 
 def _files_read(seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source]) -> list[File]:
@@ -212,48 +185,6 @@ def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
 def _has_only_judgements(sources: Sequence[Source]) -> bool:
     return bool(sources) and all(
         source.role is Role.JUDGEMENTS or source.shape in (Shape.RATINGS, Shape.ENGINE) for source in sources
-    )
-
-
-def _gathered(
-    sources: Sequence[Source], aside: Sequence[Problem], layout: Layout, name: str, chosen: Mapping[str, str | None]
-) -> Collected:
-    builder = QuestionSetBuilder(names_files=len(sources) > 1)
-    files: list[CollectionFile] = []
-    reports: dict[str, ColumnReport] = {}
-    given = [*sources, *aside]  # an error names its file if files were left aside too
-    unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
-    for number, source in enumerate(sources, start=1):
-        whole = with_references(source, builder.names, chosen)
-        try:
-            with told_of(source.name, given):
-                rows, left_out = builder.add(whole)
-        except DataError as error:
-            if source.shape is not Shape.DOCUMENT or len(given) == 1:
-                raise
-            unread.append(error.problem)
-            continue
-        finally:
-            report_files_read(number, len(sources))
-        reports[source.name] = column_report(whole)
-        told = source.recognised
-        files.append(
-            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
-        )
-    if unread and not len(builder.passages):
-        raise DataError(unread[0], [*unread, *aside])
-    question_set = builder.question_set(name)
-    return Collected(
-        question_set=question_set,
-        layout=layout,
-        files=tuple(files),
-        gaps=(*builder.gaps(), *unread, *aside),
-        judgement_count=builder.judgement_count,
-        passage_rows=builder.passage_rows or len(builder.passages),
-        row_count=builder.row_count,
-        rejection=builder.rejection,
-        recognised=sources[0].recognised,
-        columns=joined_report(reports),
     )
 
 

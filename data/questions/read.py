@@ -1,28 +1,41 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
 from data.apart import File, Work, carried_out
-from data.files.progress import Report
+from data.files.progress import Report, report_files_read
 from data.formats.columns import Columns
 from data.formats.encodings.detection import ENCODING_PROBLEMS
-from data.formats.opening import Proposal, collector_paused, set_name
+from data.formats.opening import Format, Proposal, collector_paused, told_of
 from data.formats.rows import FileReading, understood
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import QuestionSetBuilder
-from data.layouts.column_use import column_report
+from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from data.layouts.columns.roles import candidate_columns, missing_passages
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
-from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
+from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from data.layouts.sighting import Sighted, row_source
-from data.layouts.sources import Shape
+from data.layouts.sources import Role, Shape, Source
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
+
+
+@dataclass(frozen=True)
+class CollectionFile:
+    """One file of a collection, what it holds, and how many of its rows could not be used."""
+
+    name: str
+    role: Role
+    format: Format
+    encoding: str
+    row_count: int
+    left_out: int
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +78,7 @@ def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading
     A file without a question, or a table without a column of them, is read as passages only. Raises `DataError` where a
     file cannot be read, the column of the passages is missing, or nothing is left.
     """
-    return _read_chosen(files, {} if columns is None else asdict(columns))
+    return _read(files, {} if columns is None else asdict(columns))
 
 
 def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
@@ -100,42 +113,14 @@ def read_files_apart(
     return carried_out(WORK, files, chosen or {}, report)
 
 
-def _found(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> Collected | Alone:
-    """Return the collection that files make, or the single file whose rows hold all; `chosen` names its columns."""
+def _selected(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> SelectedSources:
     inner = with_distinct_names(unpacked(files))
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     if (is_alone or chosen) and len(inner) == 1:
-        return Alone(inner[0], Sighted([]))
+        return select_rows(inner[0], Sighted([]), "", chosen)
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
-    found = collected(inner, files[0].name if is_archive else "", chosen)
-    if is_archive and isinstance(found, Alone):
-        return replace(found, file=found.file._replace(name=files[0].name))
-    return found
-
-
-def _read_rows(alone: Alone, chosen: Mapping[str, str | None]) -> Reading:
-    """Read the one file whose rows hold questions and passages."""
-    source = row_source(alone.file, alone.seen, chosen)
-    columns = source.fields
-    if not isinstance(columns, Columns):
-        raise TypeError("a source of rows has `Columns`")
-    if columns.context is None and columns.positives is None and columns.candidates is None:
-        raise missing_passages(columns, source.names, source.sample)
-    with collector_paused():
-        builder = QuestionSetBuilder(names_files=False)
-        builder.add(source)
-        question_set = builder.question_set(set_name(alone.file.name, "questions"))
-    return Reading(
-        question_set=question_set,
-        columns=None if source.shape is Shape.NESTED else columns,
-        paragraph_count=builder.passage_rows,
-        gaps=(*builder.gaps(), *alone.aside),
-        judgement_count=builder.judgement_count if columns.label else 0,
-        published_split=any(question.part for question in question_set.questions),
-        **column_report(source)._asdict(),
-        **understood(source.recognised, builder.rejection, source.names, source.first_rows, builder.row_count),
-    )
+    return select_sources(inner, files[0].name if is_archive else "", chosen)
 
 
 def propose_columns(content: bytes | Content) -> Proposal[Columns]:
@@ -143,7 +128,10 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
     Raises `DataError` where the file cannot be read.
     """
-    source = row_source(File(Content.of(content), ""), Sighted([]), {})
+    return _proposal(row_source(File(Content.of(content), ""), Sighted([]), {}))
+
+
+def _proposal(source: Source) -> Proposal[Columns]:
     columns = source.fields if isinstance(source.fields, Columns) else Columns()
     candidates = candidate_columns(columns, source.names, source.sample)
     return Proposal(columns, source.names, source.first_rows, candidates)
@@ -152,8 +140,8 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
     """What can be chosen of a file that is read by itself; nothing of a collection."""
     try:
-        found = _found(files, {}, is_alone=True)
-        return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
+        found = _selected(files, {}, is_alone=True)
+        return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
     except DataError as error:
         if error.problem.code not in ENCODING_PROBLEMS:
             raise
@@ -161,25 +149,58 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
-    return _read_chosen(files, chosen) if chosen else read_files(files)
-
-
-def _read_chosen(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
-    found = _found(files, chosen)
-    if isinstance(found, Alone):
-        return _read_rows(found, chosen)
+    found = _selected(files, chosen)
+    rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself
+    columns = rows.fields if rows is not None and isinstance(rows.fields, Columns) else None
+    if rows is not None and columns is not None and not columns.has_passages:
+        raise missing_passages(columns, rows.names, rows.sample)
+    builder = QuestionSetBuilder(names_files=len(found.sources) > 1)
+    with collector_paused():
+        read, report, unread = _read_sources(builder, found, chosen)
+        question_set = builder.question_set(found.name)
+    names, first_rows = (rows.names, rows.first_rows) if rows is not None else ((), ())
     return Reading(
-        question_set=found.question_set,
-        columns=None,
-        paragraph_count=found.passage_rows,
+        question_set=question_set,
+        columns=None if rows is not None and rows.shape is Shape.NESTED else columns,
+        paragraph_count=builder.passage_rows if rows is not None else builder.passage_rows or len(builder.passages),
         layout=found.layout,
-        files=found.files,
-        judgement_count=found.judgement_count,
-        gaps=found.gaps,
-        **found.columns._asdict(),
-        published_split=any(question.part for question in found.question_set.questions),
-        **understood(found.recognised, found.rejection, (), (), found.row_count),
+        files=() if rows is not None else tuple(read),
+        judgement_count=builder.judgement_count if columns is None or columns.label else 0,
+        gaps=(*builder.gaps(), *unread, *found.aside),
+        published_split=any(question.part for question in question_set.questions),
+        **report._asdict(),
+        **understood(found.sources[0].recognised, builder.rejection, names, first_rows, builder.row_count),
     )
+
+
+def _read_sources(
+    builder: QuestionSetBuilder, found: SelectedSources, chosen: Mapping[str, str | None]
+) -> tuple[list[CollectionFile], ColumnReport, list[Problem]]:
+    """Read all sources; return what became of each and of its columns, and why documents could not be read."""
+    files: list[CollectionFile] = []
+    reports: dict[str, ColumnReport] = {}
+    given = [*found.sources, *(found.aside if found.layout else ())]  # an error names its file beside others
+    unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
+    for number, source in enumerate(found.sources, start=1):
+        whole = with_references(source, builder.names, chosen)
+        try:
+            with told_of(source.name, given):
+                rows, left_out = builder.add(whole)
+        except DataError as error:
+            if source.shape is not Shape.DOCUMENT or len(given) == 1:
+                raise
+            unread.append(error.problem)
+            continue
+        finally:
+            report_files_read(number, len(found.sources))
+        reports[source.name] = column_report(whole)
+        told = source.recognised
+        files.append(
+            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
+        )
+    if unread and not len(builder.passages):
+        raise DataError(unread[0], [*unread, *found.aside])
+    return files, joined_report(reports), unread
 
 
 def _leave(folder: Path, reading: Reading) -> dict[str, Any]:

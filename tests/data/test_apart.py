@@ -181,7 +181,7 @@ def test_chosen_columns_stand_beside_those_that_are_guessed() -> None:
 def test_a_process_that_takes_too_much_or_dies_is_told(
     work: Callable[[], object], limits: Limits, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "read_files", lambda *_: work())
+    monkeypatch.setattr(reading, "select_sources", lambda *_: work())
     monkeypatch.setattr(Limits, "of", lambda _: limits)
     with pytest.raises(DataError, match=words):
         read_apart(TABLE, "set.csv")

@@ -6,8 +6,7 @@ from dataclasses import asdict
 import pandas as pd
 import streamlit as st
 
-from data.layouts.reading import CollectionFile
-from data.questions.read import Reading
+from data.questions.read import CollectionFile, Reading
 from data.split import PARTS, SplitMethod
 from views.data.candidates import role_key
 from views.data.preview import Read
