@@ -18,7 +18,7 @@ from data.layouts.columns.references import PassageNames
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
 from data.layouts.questions import GatheredQuestion, GatheredQuestions
-from data.layouts.sources import Fields, Role, Source
+from data.layouts.sources import Role, Shape, Source
 from data.layouts.tallies import Tally, id_problems
 from data.passages import GatheredPassages, filled_ids
 from data.problems import DataError, Problem, ProblemCode
@@ -76,8 +76,8 @@ class QuestionSetBuilder(DatasetBuilder):
         self._plan = RowPlan.of(source)
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         self._role = source.role
-        has_marks = self._plan.has_marks
-        self.read_rows(source.table().rows, source.fields, lambda reader: add_row(reader, source), has_marks=has_marks)
+        rows, has_marks = source.table().rows, self._plan.has_marks
+        self.read_rows(rows, source.columns, lambda reader: add_row(reader, source), has_marks=has_marks)
         return self.row_count - rows_before, self.rejection.problems.left_out - left_out_before
 
     def has_good_rows(self) -> bool:
@@ -131,8 +131,8 @@ class QuestionSetBuilder(DatasetBuilder):
     def _add_passage(self, reader: RowReader, _: Source) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
         title = reader.text("title")
-        has_only_title = bool(title) and is_blank(reader.cell("text"))
-        text = reader.text("text", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
+        has_only_title = bool(title) and is_blank(reader.cell("context"))
+        text = reader.text("context", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
         if not id_ or reader.is_refused():
             return reader.problem
         if self._position_of.get(id_, -1) >= self._first_position:  # another file may number its passages alike
@@ -202,7 +202,7 @@ class QuestionSetBuilder(DatasetBuilder):
         return is_missing(value) if self._plan.has_marks else is_blank(value)
 
     def _note_part(self, question: GatheredQuestion, reader: RowReader, source: Source) -> None:
-        part = part_named(reader.cell("part")) if source.fields.part else ""
+        part = part_named(reader.cell("part")) if source.columns.part else ""
         if part := part or source.part:
             question.add_part(part)
 
@@ -303,20 +303,18 @@ class QuestionSetBuilder(DatasetBuilder):
         return self._position_of[id_]
 
     def _add_question(self, reader: RowReader, source: Source) -> Problem | None:
-        fields, number = source.fields, reader.row.number
-        if not isinstance(fields, Fields):
-            raise TypeError("a source of questions has `Fields`")
+        columns, number = source.columns, reader.row.number
         self._asks = True
-        id_ = reader.text("id", ProblemCode.EMPTY_ID) if fields.id else ""
-        text = reader.text("text", ProblemCode.EMPTY_QUESTION)
+        id_ = reader.text("id", ProblemCode.EMPTY_ID) if columns.id else ""
+        text = reader.text("question", ProblemCode.EMPTY_QUESTION)
         if reader.is_refused() or not text:
             return reader.problem
         question = self._questions.find(id_, text)
         if question is not None and question.text != text:
             return Problem.of(ProblemCode.DUPLICATE_ID, number, id=shown(id_, 80), first=question.row)
-        if question is not None and not fields.positive and not source.references:
+        if question is not None and not columns.positives and not source.references:
             return _repeated(number, question)
-        groups = groups_in(reader) if fields.groups else []
+        groups = groups_in(reader) if source.shape is Shape.AUTORAG else []
         judged = self._listed(reader)
         if reader.is_refused():
             return reader.problem
@@ -325,11 +323,11 @@ class QuestionSetBuilder(DatasetBuilder):
             question = GatheredQuestion(number, self._source, id_, text, kind, needs_judgement=True)
             self._questions.add(question)
         self._note_part(question, reader, source)
-        if fields.answers:
+        if columns.answers:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
-        if fields.metadata:
-            question.metadata = question_metadata_in(reader.cell("metadata")) or question.metadata
+        if source.metadata:
+            question.metadata = question_metadata_in(reader.row.cells.get(source.metadata)) or question.metadata
         self._questions.add_groups(question, groups)
         for listed in judged:
             self._questions.judge(question, self._position_of_judged(listed, reader), listed[3])
@@ -338,28 +336,26 @@ class QuestionSetBuilder(DatasetBuilder):
     def _judge_named(self, question: GatheredQuestion, reader: RowReader, source: Source) -> Problem | None:
         """Judge the passages that the row names, by the grade of the row if it has one."""
         grade_in_row = RELEVANT_GRADE
-        if source.references and not isinstance(source.fields, Columns) and source.fields.grade:
-            grade_in_row = grade_in(reader, "grade")
+        if source.references and source.columns.label:
+            grade_in_row = grade_in(reader, "label")
         if reader.is_refused():
             return reader.problem
         self._questions.judge_references(question, reader, source.references, grade_in_row)
         return None
 
     def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:
-        fields = source.fields
-        if not isinstance(fields, Fields):
-            raise TypeError("a source of judgements has `Fields`")
-        if fields.question_id:
-            id_ = reader.text("question_id", ProblemCode.EMPTY_ID)
+        columns = source.columns
+        if columns.id:
+            id_ = reader.text("id", ProblemCode.EMPTY_ID)
             question = self._questions.named(id_)
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
             question = self._questions.find("", id_)
         passages = ids_in(reader, "passage_id")
-        grade = grade_in(reader, "grade") if fields.grade else RELEVANT_GRADE
+        grade = grade_in(reader, "label") if columns.label else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
-        if question is None and fields.question and not fields.question_id:
+        if question is None and columns.question and not columns.id:
             question = GatheredQuestion(reader.row.number, self._source, "", id_, needs_judgement=True)
             self._questions.add(question)  # ratings bring their questions
         if question is None:

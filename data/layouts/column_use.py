@@ -1,7 +1,7 @@
 """Which columns of the files of a collection are used, kept as metadata, or unused."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from data.formats.columns import Columns
@@ -20,18 +20,18 @@ def with_references(source: Source, passages: PassageNames, chosen: Mapping[str,
     `chosen` are columns that the user named by role. Evidence comes before names: a column such as `article` holds no
     passages if its values are ids, file names or titles of passages in another file.
     """
-    fields = source.fields
-    if isinstance(fields, Columns):
-        return _named_instead(source, fields, passages) if "context" not in chosen else source
-    if source.role is not Role.QUESTIONS or fields.positive or fields.groups:
+    columns = source.columns
+    if source.role is Role.ROWS:
+        return _named_instead(source, columns, passages) if "context" not in chosen else source
+    if source.role is not Role.QUESTIONS or columns.positives or source.shape is Shape.AUTORAG:
         return source
     used = _used_columns(source)
     free = [name for name in source.names if name not in used]
-    if fields.judged:
-        free = [fields.judged]
+    if columns.passage_id:
+        free = [columns.passage_id]
     references = reference_columns(free, source.sample, passages) if free else ()
-    if fields.judged and not references:
-        references = (Reference(fields.judged, NameKind.ID),)  # its unknown ids are reported
+    if columns.passage_id and not references:
+        references = (Reference(columns.passage_id, NameKind.ID),)  # its unknown ids are reported
     return replace(source, references=references)
 
 
@@ -43,7 +43,7 @@ def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> 
     if any(len(as_text(row.get(context))) > _LONGEST_NAME for row in source.sample):
         return source
     references = reference_columns([context], source.sample, passages)
-    return replace(as_questions(source, columns), references=references) if references else source
+    return replace(as_questions(source), references=references) if references else source
 
 
 class ColumnReport(NamedTuple):
@@ -57,7 +57,7 @@ class ColumnReport(NamedTuple):
 def column_report(source: Source) -> ColumnReport:
     """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
     used = _used_columns(source)
-    metadata = {name for name in (source.fields.kind, getattr(source.fields, "metadata", None)) if name is not None}
+    metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
     joined, skipped = tuple[str, ...](), tuple[str, ...]()
     if source.role is Role.ROWS:
         table = source.table()
@@ -84,7 +84,5 @@ def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ..
 
 
 def _used_columns(source: Source) -> set[str]:
-    references = {reference.column for reference in source.references}
-    if isinstance(source.fields, Columns):
-        return columns_in_use(source.fields, source.names) | references
-    return {name for name in asdict(source.fields).values() if name is not None} | references
+    others = {reference.column for reference in source.references} | ({source.metadata} if source.metadata else set())
+    return columns_in_use(source.columns, source.names) | others

@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 
 from data.apart import File
 from data.documents.reading import DOCUMENT_COLUMNS, document_table
+from data.formats.columns import Columns
 from data.formats.documents import document_kind, refuse_document
 from data.formats.opening import Format, RecognisedFile
 from data.layouts.files import holds_passages
 from data.layouts.sighting import Sighted, sighted
-from data.layouts.sources import Fields, Role, Shape, Source
+from data.layouts.sources import Role, Shape, Source
 from data.layouts.tallies import id_problems
 from data.problems import DataError, Problem, ProblemCode
 
@@ -77,7 +78,7 @@ def document_source(file: File, format_: Format) -> Sighted:
         name=file.name,
         role=Role.PASSAGES,
         shape=Shape.DOCUMENT,
-        fields=Fields(id=id_, title=title, text=text),
+        columns=Columns(id=id_, title=title, context=text),
         names=(),  # a document has no columns
         table=partial(document_table, file.content, format_, file.name),
         recognised=recognised,

@@ -9,7 +9,6 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 
 from data.apart import File
-from data.formats.columns import Columns
 from data.formats.tables import as_text, is_blank, is_collection, shown
 from data.layouts.columns.ids import canonical_id
 from data.layouts.parts import part_of_path, published_parts
@@ -29,14 +28,13 @@ PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from 
 _WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 _SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
 _WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+_ASKING = (Role.QUESTIONS, Role.ROWS)
 _DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 
 
 def holds_passages(source: Source) -> bool:
     """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
-    if isinstance(source.fields, Columns):
-        return source.fields.has_passages
-    return source.role is Role.PASSAGES or source.fields.positive is not None
+    return source.role is Role.PASSAGES or (source.role in _ASKING and source.columns.has_passages)
 
 
 def words_of(name: str) -> list[str]:
@@ -66,8 +64,8 @@ def with_roles(sources: Sequence[Source]) -> list[Source]:
 
 
 def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
-    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and getattr(one.fields, "question_id", None)]
-    names = {Role.QUESTIONS: "question_id", Role.PASSAGES: "passage_id"}
+    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and one.columns.id]
+    names = {Role.QUESTIONS: "id", Role.PASSAGES: "passage_id"}
     return {
         role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
         for role, name in names.items()
@@ -76,13 +74,13 @@ def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
 
 def _with_judged_id(source: Source, judged: Collection[str]) -> Source:
     """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
-    fields = source.fields
-    if source.role is not Role.PASSAGES or isinstance(fields, Columns) or not judged:
+    columns = source.columns
+    if source.role is not Role.PASSAGES or not judged:
         return source
-    taken = {fields.text, fields.title, fields.metadata}
+    taken = {columns.context, columns.title, source.metadata}
     hits = {name: _hits(name, source, judged) for name in source.names if name not in taken}
-    best = max(hits, key=lambda name: (hits[name], name == fields.id), default=None)
-    return replace(source, fields=replace(fields, id=best)) if best is not None and hits[best] else source
+    best = max(hits, key=lambda name: (hits[name], name == columns.id), default=None)
+    return replace(source, columns=replace(columns, id=best)) if best is not None and hits[best] else source
 
 
 def _hits(name: str, source: Source, ids: Collection[str]) -> int:
@@ -100,7 +98,7 @@ def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
 
 def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
     """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
-    id_column = source.fields.id
+    id_column = source.columns.id
     if source.role not in _WITH_IDS or id_column is None or not all(judged.values()):
         return None
     own = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
@@ -129,19 +127,21 @@ def _korean(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mean_length(source: Source) -> float:
-    texts = source.first("text", _SAMPLE_ROWS)
+    texts = source.first("context", _SAMPLE_ROWS)
     return sum(map(len, texts)) / max(1, len(texts))
 
 
 def _in_role(source: Source, role: Role) -> Source:
     """The source in a role; the title of an entry without a text is what a question asks."""
-    fields = source.fields
-    if isinstance(fields, Columns):
+    columns = source.columns
+    if role is source.role:
         return source
-    is_moved = role is Role.QUESTIONS and source.role is Role.PASSAGES and fields.text is not None
-    if is_moved and fields.title and all(is_blank(row.get(fields.text or "")) for row in source.sample):
-        fields = replace(fields, text=fields.title, title=None)
-    return replace(source, role=role, fields=fields)
+    if role is Role.PASSAGES:
+        return replace(source, role=role, columns=replace(columns, context=columns.context or columns.question))
+    is_blank_text = all(is_blank(row.get(columns.context or "")) for row in source.sample)
+    if source.role is Role.PASSAGES and columns.context and columns.title and is_blank_text:
+        columns = replace(columns, context=columns.title, title=None)
+    return replace(source, role=role, columns=replace(columns, question=columns.context, context=None))
 
 
 def with_parts(sources: Sequence[Source]) -> list[Source]:
@@ -197,12 +197,12 @@ def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | N
     """
     given = {role: name for role, name in chosen.items() if name in seen.names}
     source = row_source(file, seen, given)
-    columns = source.fields
-    if not isinstance(columns, Columns) or columns.has_passages:
+    columns = source.columns
+    if columns.has_passages:
         return source
     if columns.question is None or _holds_ids(columns.question, source):
         raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
-    return as_questions(source, columns)
+    return as_questions(source)
 
 
 def _holds_ids(name: str, source: Source) -> bool:

@@ -7,7 +7,7 @@ from data.formats.columns import Columns
 from data.formats.opening import Format
 from data.layouts.columns.cells import NOT_RELEVANT, holds_lists, separates_answers
 from data.layouts.columns.roles import sibling_columns
-from data.layouts.sources import Source
+from data.layouts.sources import Role, Source
 from data.records import RELEVANT_GRADE
 
 _WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
@@ -36,26 +36,22 @@ class RowPlan:
     @classmethod
     def of(cls, source: Source) -> Self:
         """Make the plan for the rows of a source from its columns and some of its rows."""
-        fields, names, sample = source.fields, source.names, source.sample
-        is_table = source.recognised.format in _WITHOUT_NULL
-        if not isinstance(fields, Columns):
-            grade_of = {"positive": RELEVANT_GRADE, "negative": NOT_RELEVANT}
-            lists = [(role, (name,), grade) for role, grade in grade_of.items() if (name := getattr(fields, role))]
-            return cls(Columns(), tuple(lists), has_marks=is_table)
-        is_list = fields.context is not None and holds_lists(fields.context, sample)
+        columns, names, sample = source.columns, source.names, source.sample
+        asks_in_rows = source.role is Role.ROWS and columns.question is not None
+        is_list = columns.context is not None and holds_lists(columns.context, sample)
         found: list[ListColumns] = []
-        if is_list and fields.context is not None:
-            found.append(("context", (fields.context,), RELEVANT_GRADE))
+        if is_list and columns.context is not None:
+            found.append(("context", (columns.context,), RELEVANT_GRADE))
         grades = {"positives": RELEVANT_GRADE, "negatives": NOT_RELEVANT, "candidates": None}
         for role, grade in grades.items():
-            if name := getattr(fields, role):
+            if name := getattr(columns, role):
                 found.append((role, sibling_columns(role, name, names), grade))
-        text = None if is_list else fields.context
+        text = None if is_list else columns.context
         return cls(
-            fields,
+            columns,
             tuple(found),
             has_context=text is not None,
-            merges_questions=bool(found) or fields.label is not None,
-            separates_answers=fields.answers is not None and separates_answers(fields.answers, text, sample),
-            has_marks=is_table or fields.question is not None,
+            merges_questions=bool(found) or columns.label is not None,
+            separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
+            has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
         )

@@ -216,8 +216,8 @@ def _layout(sources: Sequence[Source]) -> Layout:
 
 def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_lines: bool) -> Layout:
     """The layout of passages, questions and judgements in tables of their own."""
-    id_ = plain_name(passages.fields.id or "")
-    is_miracl = id_ == "docid" and passages.fields.title is not None
+    id_ = plain_name(passages.columns.id or "")
+    is_miracl = id_ == "docid" and passages.columns.title is not None
     if passages.shape is Shape.LINES:
         return Layout.MS_MARCO
     if has_lines:
@@ -226,7 +226,7 @@ def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_li
         return Layout.MIRACL if is_miracl else Layout.FILES
     judged = by_role.get(Role.JUDGEMENTS)
     is_beir = passages.recognised.format is Format.JSONL and (judged is None or judged.recognised.format is Format.TSV)
-    if is_beir and passages.fields.id == "_id":
+    if is_beir and passages.columns.id == "_id":
         return Layout.BEIR
     return Layout.MTEB if passages.recognised.format in (Format.PARQUET, Format.JSONL) else Layout.FILES
 

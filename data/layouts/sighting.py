@@ -10,7 +10,7 @@ from data.formats.opening import Format, RecognisedFile, looked_at, recognise, t
 from data.formats.tables import Table, shown
 from data.formats.text import Content, EncodedText
 from data.layouts.columns.passage_columns import with_passage_columns
-from data.layouts.columns.roles import assign_columns
+from data.layouts.columns.roles import Sample, assign_columns
 from data.layouts.nested.dictionaries import (
     JUDGEMENT_NAMES,
     PASSAGE_NAMES,
@@ -42,8 +42,8 @@ from data.layouts.programs.lines import (
     topic_table,
 )
 from data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
-from data.layouts.sources import Fields, Role, Shape, Source
-from data.layouts.telling import knows, told_by_columns, told_by_names
+from data.layouts.sources import Role, Shape, Source
+from data.layouts.telling import Told, knows, told_by_columns, told_by_names
 from data.problems import DataError, ProblemCode
 
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
@@ -61,7 +61,7 @@ class Sighted:
     sources: Sequence[Source]
     recognised: RecognisedFile | None = None
     table: Table | None = None
-    sample: Sequence[Mapping[str, object]] = ()
+    sample: Sample = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +86,8 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         if (seen := _tables_of(file.name, recognised)) is not None:
             return seen
         value, openers = recognised.value, object_openers(recognised)
-        if not openers and isinstance(value, dict) and told_by_names(tuple(value), [value])[0] not in (None, Role.ROWS):
+        told = told_by_names(tuple(value), [value]) if not openers and isinstance(value, dict) else Told(None)
+        if told.role not in (None, Role.ROWS):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
     table, sample = looked_at(opener())
@@ -95,11 +96,12 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
     refuse_predictions(table.names, file.name)
     given = {role: name for role, name in (chosen or {}).items() if name in table.names}
     by_user = told_by_columns(given, table.names, sample)
-    role, shape, fields = by_user or told_by_names(table.names, sample)
-    if table.roles and by_user is None and role not in (None, Role.ROWS):
-        role = Role.ROWS
-    source = Source(file.name, role or Role.ROWS, shape, fields, table.names, opener, recognised, table.first, sample)
-    return Sighted([source] if role else [], recognised, table, sample)
+    told = by_user or told_by_names(table.names, sample)
+    if table.roles and by_user is None and told.role is not None:
+        told = told._replace(role=Role.ROWS)
+    source = Source(file.name, told.role or Role.ROWS, told.shape, told.columns, table.names, opener, recognised)
+    source = replace(source, first_rows=table.first, sample=sample, metadata=told.metadata)
+    return Sighted([source] if told.role else [], recognised, table, sample)
 
 
 def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
@@ -160,18 +162,17 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
     Raises `DataError` if several may hold the data.
     """
     sources: list[Source] = []
-    seen: dict[str, tuple[Table, Sequence[Mapping[str, object]]]] = {}
+    seen: dict[str, tuple[Table, Sample]] = {}
     for part, opener in openers.items():
-        table, first_rows = looked_at(opener())
-        sample: Sequence[Mapping[str, object]] = first_rows
-        role, shape, fields = told_by_names(table.names, sample)
+        table, sample = looked_at(opener())
+        seen[part] = table, sample
+        role, shape, columns, metadata = told_by_names(table.names, sample)
         if role is Role.TEXTS:
             role = _ROLE_OF_LIST.get(plain_name(part), role)
-        seen[part] = table, sample
         if role is not None:
             shape = Shape.PARTS if shape is Shape.TABLE else shape
-            names, first = table.names, table.first
-            sources.append(Source(f"{name}: {part}", role, shape, fields, names, opener, recognised, first, sample))
+            source = Source(f"{name}: {part}", role, shape, columns, table.names, opener, recognised)
+            sources.append(replace(source, first_rows=table.first, sample=sample, metadata=metadata))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
@@ -179,12 +180,12 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
     if len(whole) != 1:
         found = f"an object with several lists of objects ({shown(', '.join(openers), 100)})"
         raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
-    table, sample = seen[whole[0]]
+    table, whole_sample = seen[whole[0]]
     table = replace(table, skipped=(*table.skipped, *(part for part in openers if part != whole[0])))
-    return Sighted([], recognised, table, sample)
+    return Sighted([], recognised, table, whole_sample)
 
 
-def _holds_dataset(table: Table, sample: Sequence[Mapping[str, object]]) -> bool:
+def _holds_dataset(table: Table, sample: Sample) -> bool:
     columns = assign_columns(table.names, sample)
     return columns.question is not None and (columns.context is not None or columns.positives is not None)
 
@@ -204,15 +205,15 @@ def _markup(name: str, text: EncodedText) -> list[Source]:
     told = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
     if holds_documents(text.head):
         id_, title, body = DOCUMENT_NAMES
-        fields, opener = Fields(id=id_, title=title, text=body), partial(document_table, text)
-        source = Source(name, Role.PASSAGES, Shape.MARKUP, fields, DOCUMENT_NAMES, opener, told)
+        columns, opener = Columns(id=id_, title=title, context=body), partial(document_table, text)
+        source = Source(name, Role.PASSAGES, Shape.MARKUP, columns, DOCUMENT_NAMES, opener, told)
     elif holds_topics(text.head):
         id_, asked = TOPIC_NAMES
         opener = partial(topic_table, text)
-        source = Source(name, Role.QUESTIONS, Shape.MARKUP, Fields(id=id_, text=asked), TOPIC_NAMES, opener, told)
+        source = Source(name, Role.QUESTIONS, Shape.MARKUP, Columns(asked, id=id_), TOPIC_NAMES, opener, told)
     elif holds_smart_entries(text.head):
-        fields, opener = Fields(id=ID, title=TITLE, text=TEXT), partial(smart_table, text)
-        source = Source(name, Role.TEXTS, Shape.SMART, fields, opener().names, opener, told)
+        columns, opener = Columns(id=ID, title=TITLE, context=TEXT), partial(smart_table, text)
+        source = Source(name, Role.TEXTS, Shape.SMART, columns, opener().names, opener, told)
     else:
         return []
     return [_with_sample(source)]
@@ -221,13 +222,13 @@ def _markup(name: str, text: EncodedText) -> list[Source]:
 def _lines(name: str, text: EncodedText, kind: Lines) -> Source:
     told = RecognisedFile(Format.TSV, text.encoding.name, text, "\t", problems=text.encoding.problems)
     grade = None if kind is Lines.SMART_JUDGEMENTS else "score"
-    judged = Fields(question_id="query-id", passage_id="corpus-id", grade=grade)
-    triples = Fields(text="query", positive="positive", negative="negative")
-    role, shape, fields = {
-        Lines.TEXTS: (Role.TEXTS, Shape.LINES, Fields(id="id", text="text")),
+    judged = Columns(id="query-id", passage_id="corpus-id", label=grade)
+    triples = Columns("query", positives="positive", negatives="negative")
+    role, shape, columns = {
+        Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
         Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, triples),
     }.get(kind, (Role.JUDGEMENTS, Shape.LINES, judged))
-    return _with_sample(Source(name, role, shape, fields, kind.value, partial(line_rows, text, kind), told))
+    return _with_sample(Source(name, role, shape, columns, kind.value, partial(line_rows, text, kind), told))
 
 
 def _with_sample(source: Source) -> Source:
@@ -239,11 +240,11 @@ def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Sour
     """The judgements of a search tool and, if the file has ids of its questions, their texts."""
     id_, text = ASKED_NAMES
     question_id, question, passage_id, grade = RATING_NAMES
-    judged = Fields(passage_id=passage_id, grade=grade)
-    judged = replace(judged, question_id=question_id) if ratings.has_ids else replace(judged, question=question)
+    judged = Columns(passage_id=passage_id, label=grade)
+    judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)
     sources = []
     if ratings.questions is not None:
-        asked = Fields(id=id_, text=text)
+        asked = Columns(text, id=id_)
         opener = ratings.questions
         questions = f"{name}: queries"
         sources.append(Source(questions, Role.QUESTIONS, Shape.ENGINE, asked, ASKED_NAMES, opener, recognised))
@@ -255,13 +256,13 @@ def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) ->
     is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
     shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
 
-    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], fields: Fields) -> Source:
+    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], columns: Columns) -> Source:
         key, opener = part
-        return _with_sample(Source(f"{name}: {key}", role, shape, fields, names, opener, recognised))
+        return _with_sample(Source(f"{name}: {key}", role, shape, columns, names, opener, recognised))
 
-    judged = Fields(question_id="query-id", passage_id="corpus-id", grade="score" if found.is_graded else None)
+    judged = Columns(id="query-id", passage_id="corpus-id", label="score" if found.is_graded else None)
     return [
-        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Fields(id="id", text="text", answers="response")),
-        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Fields(id="id", text="text", title="title")),
+        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Columns("text", id="id", answers="response")),
+        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Columns(id="id", context="text", title="title")),
         source(found.judgements, Role.JUDGEMENTS, JUDGEMENT_NAMES, judged),
     ]

@@ -41,35 +41,18 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True)
-class Fields:
-    """The name of the column for each role, None where there is none."""
-
-    id: str | None = None
-    text: str | None = None
-    title: str | None = None
-    answers: str | None = None
-    kind: str | None = None
-    metadata: str | None = None
-    question: str | None = None  # its text, in rows that have no id of it
-    question_id: str | None = None
-    passage_id: str | None = None
-    grade: str | None = None
-    groups: str | None = None  # of ids: AND between them, OR within
-    positive: str | None = None  # texts, or objects with an id and a text
-    negative: str | None = None
-    part: str | None = None  # the published one of a question
-    judged: str | None = None  # ids of passages, beside the question
-    context: None = None  # answers are in no passage of their row
-
-
-@dataclass(frozen=True)
 class Source:
-    """The rows of a file, to be read anew at each call of `table`."""
+    """The rows of a file, to be read anew at each call of `table`.
+
+    What an id or a text is of in `columns`, the role tells: a passage has `id` and `context`, a question `id` and
+    `question`, with `passage_id` for passages that it names; a judgement has the `id` or text of its question, the
+    `passage_id` and the grade as `label`. Texts that may be either stand under `context`.
+    """
 
     name: str
     role: Role
     shape: Shape
-    fields: Fields | Columns
+    columns: Columns
     names: tuple[str, ...]
     table: Callable[[], Table] = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
@@ -77,14 +60,16 @@ class Source:
     sample: Sequence[Mapping[str, object]] = field(repr=False, default=())
     part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
+    metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
-        name = getattr(self.fields, role)
+        name = getattr(self.columns, role)
         return [as_text(row.cells.get(name)) for row in islice(self.table().rows, count) if name and not row.problem]
 
 
-def as_questions(source: Source, columns: Columns) -> Source:
+def as_questions(source: Source) -> Source:
     """Return rows as questions without passages of their own."""
-    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind, part=columns.part)
-    return replace(source, role=Role.QUESTIONS, fields=fields)
+    own = source.columns
+    columns = Columns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
+    return replace(source, role=Role.QUESTIONS, columns=columns)

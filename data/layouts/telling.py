@@ -5,15 +5,13 @@ Where an id and a text are all there is, they may be passages or questions; whic
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from data.formats.columns import Columns, is_known, plain_name
 from data.formats.tables import is_blank
 from data.layouts.columns.roles import assign_columns, holds_texts, unique_column
 from data.layouts.programs.lines import has_numbers
-from data.layouts.sources import Fields, Role, Shape, Source
-
-Told = tuple[Role | None, Shape, Fields]  # what rows are by the names of their columns
+from data.layouts.sources import Role, Shape, Source
 
 _QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
 _PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
@@ -29,6 +27,15 @@ _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 
 
+class Told(NamedTuple):
+    """What the rows of a file are; no role where they are of no collection."""
+
+    role: Role | None
+    shape: Shape = Shape.TABLE
+    columns: Columns = Columns()
+    metadata: str | None = None
+
+
 def knows(name: str) -> bool:
     """Whether a column of this name is known to hold something."""
     return plain_name(name) in _KNOWN or is_known(name)
@@ -36,21 +43,21 @@ def knows(name: str) -> bool:
 
 def told_by_columns(
     chosen: Mapping[str, str | None], names: Sequence[str], sample: Sequence[Mapping[str, object]]
-) -> tuple[Role, Shape, Fields | Columns] | None:
+) -> Told | None:
     """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
     if not chosen:
         return None
     columns = assign_columns(names, sample, chosen)
     if columns.question is None and columns.context is not None and columns.id is not None:
-        return Role.PASSAGES, Shape.TABLE, Fields(id=columns.id, text=columns.context, title=columns.title)
+        return Told(Role.PASSAGES, columns=Columns(id=columns.id, context=columns.context, title=columns.title))
     if columns.question is None or columns.context is not None or columns.positives is not None:
-        return Role.ROWS, Shape.TABLE, columns
-    fields = Fields(id=columns.id, text=columns.question, answers=columns.answers, kind=columns.kind)
-    return Role.QUESTIONS, Shape.TABLE, fields
+        return Told(Role.ROWS, columns=columns)
+    asked = Columns(id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind)
+    return Told(Role.QUESTIONS, columns=asked)
 
 
 def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
-    """Tell what rows are by the names of their columns; no role where these are of no collection."""
+    """Tell what rows are by the names of their columns."""
     by_plain = {plain_name(name): name for name in reversed(names)}
 
     def first(*known: str) -> str | None:
@@ -59,7 +66,7 @@ def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) 
     found = _whole_rows(first)
     columns = assign_columns(names, sample)
     if found is None and columns.question and _has_own_passages(columns, sample):
-        return Role.ROWS, Shape.TABLE, Fields()
+        return Told(Role.ROWS)
     return found or _judgements(first) or _texts(first, sample)
 
 
@@ -71,16 +78,17 @@ def _has_own_passages(columns: Columns, sample: Sequence[Mapping[str, object]]) 
 
 def _whole_rows(first: Callable[..., str | None]) -> Told | None:
     """Rows that hold a question and what answers it."""
-    asked = first(*_QUESTIONS)
-    found = Fields(id=first(*_QUESTION_IDS, *_IDS), text=asked)
+    asked, id_ = first(*_QUESTIONS), first(*_QUESTION_IDS, *_IDS)
     if asked and (groups := first("retrievalgt")):
-        return Role.QUESTIONS, Shape.AUTORAG, replace(found, groups=groups, answers=first("generationgt"))
-    if asked and (positive := first("positivepassages")):
-        held = replace(found, positive=positive, negative=first("negativepassages"), answers=first("answers"))
-        return Role.QUESTIONS, Shape.TYDI, held
+        columns = Columns(asked, id=id_, passage_id=groups, answers=first("generationgt"))
+        return Told(Role.QUESTIONS, Shape.AUTORAG, columns)
+    if asked and (positives := first("positivepassages")):
+        negatives = first("negativepassages")
+        columns = Columns(asked, id=id_, positives=positives, negatives=negatives, answers=first("answers"))
+        return Told(Role.QUESTIONS, Shape.TYDI, columns)
     if (given := first("userinput")) and (contexts := first("referencecontexts")):
-        held = replace(found, text=given, positive=contexts, answers=first("reference"), kind=first("synthesizername"))
-        return Role.QUESTIONS, Shape.RAGAS, held
+        answers, kind = first("reference"), first("synthesizername")
+        return Told(Role.QUESTIONS, Shape.RAGAS, Columns(given, id=id_, positives=contexts, answers=answers, kind=kind))
     return None
 
 
@@ -90,16 +98,12 @@ def _judgements(first: Callable[..., str | None]) -> Told | None:
     if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
         return None
     if question_id and asked:
-        answers = first("answers")
-        return (
-            Role.QUESTIONS,
-            Shape.TABLE,
-            Fields(id=question_id, text=asked, answers=answers, judged=passage_id, grade=grade),
-        )
+        columns = Columns(asked, id=question_id, answers=first("answers"), passage_id=passage_id, label=grade)
+        return Told(Role.QUESTIONS, columns=columns)
     if question_id:
-        return Role.JUDGEMENTS, Shape.TABLE, Fields(question_id=question_id, passage_id=passage_id, grade=grade)
+        return Told(Role.JUDGEMENTS, columns=Columns(id=question_id, passage_id=passage_id, label=grade))
     if asked and grade:
-        return Role.JUDGEMENTS, Shape.RATINGS, Fields(question=asked, passage_id=passage_id, grade=grade)
+        return Told(Role.JUDGEMENTS, Shape.RATINGS, Columns(asked, passage_id=passage_id, label=grade))
     return None
 
 
@@ -110,19 +114,19 @@ def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, objec
     passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
     asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
     if asked and text is None and (question_id or plain_id):
-        told = Fields(id=question_id or plain_id, text=asked, answers=first("answers"), metadata=metadata)
-        return Role.QUESTIONS, Shape.TABLE, told
+        columns = Columns(asked, id=question_id or plain_id, answers=first("answers"))
+        return Told(Role.QUESTIONS, columns=columns, metadata=metadata)
     if question_id and text and not (asked or passage_id):
-        return Role.QUESTIONS, Shape.TABLE, Fields(id=question_id, text=text, metadata=metadata)
+        return Told(Role.QUESTIONS, columns=Columns(text, id=question_id), metadata=metadata)
     ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
     id_ = unique_column(ids, sample)
     if text is None or asked or id_ is None:
-        return (Role.ROWS if text else None), Shape.TABLE, Fields()
+        return Told(Role.ROWS if text else None)
     title = first(*_TITLES)
     is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
     is_sure = is_titled or passage_id is not None or first(*_PASSAGES) is not None
-    told = Fields(id=id_, text=text, title=title, metadata=metadata)
-    return (Role.PASSAGES if is_sure else Role.TEXTS), Shape.TABLE, told
+    columns = Columns(id=id_, context=text, title=title)
+    return Told(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
 
 
 def stands_alone(source: Source) -> bool:
@@ -136,4 +140,4 @@ def stands_alone(source: Source) -> bool:
         return False
     if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
         return True
-    return source.role is Role.PASSAGES and plain_name(source.fields.id or "") in _PASSAGE_IDS
+    return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS

@@ -132,9 +132,8 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 
 def _proposal(source: Source) -> Proposal[Columns]:
-    columns = source.fields if isinstance(source.fields, Columns) else Columns()
-    candidates = candidate_columns(columns, source.names, source.sample)
-    return Proposal(columns, source.names, source.first_rows, candidates)
+    candidates = candidate_columns(source.columns, source.names, source.sample)
+    return Proposal(source.columns, source.names, source.first_rows, candidates)
 
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
@@ -151,9 +150,8 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
     found = _selected(files, chosen)
     rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself
-    columns = rows.fields if rows is not None and isinstance(rows.fields, Columns) else None
-    if rows is not None and columns is not None and not columns.has_passages:
-        raise missing_passages(columns, rows.names, rows.sample)
+    if rows is not None and not rows.columns.has_passages:
+        raise missing_passages(rows.columns, rows.names, rows.sample)
     builder = QuestionSetBuilder(names_files=len(found.sources) > 1)
     with collector_paused():
         read, report, unread = _read_sources(builder, found, chosen)
@@ -161,11 +159,11 @@ def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
     names, first_rows = (rows.names, rows.first_rows) if rows is not None else ((), ())
     return Reading(
         question_set=question_set,
-        columns=None if rows is not None and rows.shape is Shape.NESTED else columns,
+        columns=None if rows is None or rows.shape is Shape.NESTED else rows.columns,
         paragraph_count=builder.passage_rows if rows is not None else builder.passage_rows or len(builder.passages),
         layout=found.layout,
         files=() if rows is not None else tuple(read),
-        judgement_count=builder.judgement_count if columns is None or columns.label else 0,
+        judgement_count=builder.judgement_count if rows is None or rows.columns.label else 0,
         gaps=(*builder.gaps(), *unread, *found.aside),
         published_split=any(question.part for question in question_set.questions),
         **report._asdict(),

@@ -63,12 +63,12 @@ def grade_in(reader: RowReader, role: str) -> int:
 
 def groups_in(reader: RowReader) -> list[list[str]]:
     """Return the groups of ids of a row: each inner list is one; a flat list is a single group."""
-    given = list_items(reader.cell("groups"))
+    given = list_items(reader.cell("passage_id"))
     if not any(is_collection(item) for item in given):
         given = [given]
     groups = [[reader.fit(as_text(id_)) for id_ in list_items(group)] for group in given]
     if any(isinstance(id_, dict) or is_collection(id_) for group in given for id_ in list_items(group)):
-        refuse_once(reader, ProblemCode.NO_LIST, "groups", found=kind_of(reader.cell("groups")))
+        refuse_once(reader, ProblemCode.NO_LIST, "passage_id", found=kind_of(reader.cell("passage_id")))
     return [group for group in ([id_ for id_ in group if id_] for group in groups) if group]
 
 
