@@ -62,6 +62,11 @@ def reading_as_json(reading: FileReading, columns: Any) -> dict[str, Any]:
     }
 
 
+def columns_as_json(reading: FileReading) -> dict[str, tuple[str, ...]]:
+    """Return the columns by use."""
+    return {use: getattr(reading, use) for use in ("used_columns", "metadata_columns", "unused_columns")}
+
+
 def value_as_json(value: object) -> object:
     """Return a dataclass as a dict, an array as its minimum, median, mean and maximum, and NaN as None."""
     if isinstance(value, np.ndarray):

@@ -4,7 +4,7 @@ What an archive claims to hold is looked at before anything is unpacked, and no 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -13,10 +13,10 @@ from zipfile import BadZipFile, ZipFile
 from data.apart import File
 from data.formats.compression import broken_archive, decompressed, is_compressed, is_tar, tar_files
 from data.formats.documents import document_kind
-from data.formats.encodings.detection import codec_of_names
-from data.formats.opening import file_content
+from data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
+from data.formats.opening import C, Proposal, file_content
 from data.formats.tables import mend, shown
-from data.formats.text import Content, check_size
+from data.formats.text import Content, check_size, encodings_to_choose
 from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from data.problems import DataError, ProblemCode
 
@@ -59,6 +59,18 @@ def unpacked(files: Sequence[File]) -> list[File]:
         found += [inner.with_encoding(encoding) for inner in new] if encoding else new
     check_size(len(found), "files", MOST_FILES)
     return found
+
+
+def propose_or_encodings(
+    propose: Callable[[Sequence[File]], Proposal[C]], columns: C, files: Sequence[File]
+) -> Proposal[C]:
+    """Return what `propose` offers to choose of files, or the possible encodings if that of a file is doubtful."""
+    try:
+        return propose(files)
+    except DataError as error:
+        if error.problem.code not in ENCODING_PROBLEMS:
+            raise
+        return Proposal(columns, encodings=encodings_to_choose(file.content for file in unpacked(files)))
 
 
 def files_of(path: Path) -> list[File]:

@@ -176,18 +176,14 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
-    whole = [part for part, (table, sample) in seen.items() if _holds_dataset(table, sample)]
+    assigned = {part: assign_columns(table.names, sample) for part, (table, sample) in seen.items()}
+    whole = [part for part, columns in assigned.items() if columns.question and columns.has_passages]
     if len(whole) != 1:
         found = f"an object with several lists of objects ({shown(', '.join(openers), 100)})"
         raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
     table, whole_sample = seen[whole[0]]
     table = replace(table, skipped=(*table.skipped, *(part for part in openers if part != whole[0])))
     return Sighted([], recognised, table, whole_sample)
-
-
-def _holds_dataset(table: Table, sample: Sample) -> bool:
-    columns = assign_columns(table.names, sample)
-    return columns.question is not None and (columns.context is not None or columns.positives is not None)
 
 
 def _text_sources(name: str, text: EncodedText) -> list[Source]:

@@ -20,7 +20,6 @@ from data.formats.columns import (
     roles_by_name,
     wanted_names,
 )
-from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import (
     Format,
     Proposal,
@@ -33,9 +32,9 @@ from data.formats.opening import (
 )
 from data.formats.rows import FileReading, understood
 from data.formats.tables import Table, as_text, is_blank, is_collection, shown
-from data.formats.text import Content, encodings_to_choose, line_table
+from data.formats.text import Content, line_table
 from data.layouts.columns.roles import Sample, filled_columns, holds_texts
-from data.layouts.members import files_of_paths, unpacked, with_distinct_names
+from data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.parts import part_named
 from data.layouts.sighting import rows_opener
 from data.layouts.stored import set_aside
@@ -319,15 +318,6 @@ def _name(names: Sequence[str]) -> str:
     return shown(", ".join(plain), 200)
 
 
-def _proposed(files: Sequence[File]) -> Proposal[PairColumns]:
-    try:
-        return propose_pair_columns(*files[0])
-    except DataError as error:
-        if error.problem.code not in ENCODING_PROBLEMS:
-            raise
-        return Proposal(PairColumns(), encodings=encodings_to_choose(file.content for file in files))
-
-
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
     write_pairs(folder, reading.pairs)
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
@@ -338,7 +328,7 @@ WORK = Work(
     "pairs",
     PairColumns,
     read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
-    propose=_proposed,
+    propose=partial(propose_or_encodings, lambda files: propose_pair_columns(*files[0]), PairColumns()),
     leave=_leave,
     open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
 )

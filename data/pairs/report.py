@@ -7,6 +7,7 @@ import numpy as np
 from data.formats.report import (
     column_lines,
     column_words,
+    columns_as_json,
     count_words,
     problem_lines,
     reading_as_json,
@@ -72,13 +73,7 @@ def as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarra
         "row_count": len(pairs),
         "rows_left_out": reading.left_out,
         "files": [
-            {
-                "name": file.name,
-                "part": file.part,
-                **reading_as_json(file, file.columns),
-                "used_columns": file.used_columns,
-                "unused_columns": file.unused_columns,
-            }
+            {"name": file.name, "part": file.part, **reading_as_json(file, file.columns), **columns_as_json(file)}
             for file in reading.files
         ],
         "audit": {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ from pydantic import InstanceOf, TypeAdapter
 from data.apart import File, Work, carried_out
 from data.files.progress import Report, report_files_read
 from data.formats.columns import Columns
-from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import Format, Proposal, collector_paused, told_of
 from data.formats.rows import FileReading, understood
-from data.formats.text import Content, encodings_to_choose
+from data.formats.text import Content
 from data.layouts.builder import QuestionSetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from data.layouts.columns.roles import candidate_columns, missing_passages
-from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
+from data.layouts.members import files_of, files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from data.layouts.sighting import Sighted, row_source
 from data.layouts.sources import Role, Shape, Source
@@ -138,13 +138,8 @@ def _proposal(source: Source) -> Proposal[Columns]:
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
     """What can be chosen of a file that is read by itself; nothing of a collection."""
-    try:
-        found = _selected(files, {}, is_alone=True)
-        return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
-    except DataError as error:
-        if error.problem.code not in ENCODING_PROBLEMS:
-            raise
-        return Proposal(Columns(), encodings=encodings_to_choose(file.content for file in unpacked(files)))
+    found = _selected(files, {}, is_alone=True)
+    return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
@@ -213,4 +208,4 @@ def _open_left(folder: Path, found: dict[str, Any]) -> Reading:
 
 
 _READING = TypeAdapter(Reading)
-WORK = Work("questions", Columns, _read, _proposed, _leave, _open_left)
+WORK = Work("questions", Columns, _read, partial(propose_or_encodings, _proposed, Columns()), _leave, _open_left)

@@ -10,6 +10,7 @@ from data.apart import UnusableFileError
 from data.formats.report import (
     column_lines,
     column_words,
+    columns_as_json,
     count_words,
     problem_lines,
     reading_as_json,
@@ -157,9 +158,7 @@ def dataset_as_json(reading: Reading, figures: Audit, parts: Split, file_names: 
         "split": {part: len(parts.rows[part]) for part in PARTS},
         "published_split": parts.is_published,
         "files": [file.name for file in reading.files] or list(file_names),
-        "used_columns": reading.used_columns,
-        "metadata_columns": reading.metadata_columns,
-        "unused_columns": reading.unused_columns,
+        **columns_as_json(reading),
     }
 
 
