@@ -8,12 +8,13 @@ from pathlib import PurePosixPath
 
 from data.apart import File
 from data.files.progress import report_files_read
-from data.formats.columns import plain_name, require_columns
+from data.formats.columns import Columns, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, collector_paused, set_name, told_of
 from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
+from data.layouts.columns.roles import candidate_columns, missing_passages
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
@@ -23,7 +24,7 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sighting import Sighted
+from data.layouts.sighting import Sighted, row_source
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.stored import set_aside
 from data.layouts.tallies import id_problems
@@ -168,6 +169,7 @@ def _together(
     sources = with_parts(with_roles(sources))
     require_one_collection(sources)
     if not any(map(holds_passages, sources)):
+        _require_passage_column(seen, sources, chosen)
         raise _no_passages(sources, [file.name for file, _ in seen])
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
@@ -203,9 +205,25 @@ def _sources(
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
+def _require_passage_column(
+    seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source], chosen: Mapping[str, str | None]
+) -> None:
+    """Raise `DataError` if all files are tables of questions with a column that may hold the passages, as a FAQ has."""
+    names = {source.name for source in sources}
+    tables = [(file, one) for file, one in seen if file.name in names and not one.sources]
+    if len(tables) < len(sources):
+        return
+    for file, one in tables:
+        source = row_source(file, one, chosen)
+        columns = source.fields
+        if isinstance(columns, Columns) and candidate_columns(columns, source.names, source.sample):
+            with told_of(file.name, seen):
+                raise missing_passages(columns, source.names, source.sample)
+
+
 def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
     code = ProblemCode.ONLY_JUDGEMENTS if _has_only_judgements(sources) else ProblemCode.NO_PASSAGES
-    found = [source.name for source in sources] or names
+    found = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
     return DataError.of(code, found=shown(", ".join(found), 200))
 
 

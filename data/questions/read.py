@@ -13,6 +13,7 @@ from data.formats.columns import Columns
 from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.formats.opening import Proposal, collector_paused, set_name
 from data.formats.rows import FileReading, understood
+from data.formats.tables import shown
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import column_report
@@ -155,14 +156,18 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
-    """What can be chosen of a file that is read by itself; nothing of a collection."""
+    """What can be chosen of a file that is read by itself, or of the one for which several files are refused."""
     try:
         found = _found(files, {}, is_alone=True)
         return propose_columns(found.file.content) if isinstance(found, Alone) else Proposal(Columns())
     except DataError as error:
-        if error.problem.code not in ENCODING_PROBLEMS:
-            raise
-        return Proposal(Columns(), encodings=encodings_to_choose(file.content for file in unpacked(files)))
+        inner = with_distinct_names(unpacked(files))
+        if error.problem.code in ENCODING_PROBLEMS:
+            return Proposal(Columns(), encodings=encodings_to_choose(file.content for file in inner))
+        for file in inner:
+            if shown(file.name, 80) == error.problem.details.get("file"):
+                return propose_columns(file.content)
+        raise
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

@@ -53,6 +53,14 @@ def _table(columns: Mapping[str, str], first_rows: Sequence[Cells]) -> pd.DataFr
     return pd.DataFrame(rows, columns=[*titles.values()])
 
 
+def pick_other_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
+    """Draw the encodings to choose from, if any, beside text that was read in another one; return the choice."""
+    if not encodings:
+        return None
+    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+        return pick_encoding(encodings, used, key)
+
+
 def pick_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
     """Draw the possible encodings with the first line each; return the one to read the file in, if one is chosen."""
     if not encodings:
