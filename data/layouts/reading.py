@@ -14,7 +14,7 @@ from data.formats.rows import Rejection
 from data.formats.tables import shown
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
-from data.layouts.columns.roles import candidate_columns, missing_passages
+from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
@@ -216,7 +216,10 @@ def _require_passage_column(
     for file, one in tables:
         source = row_source(file, one, chosen)
         columns = source.fields
-        if isinstance(columns, Columns) and candidate_columns(columns, source.names, source.sample):
+        if not isinstance(columns, Columns):
+            continue
+        candidates = [one.context or "" for one in candidate_columns(columns, source.names, source.sample)]
+        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
             with told_of(file.name, seen):
                 raise missing_passages(columns, source.names, source.sample)
 

@@ -17,7 +17,7 @@ from data.formats.tables import shown
 from data.formats.text import Content, encodings_to_choose
 from data.layouts.builder import DatasetBuilder
 from data.layouts.column_use import column_report
-from data.layouts.columns.roles import candidate_columns, missing_passages
+from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.members import files_of, files_of_paths, unpacked, with_distinct_names
 from data.layouts.reading import Alone, Collected, CollectionFile, Layout, collected
 from data.layouts.sighting import Sighted, row_source
@@ -152,6 +152,8 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
     source = row_source(File(Content.of(content), ""), Sighted([]), {})
     columns = source.fields if isinstance(source.fields, Columns) else Columns()
     candidates = candidate_columns(columns, source.names, source.sample)
+    if columns.question is None and not any(holds_texts(one.context or "", source.sample) for one in candidates):
+        candidates = ()  # such as a table of judgements: ids and grades are no passages
     return Proposal(columns, source.names, source.first_rows, candidates)
 
 

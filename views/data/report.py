@@ -109,8 +109,8 @@ def _draw_split(found: Read) -> None:
     if found.split.method is not SplitMethod.GROUPED:
         st.caption(split_text(found.split))
     parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
-    few = filter(None, (few_text(len(found.split.rows[part]), part) for part in parts))
-    st.markdown("\n".join(f"- :material/warning: {text}" for text in few))
+    if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
+        st.markdown(f":material/warning: {' '.join(few)}")
 
 
 def _draw_notices(reading: Reading) -> None:
