@@ -19,9 +19,14 @@ def split_text(parts: Split) -> str:
     return split_words(parts, _say)
 
 
+def few_text(count: int, of: str) -> str:
+    """Return the warning that so few questions are too few for `of`, empty if they are enough."""
+    return few_words(count, of, _say)
+
+
 def draw_few(count: int, of: str) -> None:
     """Draw the warning that so few questions are too few for `of`: "compared" or the value of a part."""
-    _draw_warning(few_words(count, of, _say))
+    _draw_warning(few_text(count, of))
 
 
 def draw_few_taught(name: str, count: int) -> None:

@@ -11,7 +11,7 @@ from data.documents.reading import DOCUMENT_COLUMNS, document_table
 from data.formats.columns import Columns
 from data.formats.documents import document_kind, refuse_document
 from data.formats.opening import Format, RecognisedFile
-from data.layouts.files import holds_passages
+from data.layouts.files import holds_passages, with_roles
 from data.layouts.sighting import Sighted, sighted
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.tallies import id_problems
@@ -107,7 +107,9 @@ def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, 
 def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
     """Return the sources without the documents beside passages of another file, which they describe; report them."""
     others = [source for source in sources if source.shape is not Shape.DOCUMENT]
-    if not any(map(holds_passages, others)):
+    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
+    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
+    if not is_collection and not any(map(holds_passages, others)):
         return list(sources), ()
     names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)

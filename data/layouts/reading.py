@@ -10,6 +10,7 @@ from data.apart import File
 from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, set_name, told_of
 from data.formats.tables import shown
+from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
@@ -142,6 +143,7 @@ def _together(
     sources = with_parts(with_roles(sources))
     require_one_collection(sources)
     if not any(map(holds_passages, sources)):
+        _require_passage_column(seen, sources, chosen)
         raise _no_passages(sources, [file.name for file, _ in seen])
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
@@ -176,9 +178,26 @@ def _sources(
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
+def _require_passage_column(
+    seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source], chosen: Mapping[str, str | None]
+) -> None:
+    """Raise `DataError` if all files are tables of questions with a column that may hold the passages, as a FAQ has."""
+    names = {source.name for source in sources}
+    tables = [(file, one) for file, one in seen if file.name in names and not one.sources]
+    if len(tables) < len(sources):
+        return
+    for file, one in tables:
+        source = row_source(file, one, chosen)
+        columns = source.columns
+        candidates = [one.context or "" for one in candidate_columns(columns, source.names, source.sample)]
+        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
+            with told_of(file.name, seen):
+                raise missing_passages(columns, source.names, source.sample)
+
+
 def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
     code = ProblemCode.ONLY_JUDGEMENTS if _has_only_judgements(sources) else ProblemCode.NO_PASSAGES
-    found = [source.name for source in sources] or names
+    found = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
     return DataError.of(code, found=shown(", ".join(found), 200))
 
 

@@ -234,7 +234,7 @@ def _snippets(texts: Texts, id_at: _IdAt, places: np.ndarray, pattern: re.Patter
     snippets = []
     for place in places[:_EXAMPLES].tolist():
         if match := pattern.search(texts[place]):
-            start = max(0, match.start() - 5)
+            start = match.start()
             snippet = texts[place][start : max(match.end(), start + _EXAMPLE_LENGTH)]
             snippets.append(f"{id_at(place)}: {shown(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
     return ", ".join(snippets)

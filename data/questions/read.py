@@ -13,10 +13,11 @@ from data.files.progress import Report, report_files_read
 from data.formats.columns import Columns
 from data.formats.opening import Format, Proposal, collector_paused, told_of
 from data.formats.rows import FileReading, understood
+from data.formats.tables import shown
 from data.formats.text import Content
 from data.layouts.builder import QuestionSetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
-from data.layouts.columns.roles import candidate_columns, missing_passages
+from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.members import files_of, files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from data.layouts.sighting import Sighted, row_source
@@ -132,14 +133,23 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 
 def _proposal(source: Source) -> Proposal[Columns]:
-    candidates = candidate_columns(source.columns, source.names, source.sample)
-    return Proposal(source.columns, source.names, source.first_rows, candidates)
+    columns = source.columns
+    candidates = candidate_columns(columns, source.names, source.sample)
+    if columns.question is None and not any(holds_texts(one.context or "", source.sample) for one in candidates):
+        candidates = ()  # such as a table of judgements: ids and grades are no passages
+    return Proposal(columns, source.names, source.first_rows, candidates)
 
 
 def _proposed(files: Sequence[File]) -> Proposal[Columns]:
-    """What can be chosen of a file that is read by itself; nothing of a collection."""
-    found = _selected(files, {}, is_alone=True)
-    return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
+    """What can be chosen of a file that is read by itself, or of the one for which several files are refused."""
+    try:
+        found = _selected(files, {}, is_alone=True)
+        return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
+    except DataError as error:
+        for file in with_distinct_names(unpacked(files)):
+            if shown(file.name, 80) == error.problem.details.get("file"):
+                return propose_columns(file.content)
+        raise
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

@@ -132,7 +132,7 @@ def few_questions(count: int, what: str) -> str:
     """Return the warning that so few questions are too few, in English; empty if they are enough."""
     if count >= FEWEST_QUESTIONS:
         return ""
-    return f"Only {count} {what}, fewer than {FEWEST_QUESTIONS}: most differences are chance."
+    return f"Too few {what}: {count}. With fewer than {FEWEST_QUESTIONS}, most differences are chance."
 
 
 def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Split:

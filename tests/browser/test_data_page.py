@@ -129,7 +129,7 @@ def test_a_dataset_is_named_and_renamed(app: str, page: Page, tmp_path: Path) ->
 def test_few_questions_have_no_verdict_and_links_appear_once(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("few.csv", GOOD))
-    expect(page.get_by_text("Only 3 questions: too few to tell")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("Too few questions (3) to tell")).to_be_visible(timeout=MINUTE)
     expect(page.get_by_text("hard for BM25")).to_have_count(0)
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("heading", name="Preview")).to_have_count(0, timeout=MINUTE)

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driving import cells, choose, no_failure, selected, settled
+from tests.browser.driving import cells, choose, compared, no_failure, selected, settled
 from tests.browser.test_data_page import MINUTE, alert, drop
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -154,6 +154,12 @@ KINDS: dict[str, tuple[list[tuple[str, bytes]], str, list[str]]] = {
 }
 
 
+SIDEWAYS = """() => {
+    const main = document.querySelector("[data-testid=stMain]")
+    return main.scrollWidth - main.clientWidth
+}"""
+
+
 def report(page: Page) -> Locator:
     """The box of the preview with its report."""
     return page.get_by_test_id("stMain")
@@ -207,7 +213,7 @@ def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path
     search_answers, use_dataset, in_use = labels[language]
     page.goto(f"{app}/data?lang={language}")
     drop(page, tmp_path, ("faq.csv", FAQ))
-    alert(page, "context=답변")
+    alert(page, search_answers)
     expect(page.get_by_role("button", name=use_dataset)).to_have_count(0)
     page.get_by_role("button", name=search_answers).click()
     expect(page.get_by_role("button", name=use_dataset)).to_be_visible(timeout=MINUTE)
@@ -221,7 +227,7 @@ def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, t
     rows = f"물음표,가칸,나칸\n{Q_CRANE},{CRANE},{OWL}\n{Q_OTTER},{OTTER},{OWL[:-1]}!\n"
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("two.csv", rows.replace("물음표", "질문")))
-    alert(page, re.compile("context=가칸"))
+    alert(page, "choose it with the fields below")
     expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible()
     second = page.get_by_test_id("stVerticalBlock").filter(has_text="Passage ← 나칸").last
     assert OWL in " ".join(cells(second.get_by_test_id("stDataFrame").first))
@@ -234,6 +240,66 @@ def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, t
     settled(page)
     expect(selected(page, "Passage")).to_have_value("가칸")
     use(page)
+
+
+LONG = "지나치게_긴_이름의_열_" * 5
+REFUSED: dict[str, list[tuple[str, str | bytes]]] = {
+    "faq": [("faq.csv", FAQ)],
+    "faqs": [("train.csv", FAQ), ("test.csv", "질문,답변\n교환은 되나요?,이레 안에 됩니다.\n")],
+    "two-columns": [("two.csv", f"질문,{LONG}가,{LONG}나\n{Q_CRANE},{CRANE},{OWL}\n{Q_OTTER},{OTTER},{OWL[:-1]}!\n")],
+    "evaluation": [
+        ("ragas.csv", f"question,retrieved_contexts,reference\n{Q_CRANE},{OTTER},낟알\n{Q_OTTER},{OWL},물고기\n")
+    ],
+    "file-names": [("golden.csv", f"question,expected_answer,source_doc\n{Q_CRANE},낟알을 먹는다,crane.md\n")],
+    "no-known-name": [("rows.csv", f"x,y\n1,{CRANE}\n2,{OTTER}\n")],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_every_refused_table_has_a_choice_that_makes_it_usable(app: str, page: Page, tmp_path: Path, kind: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, *REFUSED[kind])
+    expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible(timeout=MINUTE)
+    settled(page)
+    expect(page.get_by_test_id("stAlert")).to_contain_text("below")
+    expect(report(page)).not_to_contain_text("--columns")
+    assert page.evaluate(SIDEWAYS) == 0
+    page.get_by_role("button", name=re.compile("Search the answers|Read it this way")).first.click()
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    assert page.evaluate(SIDEWAYS) == 0
+    use(page)
+
+
+def test_a_chosen_dataset_is_compared_at_once(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, *REFUSED["faqs"])
+    page.get_by_role("button", name="Search the answers").click()
+    use(page)
+    page.get_by_role("link", name="Compare with this dataset").click()
+    compared(page, "Run again")
+    expect(page.get_by_text("Too few questions are compared: 3.")).to_be_visible()
+    page.get_by_role("link", name="Train").first.click()
+    expect(page.get_by_text("Too few training questions: 2.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("Too few test questions: 1.")).to_be_visible()
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_encoding_of_text_with_a_broken_byte_is_chosen(app: str, page: Page, tmp_path: Path, language: str) -> None:
+    labels = {
+        "en": ("Encoding", "Read in this encoding", "Use this dataset", "2 rows → 2 passages, 2 questions"),
+        "ko": ("인코딩", "이 인코딩으로 읽기", "이 데이터셋 사용", "행 2개 → 지문 2개, 질문 2개"),
+    }
+    field, read_in, use_dataset, counts = labels[language]
+    content = f"질문,지문\n{Q_CRANE},{CRANE}\n{Q_OTTER},{OTTER}\n".encode("cp949")
+    page.goto(f"{app}/data?lang={language}")
+    drop(page, tmp_path, ("old.csv", content[:60] + b"\xff" + content[60:]))
+    alert(page, field)
+    expect(report(page)).not_to_contain_text("--encoding")
+    choose(page, selected(page, field), "CP949")
+    page.get_by_role("button", name=read_in).click()
+    expect(page.get_by_role("button", name=use_dataset)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
 
 
 def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Page, tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "Questions asked more than once: 0; answers not found in their passage: 1",
         "Split of the answerable questions, drawn by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
         "test 0 (0 groups)",
-        "Only 2 train questions, fewer than 20: most differences are chance.",
-        "Only 0 validation questions, fewer than 20: most differences are chance.",
-        "Only 0 test questions, fewer than 20: most differences are chance.",
+        "Too few train questions: 2. With fewer than 20, most differences are chance.",
+        "Too few validation questions: 0. With fewer than 20, most differences are chance.",
+        "Too few test questions: 0. With fewer than 20, most differences are chance.",
     ]
 
 
@@ -226,7 +226,7 @@ def test_rows_that_were_left_out_are_told_where_too_few_remain(
     file.write_text("sentence1\tsentence2\tlabel\n가\t나\tentailment\n다\t라\tmaybe\n", encoding="utf-8")
     assert main(["inspect-pairs", str(file)]) == 1
     first, row = capsys.readouterr().err.splitlines()
-    assert first.startswith("Only 1 rows can be used")
+    assert first.startswith("Too few usable rows (1)")
     assert row.startswith("  Row 3: ")
     assert "maybe" in row
 

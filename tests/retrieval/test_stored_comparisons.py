@@ -120,7 +120,7 @@ def test_a_workspace_that_cannot_be_written_does_not_stop_the_files(
 
     monkeypatch.setattr(module, "store_question_set", refuse)
     assert main(["compare", str(folder / "e.toml"), "--out", str(folder / "out")]) == 0
-    few = "Warning: Only 12 questions are compared, fewer than 20: most differences are chance.\n"
+    few = "Warning: Too few questions are compared: 12. With fewer than 20, most differences are chance.\n"
     refused = "not stored in the workspace: no permission to use /workspace/datasets (Read-only file system)\n"
     assert capsys.readouterr().err == few + refused
     assert (folder / "out" / "report.html").is_file()

@@ -51,14 +51,14 @@ def test_compare_warns_of_few_questions_and_says_how_the_parts_were_drawn(small:
 def test_tune_warns_of_few_validation_questions(small: StoredSet) -> None:
     compared(small, "BM25")
     app = opened(compare_page, view="tune", part="all", retrievers="BM25")
-    assert any(warning.startswith("Only 3 validation questions.") for warning in warnings(app))
+    assert any(warning.startswith("Too few validation questions: 3.") for warning in warnings(app))
     assert "share as few relevant passages as possible" in captions(app)
 
 
 def test_train_warns_of_small_parts_and_tells_leaks() -> None:
     keep(tangle(120))
     app = opened(train_page)
-    assert [warning[:28] for warning in warnings(app)] == ["Only 12 validation questions"]
+    assert [warning[:32] for warning in warnings(app)] == ["Too few validation questions: 12"]
     assert "24 of 24 test questions share a relevant passage with a training question" in captions(app)
 
 
@@ -66,5 +66,5 @@ def test_data_page_and_sidebar_tell_a_published_split() -> None:
     keep(chain(60, parts=["train"] * 35 + ["validation"] * 25))
     app = opened(data_page, look="figures")
     assert "Published split: 31 training, 4 validation and 25 test questions." in captions(app)
-    assert any(warning.startswith("Only 4 validation questions.") for warning in warnings(app))
+    assert any(warning.startswith("Too few validation questions: 4.") for warning in warnings(app))
     assert any("Published split" in (caption.help or "") for caption in app.caption)

@@ -44,7 +44,8 @@ def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
     _counts(figures)
     if questions.questions:
         overlap = figures.overlap
-        told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}"}
+        chance = "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}"
+        told = {"mean": f"{overlap.mean * 100:.0f}", "chance": chance}
         told |= {"questions": f"{overlap.measured:,}", "least": f"{LEAST_QUESTIONS}"}
         unit = word(f"data_page.unit_{overlap.unit}")
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))

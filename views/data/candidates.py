@@ -11,6 +11,7 @@ from views.ui.headings import draw_heading
 from views.ui.words import plain, word
 
 _ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
+_MOST_READINGS = 5  # with a preview each; the others can be chosen by column
 Cells = Mapping[str, str]
 Roles = Mapping[str, str | None]
 R = TypeVar("R", bound=Roles)
@@ -32,7 +33,7 @@ def pick_reading(
         return None
     draw_heading(word("data_page.readings"))
     selected = None
-    for number, roles in enumerate(readings):
+    for number, roles in enumerate(readings[:_MOST_READINGS]):
         columns = {role: name for role, name in roles.items() if name is not None}
         with st.container(border=True):
             st.markdown(
@@ -43,6 +44,8 @@ def pick_reading(
             label = "search_answers" if searches_answers else "read_so"
             if st.button(word(f"data_page.{label}"), icon=":material/check:", key=f"{key}_{number}"):
                 selected = roles
+    if len(readings) > _MOST_READINGS:
+        st.caption(word("data_page.more_readings", count=f"{len(readings) - _MOST_READINGS:,}"))
     return selected
 
 
@@ -51,6 +54,14 @@ def _table(columns: Mapping[str, str], first_rows: Sequence[Cells]) -> pd.DataFr
     titles = {role: f"{word(f'column.{role_key(role)}')} ({name})" for role, name in columns.items()}
     rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
     return pd.DataFrame(rows, columns=[*titles.values()])
+
+
+def pick_other_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
+    """Draw the encodings to choose from, if any, beside text that was read in another one; return the choice."""
+    if not encodings:
+        return None
+    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+        return pick_encoding(encodings, used, key)
 
 
 def pick_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:

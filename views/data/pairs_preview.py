@@ -20,8 +20,8 @@ from data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, senten
 from data.pairs.store import keep
 from data.problems import DataError, ProblemCode
 from data.split import PARTS, Part
-from views.data.candidates import pick_encoding
-from views.data.preview import LookedAt
+from views.data.candidates import pick_encoding, pick_other_encoding
+from views.data.preview import LookedAt, encodings_if_guessed
 from views.data.reading import draw_first, draw_name, draw_problems, draw_status, left_out_words, pick_column
 from views.data.stored import choose_pairs
 from views.names import pairs_name
@@ -93,8 +93,10 @@ def preview_of(preview: Preview, options: PairOptions) -> Preview:
         return replace(found, options=options, read=None, error=error)
     pairs = replace(reading.pairs, name=preview.title) if preview.title else reading.pairs
     first = reading.files[0]
+    problems = [problem for file in reading.files for problem in file.problems]
     return replace(
         preview,
+        encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, problems),
         options=options,
         columns=first.columns,
         available=first.available_columns,
@@ -158,20 +160,26 @@ def draw(shown: Preview) -> None:
             if shown.error is not None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("pairs_page.nothing_lost"))
-                encoding = pick_encoding(shown.encodings, shown.encoding, f"pairs_encoding_{shown.number}")
-                if encoding is not None:
-                    look_at(replace(shown, encoding=encoding), shown.options)
+                _read_in(pick_encoding(shown.encodings, shown.encoding, f"pairs_encoding_{shown.number}"), shown)
                 if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
                     with st.expander(word("data_page.see_left_out")):
                         for problem in left_out[:100]:
                             st.text(problem_text(problem))
             if shown.read is not None:
+                used = shown.encoding or (shown.read.files[0].encoding if shown.read.files else "")
+                _read_in(pick_other_encoding(shown.encodings, used, f"pairs_encoding_{shown.number}"), shown)
                 _draw_read(shown, shown.read)
             elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
                 drop()
                 st.rerun()
     if shown.before is not None:
         draw(shown.before)
+
+
+def _read_in(encoding: str | None, shown: Preview) -> None:
+    """Read the files again in the encoding that the user chose, if any."""
+    if encoding is not None:
+        look_at(replace(shown, encoding=encoding), shown.options)
 
 
 def _draw_choices(shown: Preview) -> None:

@@ -185,18 +185,16 @@ def read_again(preview: Preview, columns: Columns | None, progress: Report | Non
         available=reading.available_columns,
         first_rows=reading.first_rows,
         candidates=(),
-        encodings=_encodings(preview, reading),
+        encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, reading.problems),
         read=_looked_at(reading),
         error=None,
     )
 
 
-def _encodings(preview: Preview, reading: Reading) -> tuple[EncodingCandidate, ...]:
-    """The encodings to choose from: those offered before, or others if the encoding is a guess."""
-    if preview.encoding:
-        return preview.encodings
-    if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in reading.problems):
-        return encodings_to_choose(Content(content) for content, _ in preview.files)
+def encodings_if_guessed(files: Sequence[GivenFile], problems: Sequence[Problem]) -> tuple[EncodingCandidate, ...]:
+    """Return the encodings to choose from if the one that files were read in is a guess."""
+    if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in problems):
+        return encodings_to_choose(Content(content) for content, _ in files)
     return ()
 
 

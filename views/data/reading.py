@@ -18,7 +18,7 @@ from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview, report
-from views.data.candidates import pick_encoding, pick_reading, role_key
+from views.data.candidates import pick_encoding, pick_other_encoding, pick_reading, role_key
 from views.data.preview import Preview, Read
 from views.data.ways import reading_progress
 from views.names import set_name
@@ -53,9 +53,8 @@ def draw(shown: Preview) -> None:
                 draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
             _buttons(shown)
             if shown.read is not None:
-                if shown.encodings:
-                    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
-                        _encoding(shown)
+                used = shown.encoding or shown.read.reading.encoding
+                _read_in(pick_other_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}"), shown)
                 report.draw(shown.read)
                 draw_problems([shown.read.reading], shown.title)
 
@@ -115,13 +114,11 @@ def _choices(shown: Preview) -> None:
     selected = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
     if selected is not None:
         _read_again(replace(shown, number=shown.number + 1), Columns(**selected))
-    _encoding(shown)
+    _read_in(pick_encoding(shown.encodings, shown.encoding, f"encoding_{key}"), shown)
 
 
-def _encoding(shown: Preview) -> None:
-    """Draw the encodings to choose from, if any; the files are read again in the one that the user chooses."""
-    used = shown.encoding or (shown.read.reading.encoding if shown.read is not None else "")
-    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}")
+def _read_in(encoding: str | None, shown: Preview) -> None:
+    """Read the files again in the encoding that the user chose, if any."""
     if encoding is not None:
         _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
 

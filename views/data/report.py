@@ -1,5 +1,6 @@
 """What became of the files under preview: their roles, every column or key, the split, and notices for whole files."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -10,7 +11,7 @@ from data.questions.read import CollectionFile, Reading
 from data.split import PARTS, SplitMethod
 from views.data.candidates import role_key
 from views.data.preview import Read
-from views.splits import split_text
+from views.splits import few_text, split_text
 from views.ui import tables
 from views.ui.headings import draw_heading
 from views.ui.problems import problem_text
@@ -57,6 +58,7 @@ def _with_roles(name: str, roles: Sequence[str]) -> str:
 def _draw_files(files: Sequence[CollectionFile]) -> None:
     if not files:
         return
+    files = sorted(files, key=lambda file: _natural_order(file.name))
     draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
     table = pd.DataFrame(
         {
@@ -91,6 +93,11 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
                 st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
 
 
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names as people do: file 2 before file 10."""
+    return [(int(number or -1), text) for text, number in re.findall(r"(\D*)(\d*)", name.casefold())]
+
+
 def _draw_split(found: Read) -> None:
     if not found.reading.question_set.questions:
         return
@@ -100,6 +107,9 @@ def _draw_split(found: Read) -> None:
     st.markdown(word(f"data_page.split_{source}", counts=counts))
     if found.split.method is not SplitMethod.GROUPED:
         st.caption(split_text(found.split))
+    parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
+    if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
+        st.markdown(f":material/warning: {' '.join(few)}")
 
 
 def _draw_notices(reading: Reading) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.formats.encodings.detection import ENCODING_PROBLEMS
 from data.problems import DataError, Failure, Problem, ProblemCode
 from data.questions.judgements import damaged_files
 from data.records import QuestionSet
@@ -16,6 +17,11 @@ from text.dictionary import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
+_CONTROLS = {  # of a page, where a command has flags: the key of its label; others are the fields of columns
+    ProblemCode.ANSWERS_ALONE: "search_answers",
+    ProblemCode.GUESSED_ENCODING: "other_encoding",
+    **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
+}
 _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns
 
 
@@ -113,6 +119,9 @@ def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, s
         return value
     if name == "role":
         return texts[f"column.{value}"]
+    if name == "flags":
+        control = _CONTROLS.get(problem.code, "columns")
+        return texts[f"control.{control}"].format(label=texts[f"data_page.{control}"])
     if name not in _NAMED_BY_READERS or problem.code in _NAMED_BY_USERS:
         return value
     return _translated(value, texts)

@@ -6,6 +6,7 @@ import tomllib
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
+from string import Formatter
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -17,6 +18,19 @@ from retrieval import takeaway
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # icons and emoji are looked for after what is escaped was read
 _FOLDER = Path(__file__).parents[1] / "locales"
+
+
+class _Fields(Formatter):
+    """Fills the fields of a text. `{count:row|rows}` is the word that fits a count: the first one for exactly 1."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        singular, bar, plural = format_spec.partition("|")
+        if not bar:
+            return super().format_field(value, format_spec)
+        return singular if str(value) == "1" else plural
+
+
+_FIELDS = _Fields()
 
 
 @cache
@@ -44,7 +58,7 @@ def language() -> str:
 def word(key: str, /, **values: Any) -> str:
     """Return the text of a key, its `{fields}` filled in."""
     text = catalog(language())[key]
-    return text.format(**values) if values else text
+    return _FIELDS.format(text, **values) if values else text
 
 
 def word_or(key: str, otherwise: str, /, **values: Any) -> str:

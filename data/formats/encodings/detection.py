@@ -46,6 +46,7 @@ ENCODING_PROBLEMS = frozenset(
         ProblemCode.UNKNOWN_ENCODING_NAME,
     }
 )
+_FLAG = "--encoding NAME"  # of the command line
 _SAMPLE_BYTES = 8_192
 _MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's languages
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
@@ -112,7 +113,7 @@ def _named(content: Bytes, named: str) -> Encoding:
         codec = iana_name(named, strict=False)
         if codec not in IANA_SUPPORTED:  # some of Python's codecs make no text, such as base64
             names = ", ".join(ENCODINGS)
-            raise DataError.of(ProblemCode.UNKNOWN_ENCODING_NAME, name=shown(named, 80), names=names)
+            raise DataError.of(ProblemCode.UNKNOWN_ENCODING_NAME, name=shown(named, 80), names=names, flags=_FLAG)
     if codec == "utf-16" and not content.start.startswith(_UTF16_MARKS):
         codec = _wide_without_mark(content.whole) or "utf-16-le"
     return _decodable(content, Encoding(codec, name))
@@ -128,7 +129,7 @@ def _decodable(content: Bytes, encoding: Encoding) -> Encoding:
         return encoding
     byte, line = _place(content.whole, position)
     if not _is_mostly(content.start, encoding.codec):
-        raise DataError.of(ProblemCode.WRONG_ENCODING, name=encoding.name, byte=byte, line=line)
+        raise DataError.of(ProblemCode.WRONG_ENCODING, name=encoding.name, byte=byte, line=line, flags=_FLAG)
     count = content.whole.decode(encoding.codec, "replace").count(REPLACEMENT)
     problem = Problem.of(ProblemCode.MENDED_BYTES, encoding=encoding.name, count=count, line=line)
     return encoding._replace(errors="replace", problems=(problem,))
@@ -199,7 +200,7 @@ def _rated(content: Bytes) -> Encoding:
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
     if best is None or best.doubt > _MOST_DOUBTFUL:
         byte, line = _place(content.whole, _first_invalid(content, "utf-8") or 0)
-        raise DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line)
+        raise DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line, flags="--encoding Shift-JIS")
     margin, most = (_MARGIN, best.doubt + _MARGIN) if best.doubt < _WEAK else (3 * _MARGIN, float("inf"))
     different = [one for one in ratings if one.text != best.text and one.doubt < most]
     others = [one for one in different if _first_invalid(content, one.codec) is None]
@@ -210,7 +211,7 @@ def _rated(content: Bytes) -> Encoding:
         return _guessed(best, [best, *others])
     chosen = next((rating for codec in _PREFERRED for rating in likely if rating.codec == codec), None)
     if chosen is None:
-        raise DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely))
+        raise DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely), flags=_FLAG)
     return _guessed(chosen, likely)
 
 
@@ -225,7 +226,7 @@ def _names_korean_columns(content: Bytes) -> bool:
 def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:
     """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
     told = _examples([rating for rating in likely if rating is not chosen], likely)
-    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=told)
+    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=told, flags=_FLAG)
     return Encoding(chosen.codec, _NAMES[chosen.codec], problems=(problem,))
 
 
@@ -260,7 +261,10 @@ def _telling_line(texts: Sequence[str]) -> int:
 
 
 def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
-    """Return the encodings that can decode the text and make different texts of it, the likeliest first."""
+    """Return the encodings that can decode the text and make different texts of it, the likeliest first.
+
+    If none can, because some bytes are broken, these are all encodings.
+    """
     from data.formats.encodings.languages import rate_encodings
 
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
@@ -268,9 +272,16 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
     for rating in ratings:
         if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:
             texts[rating.codec] = rating.text
+    texts = texts or _mended_texts(content)
     place = _telling_line([*texts.values()])
     lines = {codec: text.split("\n")[place].strip() for codec, text in texts.items()}
     return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())
+
+
+def _mended_texts(content: Bytes) -> dict[str, str]:
+    """Return what each encoding makes of a sample that none can decode as a whole, the least broken first."""
+    texts = {codec: _sample(content.start).decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
+    return dict(sorted(texts.items(), key=lambda item: item[1].count(REPLACEMENT)))
 
 
 def codec_of_names(names: bytes) -> str | None:

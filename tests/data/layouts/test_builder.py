@@ -1,12 +1,13 @@
 """One builder for every table: labels, lists, triplets, rows without a question; the same data reads the same."""
 
 import json
+from dataclasses import asdict
 from itertools import product
 
 import pandas as pd
 import pytest
 
-from data.apart import File
+from data.apart import File, UnusableFileError
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read, read_files, read_files_apart
@@ -235,6 +236,42 @@ def test_a_faq_is_read_once_the_answers_are_named() -> None:
     with pytest.raises(DataError, match=r"--columns context=답변"):
         read_files([File(Content(content), "faq.csv")])
     assert judged(read_with({"faq.csv": content}, context="답변")) == {"가?": {"하나 둘": 1}, "나?": {"셋 넷": 1}}
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "columns"),
+    [
+        ("질문,답변", ProblemCode.ANSWERS_ALONE, ["답변"]),
+        ("질문,가칸,나칸", ProblemCode.MISSING_COLUMN, ["가칸", "나칸"]),
+    ],
+)
+@pytest.mark.parametrize("is_zip", [False, True])
+def test_several_tables_without_passages_offer_the_readings_of_one(
+    header: str, code: ProblemCode, columns: list[str], is_zip: bool
+) -> None:
+    cells = ",".join(["{0} 둘 셋"] * header.count(","))
+    files = {
+        f"{part}.csv": f"{header}\n{part}은 무엇인가?,{cells.format(part)}\n".encode() for part in ("train", "test")
+    }
+    if is_zip:
+        files = {"faq.zip": zipped(files)}
+    with pytest.raises(UnusableFileError) as refused:
+        read_with(files)
+    assert refused.value.problem.code is code
+    assert refused.value.problem.details["file"] in ("train.csv", "test.csv")
+    candidates = refused.value.proposal.candidates
+    assert [one.context for one in candidates] == columns
+    chosen = {role: name for role, name in asdict(candidates[0]).items() if name}
+    assert judged(read_with(files, **chosen)) == {
+        "train은 무엇인가?": {"train 둘 셋": 1},
+        "test은 무엇인가?": {"test 둘 셋": 1},
+    }
+
+
+def test_questions_without_texts_to_search_ask_for_the_corpus() -> None:
+    files = {f"{part}.csv": f"질문,문서ID\n{part}은 무엇인가?,d1\n".encode() for part in ("train", "test")}
+    with pytest.raises(DataError, match=r"No passage file among these \(train.csv, test.csv\)"):
+        read_with(files)
 
 
 def test_a_column_of_lists_can_be_named() -> None:

@@ -82,6 +82,26 @@ def test_documents_beside_passages_are_set_aside_by_name() -> None:
     assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.md, guide.pdf")
 
 
+@pytest.mark.parametrize("name", ["ids.txt", "notes.md"])
+def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
+    files = {
+        "corpus.jsonl": jsonl([{"_id": "d1", "text": "곰은 산에 산다."}, {"_id": "d2", "text": "수달은 강에 산다."}]),
+        "queries.jsonl": jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}]),
+        "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+        name: b"d1\nd2\n",
+    }
+    reading = read_files(given(files))
+    assert list(titles(reading)) == ["d1", "d2"]
+    (gap,) = reading.gaps
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, name)
+
+
+def test_texts_with_ids_are_questions_about_the_documents_beside_them() -> None:
+    asked = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
+    reading = read_files(given({"texts.jsonl": asked, **FILES}))
+    assert [question.id for question in reading.question_set.questions] == ["q1", "q2"]
+
+
 def test_files_that_describe_others_are_reported() -> None:
     files = {**FILES, "자료/README.md": b"# about", "자료/LICENSE": b"CC0", "자료/그림.png": b"\x89PNG"}
     reading = read(zipped(files), "자료.zip")

@@ -129,7 +129,7 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
         "No context column found. Columns in the file: sentence1, sentence2. Names that are recognised: "
-        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it: "
+        "지문, 본문, 문맥, context, passage, document. Rename the column, or choose it with "
         "--columns context=sentence1 / --columns context=sentence2."
     )
 

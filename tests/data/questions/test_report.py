@@ -68,7 +68,8 @@ def test_refusal_lists_candidate_readings_with_their_flags() -> None:
 
 def test_refusal_lists_encodings_with_their_first_line() -> None:
     proposal = Proposal(Columns(), encodings=(EncodingCandidate("shift_jis", "首都は?"),))
-    error = UnusableFileError(DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?"), proposal)
+    doubtful = DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?", flags="--encoding NAME")
+    error = UnusableFileError(doubtful, proposal)
     assert refusal_lines(error)[1:] == ["Possible encodings:", "  --encoding shift_jis    首都は?"]
 
 

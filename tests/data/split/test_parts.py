@@ -178,7 +178,8 @@ def test_summary_says_how_the_parts_came_about() -> None:
 
 def test_few_questions_are_warned_of() -> None:
     assert few_questions(20, "test questions") == ""
-    assert few_questions(1, "test questions") == "Only 1 test questions, fewer than 20: most differences are chance."
+    warning = "Too few test questions: 1. With fewer than 20, most differences are chance."
+    assert few_questions(1, "test questions") == warning
 
 
 def test_unanswerable_questions_are_in_no_part() -> None:

@@ -382,7 +382,7 @@ def test_a_set_of_linked_questions_is_compared_on_its_whole_test_share() -> None
 
 def test_few_questions_are_warned_of() -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
-    assert compared.warnings == ["Only 6 questions are compared, fewer than 20: most differences are chance."]
+    assert compared.warnings == ["Too few questions are compared: 6. With fewer than 20, most differences are chance."]
     assert compared.as_dict()["warnings"] == compared.warnings
 
 
@@ -400,4 +400,4 @@ def test_few_questions_that_taught_a_mix_are_warned_of() -> None:
     assert compared.results[1].taught_by == 20
     few = compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=0.85), chain(100))
     assert few.results[1].taught_by == 15
-    assert few.warnings == ["Only 15 questions taught mix, fewer than 20: most differences are chance."]
+    assert few.warnings == ["Too few questions taught mix: 15. With fewer than 20, most differences are chance."]

@@ -71,7 +71,7 @@ def test_the_report_warns_beside_the_headline(language: str) -> None:
     assert str(few_words(6, "compared", say)) in text
     assert text.count(str(split_words(compared.parts, say))) == 2  # beside the headline and among the settings
     everything = report(compare(experiment_of(WORDS), chain(30)), language)
-    assert str(few_words(30, "compared", say) or "Only 30") not in everything
+    assert str(few_words(30, "compared", say) or ": 30.") not in everything
     assert everything.count(str(split_words(compared.parts, say))) == 1
 
 
@@ -79,7 +79,7 @@ def test_the_table_tells_the_split_and_warns() -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
     table = markdown_table(compared, evidence(compared))
     assert "test part, split drawn so that parts share few passages, seed 0; 0 of 6 test questions share" in table
-    assert "Only 6 questions are compared, fewer than 20" in table
+    assert "Too few questions are compared: 6. With fewer than 20" in table
 
 
 def test_strict_split_is_described_as_grouped() -> None:

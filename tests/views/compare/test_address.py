@@ -84,7 +84,7 @@ def test_a_link_to_a_question_opens_that_question_after_other_comparisons(data: 
     finished(data, "BM25", "Dense")
     app = opened(page, **link)
     assert "no question with the ID" not in said(app)
-    assert [warning.value[:30] for warning in app.warning] == ["Only 6 questions are compared."]
+    assert [warning.value[:34] for warning in app.warning] == ["Too few questions are compared: 6."]
     assert "2 of 6" in said(app)
 
 

@@ -129,7 +129,7 @@ def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) 
     remove(kept.key)
     app = at(data, ["Mine", "Plain"], "q1", "Mine")
     assert [one.value.replace("\\", "") for one in app.warning] == [
-        "Only 3 questions are compared. With fewer than 20, most differences are chance.",
+        "Too few questions are compared: 3. With fewer than 20, most differences are chance.",
         f"There is no dictionary “{kept.reference}”. Saved dictionaries: none.",
     ]
     assert f"There is no dictionary “{kept.reference}”." in html(app)

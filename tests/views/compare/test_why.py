@@ -219,7 +219,7 @@ def test_an_address_that_makes_no_sense_filters_nothing(wrong: dict[str, str]) -
 
 def test_a_question_that_is_not_there_is_said(data: StoredSet) -> None:
     app = opened(question="gone*")
-    assert app.warning[0].value.startswith("Only 6 questions are compared.")
+    assert app.warning[0].value.startswith("Too few questions are compared: 6.")
     assert app.warning[1].value.replace("\\", "").startswith("This comparison has no question with the id “gone*”")
     assert len(listed(app)) == 6
 

@@ -351,7 +351,8 @@ def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
     assert "#### 파일 3개" in texts(app)
     files = next(table.value for table in app.dataframe if "role" in table.value)
-    assert files.iloc[2].to_dict() == {
+    assert [name.rpartition("/")[2] for name in files["file"]] == ["corpus.jsonl", "test.tsv", "queries.jsonl"]
+    assert files.iloc[1].to_dict() == {
         "file": "scifact/qrels/test.tsv",
         "role": "적합성 판정",
         "format": "TSV",

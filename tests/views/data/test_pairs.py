@@ -192,7 +192,7 @@ def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
 def test_ten_rows_are_a_set(app: AppTest, rows: int, is_enough: bool) -> None:
     upload(app, ("few.tsv", "".join(SCORED.splitlines(keepends=True)[: rows + 1])))
     assert ("keep_pairs" in keys(app)) is is_enough
-    assert ("Only 9 rows can be used" in texts(app)) is not is_enough
+    assert ("Too few usable rows (9)" in texts(app)) is not is_enough
 
 
 @pytest.mark.slow

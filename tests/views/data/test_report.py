@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.apart import UnusableFileError
@@ -53,6 +54,28 @@ def refused(candidates: tuple[Columns, ...] = (), encodings: tuple[EncodingCandi
         encodings=encodings,
         error=error,
     )
+
+
+def test_files_are_listed_in_natural_order() -> None:
+    preview = preview_of([(f"{number}번째 글이다.".encode(), f"문서 {number}.txt") for number in (10, 2, 33, 1)])
+    table = next(frame.value for frame in page_with(preview).dataframe if "role" in frame.value)
+    assert list(table["file"]) == ["문서 1.txt", "문서 2.txt", "문서 10.txt", "문서 33.txt"]
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Too few test questions: 1."), ("ko", "평가 질문이 1개뿐")])
+def test_a_part_with_too_few_questions_is_marked_beside_the_split(language: str, words: str) -> None:
+    parts = ["test", *["train"] * 39]
+    rows = "".join(f"{number}번 질문?,{number}번 지문이다.,{part}\n" for number, part in enumerate(parts))
+    preview = preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")])
+    assert words in texts(page_with(preview, language))
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Other possible columns: 2."), ("ko", "열이 2개 더 있습니다.")])
+def test_many_readings_are_shortened(language: str, words: str) -> None:
+    columns = [f"칸{number}" for number in range(7)]
+    app = page_with(refused(tuple(Columns("질문", name) for name in columns)), language)
+    assert len([key for key in keys(app) if key.startswith("reading_")]) == 5
+    assert words in texts(app)
 
 
 def test_report_says_what_became_of_every_column() -> None:

@@ -102,6 +102,52 @@ def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, languag
     assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
 
 
+@pytest.mark.parametrize(
+    ("code", "control"),
+    [
+        (ProblemCode.MISSING_COLUMN, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.ANSWERS_ALONE, {"en": "“Search the answers” below", "ko": "아래 ‘답변을 지문으로 검색’ 버튼"}),
+        (ProblemCode.EVALUATION_OUTPUT, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.UNMARKED_PASSAGES, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.DOCUMENTS_BY_NAME, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.UNKNOWN_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.DOUBTFUL_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.WRONG_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.UNKNOWN_ENCODING_NAME, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.GUESSED_ENCODING, {"en": "Choose another encoding” above", "ko": "다른 인코딩 고르기’"}),
+    ],
+)
+def test_pages_name_their_control_where_commands_name_a_flag(code: ProblemCode, control: dict[str, str]) -> None:
+    details = dict.fromkeys(fields(TEMPLATES[code]), "x") | {"role": "context", "flags": "--columns context=x"}
+    problem = Problem(code, None, details)
+    assert "--columns context=x" in problem.message
+    for language, words in control.items():
+        text = problem_text(problem, catalog(language))
+        assert words in text
+        assert "--" not in text
+
+
+def test_no_message_of_a_page_names_a_flag() -> None:
+    flagged = [(language, key) for language in LANGUAGES for key, text in catalog(language).items() if "(--" in text]
+    assert flagged == []
+
+
+@pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
+def test_a_count_of_one_has_a_singular(count: str, words: str) -> None:
+    app = AppTest.from_function(counted, args=(count,))
+    app.query_params["lang"] = "en"
+    run(app)
+    assert app.text[0].value == words
+
+
+def counted(count: str) -> None:
+    import streamlit as st
+
+    from views.ui.words import word
+
+    st.text(word("data_page.questions", questions=count))
+
+
 def test_the_words_are_those_of_the_codes() -> None:
     assert TEMPLATES.keys() == {"row", *ProblemCode}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.apart import File, UnusableFileError
-from data.formats.encodings.detection import ENCODING_PROBLEMS, ENCODINGS
+from data.formats.encodings.detection import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
 from data.formats.text import Content, EncodedText, encodings_to_choose
 from data.problems import DataError, Problem, ProblemCode
 from data.questions.read import read_files_apart, read_paths_apart
@@ -97,6 +97,16 @@ def test_column_names_decide_for_an_encoding() -> None:
     assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
     with pytest.raises(DataError, match=r"equally likely \(Big5: 丑中之予\?; Johab: .*--encoding"):
         decode(("question,context\n" + rows).encode("cp949"))
+
+
+def test_text_with_a_broken_byte_can_be_read_in_a_named_encoding() -> None:
+    """No encoding decodes it as a whole, so all of them are offered."""
+    content = "질문,지문\n수도는?,서울은 수도이다.\n".encode("cp949").replace(b"\n", b"\xff\n", 1)
+    with pytest.raises(DataError, match="The encoding of the text is unknown"):
+        decode(content)
+    samples = {one.name: one.sample for one in encoding_candidates(Content(content))}
+    assert samples["CP949"].startswith("질문")
+    assert detect_encoding(Content(content), "CP949").name == "CP949"
 
 
 def test_unlikely_text_is_refused_with_the_byte_and_the_flag() -> None:
