@@ -107,7 +107,7 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
             if isinstance(content.source, Path):
                 path = content.source.absolute()
             else:
-                path.write_bytes(content.source)
+                path.write_bytes(content.whole)
             asked.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8

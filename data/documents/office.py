@@ -58,5 +58,5 @@ def _path_of(content: Content) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="mrc-document-") as folder:
         path = Path(folder) / "document"
-        path.write_bytes(content.source)
+        path.write_bytes(content.whole)
         yield path

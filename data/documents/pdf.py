@@ -19,7 +19,7 @@ def pdf_blocks(content: Content) -> Iterator[Block]:
     from pypdfium2 import PdfDocument, PdfiumError
 
     try:
-        document = PdfDocument(content.source)
+        document = PdfDocument(content.in_memory_or_path)
     except PdfiumError as error:
         if _LOCKED in str(error):
             raise DataError.of(ProblemCode.ENCRYPTED_DOCUMENT) from error

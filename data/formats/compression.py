@@ -6,13 +6,16 @@ import lzma
 import tarfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import IO, Any
+from zipfile import ZipFile, ZipInfo
 
 from data.formats.tables import broken_told, shown
 from data.formats.text import Content, check_size
 from data.formats.workbooks import unpacked_limit
-from data.problems import ProblemCode
+from data.problems import DataError, ProblemCode
 
 _READERS: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
@@ -20,6 +23,42 @@ _READERS: dict[bytes, Any] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 _PART = 1 << 20
+
+
+@dataclass(frozen=True)
+class ZipMember:
+    """One file of a zip archive, unpacked when it is read: the archive may hold more than fits into memory."""
+
+    archive: ZipFile
+    entry: ZipInfo
+
+    @property
+    def size(self) -> int:
+        return self.entry.file_size
+
+    def read(self, most: int = -1) -> bytes:
+        """Return the bytes, or the first of them; no more than the archive claims. The checksum of all is verified."""
+        with broken_archive(self.entry.filename):
+            if 0 <= most < self.size:
+                with self.archive.open(self.entry) as file:
+                    return file.read(most)
+            return _unzipped(self.archive, self.entry)
+
+
+@lru_cache(maxsize=1)  # one file is read after the other, each several times
+def _unzipped(archive: ZipFile, entry: ZipInfo) -> bytes:
+    return archive.read(entry)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be unpacked: whoever reads it gets the error."""
+
+    error: DataError
+    size: int = 0
+
+    def read(self, most: int = -1) -> bytes:  # noqa: ARG002 - as `Packed` has it
+        raise self.error
 
 
 def is_compressed(start: bytes) -> bool:

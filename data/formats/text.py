@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from data.formats.encodings.detection import (
     ENCODING_PROBLEMS,
@@ -25,14 +25,23 @@ _HEAD = 1_000_000  # characters
 _NAME = "text"  # of the only column; one of those that are guessed to hold passages
 
 
+class Packed(Protocol):
+    """Bytes that are unpacked anew whenever they are read; reading raises `DataError` if they are broken."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, most: int = -1) -> bytes: ...
+
+
 @dataclass(frozen=True)
 class Content:
-    """The bytes themselves, or the file they are in. Reading them raises `OSError` where the file has gone.
+    """The bytes themselves, or the file or archive they are in. Reading raises `OSError` if the file has gone.
 
     `named_encoding` is the encoding that the user names; if empty, it is detected.
     """
 
-    source: bytes | Path = field(repr=False)
+    source: bytes | Path | Packed = field(repr=False)
     named_encoding: str = ""
 
     @classmethod
@@ -41,28 +50,47 @@ class Content:
         return given if isinstance(given, Content) else cls(given)
 
     def open(self) -> BinaryIO:
-        return BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
+        return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.whole)
 
     @cached_property
     def size(self) -> int:
-        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+        if isinstance(self.source, bytes):
+            return len(self.source)
+        return self.source.stat().st_size if isinstance(self.source, Path) else self.source.size
 
     @cached_property
     def mark(self) -> bytes:
         """The first 4 KiB, which tell most formats."""
-        with self.open() as file:
-            return file.read(_MARK)
+        return self._first(_MARK)
 
-    @cached_property
+    @property
     def start(self) -> bytes:
         """The first 4 MiB."""
-        with self.open() as file:
-            return file.read(_START)
+        return self._file_start if isinstance(self.source, Path) else self._first(_START)
+
+    @cached_property
+    def _file_start(self) -> bytes:
+        return self._first(_START)
+
+    def _first(self, most: int) -> bytes:
+        if isinstance(self.source, bytes):
+            return self.source[:most]
+        if not isinstance(self.source, Path):
+            return self.source.read(most)
+        with self.source.open("rb") as file:
+            return file.read(most)
 
     @property
     def whole(self) -> bytes:
-        """All bytes; those of a file are read anew at each call."""
-        return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+        """All bytes; those of a file or archive are read anew at each call."""
+        if isinstance(self.source, bytes):
+            return self.source
+        return self.source.read_bytes() if isinstance(self.source, Path) else self.source.read()
+
+    @property
+    def in_memory_or_path(self) -> bytes | Path:
+        """The path of the file, or the bytes."""
+        return self.source if isinstance(self.source, Path) else self.whole
 
     @cached_property
     def encoding(self) -> "Encoding":

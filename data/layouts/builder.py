@@ -14,6 +14,7 @@ from data.layouts.columns.cells import (
     listed_passages,
     question_metadata_in,
 )
+from data.layouts.columns.labels import Labels
 from data.layouts.columns.references import PassageNames
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
@@ -25,6 +26,7 @@ from data.problems import DataError, Problem, ProblemCode
 from data.records import RELEVANT_GRADE, QuestionSet
 
 _EXAMPLES = 3
+_MOST_JUDGED = 100_000  # rows of judgements that tell how they name questions
 _YES = ("true", "1", "yes", "y")
 
 JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
@@ -52,7 +54,8 @@ class QuestionSetBuilder(DatasetBuilder):
         self._questions = GatheredQuestions(self._position_of, self.names)
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
-        self._labels = Tally()  # columns whose 0 says that a passage is not relevant
+        self._answered = Tally()  # questions whose answers a file of their own holds
+        self._labels = Labels()
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
 
@@ -65,6 +68,7 @@ class QuestionSetBuilder(DatasetBuilder):
         read: dict[Role, Callable[[RowReader, Source], Problem | None]] = {
             Role.PASSAGES: self._add_passage,
             Role.QUESTIONS: self._add_question,
+            Role.ANSWERS: self._add_answers,
             Role.JUDGEMENTS: self._add_judgement,
             Role.ROWS: self._add_row,
         }
@@ -74,6 +78,9 @@ class QuestionSetBuilder(DatasetBuilder):
         self._source += 1
         self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
+        if source.role is Role.JUDGEMENTS and source.columns.id:
+            self._questions.use_positions(source.first("id", _MOST_JUDGED))
+        self._labels.unsure_column = source.unsure_label or self._labels.unsure_column
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         self._role = source.role
         rows, has_marks = source.table().rows, self._plan.has_marks
@@ -88,6 +95,7 @@ class QuestionSetBuilder(DatasetBuilder):
         """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""
         if not len(self.passages) or (self._asks and not self._questions):
             raise self._nothing_left()
+        self._labels.require_relevance()
         passages = self.passages.passages()
         ids = list(passages.ids)
         given_ids = [question.id for question in self._questions]
@@ -114,9 +122,10 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _notices(self) -> list[Problem]:
         """Return what was done with ids, copies and rows without a question."""
-        found = self.passages.notices()
-        found += self._labels.problems(ProblemCode.LABELS_AS_RELEVANCE)
+        found = [*self.passages.notices(), *self._labels.problems()]
+        found += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self._questions.by_position])
         found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
+        found += self._answered.problems(ProblemCode.ANSWERS_READ)
         if self._blank_question_count:
             first = self._blank_questions[0].row or 0
             found.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
@@ -289,8 +298,7 @@ class QuestionSetBuilder(DatasetBuilder):
         else:
             question.grades[position] = grade
             self._questions.judgement_count += 1
-            if grade == NOT_RELEVANT:
-                self._labels.add(reader.column("label"))
+            self._labels.note(reader.column("label"), grade, len(question.grades))
         return None
 
     def _position_of_judged(self, judged: JudgedPassage, reader: RowReader) -> int:
@@ -341,6 +349,16 @@ class QuestionSetBuilder(DatasetBuilder):
         if reader.is_refused():
             return reader.problem
         self._questions.judge_references(question, reader, source.references, grade_in_row)
+        return None
+
+    def _add_answers(self, reader: RowReader, _: Source) -> Problem | None:
+        id_ = reader.text("id", ProblemCode.EMPTY_ID)
+        question = self._questions.named(id_)
+        if question is None:
+            self._unknown_questions.add(id_)
+            return reader.problem
+        question.add_answers(reader.answers())
+        self._answered.add(id_)
         return None
 
     def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:

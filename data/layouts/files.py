@@ -21,8 +21,8 @@ _PASSAGE_WORDS = (
     "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
     "문서", "지문", "본문", "코퍼스", "말뭉치",
 )  # fmt: skip
-_JUDGEMENT_WORDS = ("qrels", "qrel", "rel", "default", "judgements", "judgments", "relevance", "판정")
-_OTHER_WORDS = {"train", "dev", "test", "validation", "small", "of", "qa"}
+_JUDGEMENT_WORDS = ("qrels", "qrel", "rel", "default", "judgements", "judgments", "relevance", "relevant", "판정")
+_OTHER_WORDS = {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
 ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *_JUDGEMENT_WORDS}
 PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from another
 _WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
@@ -93,7 +93,7 @@ def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
     if source.role is not Role.TEXTS:
         return source.role
     *folders, name = PurePosixPath(source.name).parts or ("",)
-    return _role_by_name([name]) or by_ids or _role_by_name(folders) or Role.TEXTS
+    return role_by_name([name]) or by_ids or role_by_name(folders) or Role.TEXTS
 
 
 def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
@@ -106,14 +106,15 @@ def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role
     roles = [role for role, count in hits.items() if count]
     if len(roles) == 1:
         return roles[0] if 2 * hits[roles[0]] >= len(own) else None
-    if not roles or source.role is not Role.TEXTS or _role_by_name([PurePosixPath(source.name).name]):
+    if not roles or source.role is not Role.TEXTS or role_by_name([PurePosixPath(source.name).name]):
         return None
     whole = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
     complete = [role for role, ids in judged.items() if whole.issuperset(ids)]
     return complete[0] if len(complete) == 1 else None
 
 
-def _role_by_name(names: Sequence[str]) -> Role | None:
+def role_by_name(names: Sequence[str]) -> Role | None:
+    """Return what the last of some names of a file and its folders that tells it says: questions or passages."""
     for name in reversed(names):
         words = words_of(name)
         for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):

@@ -1,17 +1,25 @@
 """The files of a collection: given one by one, in a folder, or in a zip archive; a name in there is never a path.
 
-What an archive claims to hold is looked at before anything is unpacked, and no more than that is unpacked.
+What an archive claims to hold is looked at before anything is unpacked, and no more than that is unpacked, one file
+after the other.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 from data.apart import File
-from data.formats.compression import broken_archive, decompressed, is_compressed, is_tar, tar_files
+from data.formats.compression import (
+    Unreadable,
+    ZipMember,
+    broken_archive,
+    decompressed,
+    is_compressed,
+    is_tar,
+    tar_files,
+)
 from data.formats.documents import document_kind
 from data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
 from data.formats.opening import C, Proposal, file_content
@@ -34,27 +42,22 @@ _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "chan
 
 
 def unpacked(files: Sequence[File]) -> list[File]:
-    """Return the files, those of archives instead of these. Raises `DataError` where an archive is broken or a bomb.
+    """Return the files, those of archives instead of these. Raises `DataError` for a broken archive or a bomb.
 
-    A workbook, which is an archive too, stays one file; hidden files are left out. Of files that only describe others
-    (`describes_data`) an archive's content is not unpacked.
+    Files of zip archives are unpacked when they are read. Of several files a broken one is returned, and reading it
+    raises the error. A workbook, which is an archive too, stays one file; hidden files are left out. Of files that only
+    describe others (`describes_data`) an archive's content is not unpacked.
     """
     found: list[File] = []
     size = 0
     for file in files:
-        if document_kind(file.content, file.name) is not None:
-            new = [file]  # its reader says what to do with it
-        elif file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
-            new = list(_unzipped(file, MAX_UNPACKED_BYTES - size))
-            size += sum(one.content.size for one in new)
-        elif is_compressed(file.content.mark):
-            inner = File(decompressed(file.content, file.name, MAX_UNPACKED_BYTES - size), file.name)
-            new = _untarred(inner) if is_tar(inner.content) else [inner]
-            size += inner.content.size
-        elif is_tar(file.content):
-            new = _untarred(file)
-        else:
-            new = [file]
+        try:
+            new = _unpacked(file, MAX_UNPACKED_BYTES - size)
+        except DataError as error:
+            if len(files) == 1:
+                raise
+            new = [_unreadable(file.name, error)]
+        size += sum(inner.content.size for inner in new if inner.content is not file.content)
         encoding = file.content.named_encoding
         found += [inner.with_encoding(encoding) for inner in new] if encoding else new
     check_size(len(found), "files", MOST_FILES)
@@ -71,6 +74,23 @@ def propose_or_encodings(
         if error.problem.code not in ENCODING_PROBLEMS:
             raise
         return Proposal(columns, encodings=encodings_to_choose(file.content for file in unpacked(files)))
+
+
+def _unpacked(file: File, left: int) -> list[File]:
+    if document_kind(file.content, file.name) is not None:
+        return [file]  # its reader says what to do with it
+    if file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
+        return list(_unzipped(file, left))
+    if is_compressed(file.content.mark):
+        file = File(decompressed(file.content, file.name, left), file.name)
+    return _untarred(file) if is_tar(file.content) else [file]
+
+
+def _unreadable(name: str, error: DataError) -> File:
+    """Return a broken archive as a file whose reading raises the error. An archive that is too large is refused."""
+    if error.problem.code is not ProblemCode.BROKEN_ARCHIVE:
+        raise error
+    return File(Content(Unreadable(error)), name)
 
 
 def files_of(path: Path) -> list[File]:
@@ -142,7 +162,8 @@ def _untarred(file: File) -> list[File]:
 
 def _unzipped(file: File, left: int) -> Iterator[File]:
     most = unpacked_limit(file.content.size, left)
-    with broken_archive(file.name), file.content.open() as packed, _opened_zip(packed) as archive:
+    with broken_archive(file.name):
+        archive = _opened_zip(file.content)  # stays open: its files are unpacked when they are read
         files = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_hidden(entry.filename)]
         check_size(len(files), "files", MOST_FILES)
         entries = [entry for entry in files if not describes_data(entry.filename)]
@@ -155,20 +176,23 @@ def _unzipped(file: File, left: int) -> Iterator[File]:
                 raise BadZipFile(f"the directory says that {shown(entry.filename, 80)} is empty, and it is not")
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
         for entry in sorted(entries, key=lambda entry: entry.filename):
-            content = archive.read(entry)  # no more than it claims, and its checksum is looked at
-            inner = File(Content(content), _shown_name(entry.filename))
-            if is_compressed(content):
-                most -= len(content)
-                inner = File(decompressed(inner.content, inner.name, most), inner.name)
-                most -= inner.content.size
+            inner = File(Content(ZipMember(archive, entry)), _shown_name(entry.filename))
+            try:
+                if is_compressed(inner.content.mark):
+                    most -= inner.content.size
+                    inner = File(decompressed(inner.content, inner.name, most), inner.name)
+                    most -= inner.content.size
+            except DataError as error:
+                inner = _unreadable(inner.name, error)
             yield inner
 
 
-def _opened_zip(packed: BinaryIO) -> ZipFile:
+def _opened_zip(content: Content) -> ZipFile:
     """Open an archive. Without the flag of UTF-8, programs write names as UTF-8 or in the code page of their system.
 
     Python reads such names as CP437; all names together tell which encoding they are in.
     """
+    packed = content.source if isinstance(content.source, Path) else content.open()
     archive = ZipFile(packed)
     names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]
     try:

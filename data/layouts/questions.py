@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from data.formats.rows import NOWHERE, RowReader
 from data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
-from data.layouts.columns.ids import NumberIds
+from data.layouts.columns.ids import NumberIds, canonical_id
 from data.layouts.columns.references import NameKind, PassageNames, Reference, is_file_name, named_passages
 from data.layouts.tallies import Tally
 from data.records import RELEVANT_GRADE, Question, is_made
@@ -32,11 +32,11 @@ class GatheredQuestion:
     metadata: QuestionMetadata | None = None
     needs_judgement: bool = False
 
-    def add_answers(self, answers: dict[str, int], position: int) -> None:
-        """Add the answers of a row; starts count only in the first relevant passage."""
+    def add_answers(self, answers: dict[str, int], position: int | None = None) -> None:
+        """Add the answers of a row; starts count only in the first relevant passage, whose position may be left out."""
         first = next((judged for judged, grade in self.grades.items() if grade >= RELEVANT_GRADE), position)
         for text, start in answers.items():
-            self.answers.setdefault(text, start if position == first else NOWHERE)
+            self.answers.setdefault(text, start if position in (first, None) else NOWHERE)
 
     def add_part(self, part: str) -> None:
         """Note a published part; a question of several is in the strictest, so that no test is trained on."""
@@ -61,6 +61,7 @@ class GatheredQuestions:
         self._number_ids = NumberIds(lambda: self._by_id)
         self._by_text: dict[str, GatheredQuestion] = {}
         self._by_passage: dict[tuple[str, int], GatheredQuestion] = {}
+        self.by_position: dict[str, GatheredQuestion] = {}  # if judgements name questions so
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -83,8 +84,24 @@ class GatheredQuestions:
             return self._by_id.get(id_)
         return self._by_text.get(text) if position is None else self._by_passage.get((text, position))
 
+    def use_positions(self, judged: Iterable[str]) -> None:
+        """Let judgements name questions by position, from 1, if their numbers can be nothing else, as in Cranfield.
+
+        They name most questions, no number is larger than the number of questions, some are no id, and some ids are
+        larger.
+        """
+        numbers, ids = {*map(canonical_id, judged)}, {*map(canonical_id, self._by_id)}
+        if len({one.source for one in self._questions}) != 1 or not all(map(str.isdecimal, numbers | ids)):
+            return
+        count = len(self._questions)
+        are_positions = {*map(int, numbers)} <= {*range(1, count + 1)} and 2 * len(numbers) > count
+        if are_positions and numbers - ids and max(map(int, ids), default=0) > count:
+            self.by_position = {str(number): one for number, one in enumerate(self._questions, start=1)}
+
     def named(self, id_: str) -> GatheredQuestion | None:
-        """Return the question that a judgement names by its id, perhaps written as another number."""
+        """Return the question that a judgement names by its id, perhaps written as another number, or by position."""
+        if self.by_position:
+            return self.by_position.get(canonical_id(id_))
         return self._by_id.get(id_) or self._by_id.get(self._number_ids.find(id_) or "")
 
     def judge(self, question: GatheredQuestion, position: int, grade: int | None) -> None:

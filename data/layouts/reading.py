@@ -10,6 +10,7 @@ from data.apart import File
 from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, set_name, told_of
 from data.formats.tables import shown
+from data.layouts.by_id import with_objects_by_id
 from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
@@ -20,7 +21,7 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sighting import Sighted, row_source
+from data.layouts.sighting import Sighted, holds_dataset, row_source
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.stored import set_aside
 from data.layouts.tallies import id_problems
@@ -132,11 +133,15 @@ def _together(
     seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str, chosen: Mapping[str, str | None]
 ) -> SelectedSources:
     """Select from files whose content is known; `refused` says why the files beside them are not read."""
+    has_broken = any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused)
+    if has_broken and not any(_is_sure_of_passages(one) for _, one in seen):
+        raise _no_passages([], [file.name for file, _ in seen])  # the broken files may hold them
     if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
         return select_rows(*seen[0], name, chosen, refused)
+    seen, unread = with_objects_by_id(seen)
     sources, aside = _sources(seen, chosen)
     sources, describing = without_describing_documents(sources)
-    aside = [*refused, *aside, *describing]
+    aside = [*refused, *unread, *aside, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
         return select_rows(*next(pair for pair in seen if pair[0].name == rows[0].name), name, chosen, aside)
@@ -145,10 +150,16 @@ def _together(
     if not any(map(holds_passages, sources)):
         _require_passage_column(seen, sources, chosen)
         raise _no_passages(sources, [file.name for file, _ in seen])
-    order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.JUDGEMENTS)
+    order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.ANSWERS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: order.index(source.role))
     layout = _layout(sources)
     return SelectedSources(tuple(sources), _named(_files_read(seen, sources), layout, name), layout, tuple(aside))
+
+
+def _is_sure_of_passages(one: Sighted) -> bool:
+    """Whether a file holds passages whatever files are beside it; texts with ids may be questions."""
+    is_dataset = one.table is not None and holds_dataset(one.table, one.sample)
+    return is_dataset or any(map(holds_passages, one.sources))
 
 
 def _files_read(seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source]) -> list[File]:

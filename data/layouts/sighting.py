@@ -10,16 +10,20 @@ from data.formats.opening import Format, RecognisedFile, looked_at, recognise, t
 from data.formats.tables import Table, shown
 from data.formats.text import Content, EncodedText
 from data.layouts.columns.passage_columns import with_passage_columns
-from data.layouts.columns.roles import Sample, assign_columns
+from data.layouts.columns.roles import Sample, assign_columns, is_unsure_label
 from data.layouts.nested.dictionaries import (
     JUDGEMENT_NAMES,
     PASSAGE_NAMES,
     QUESTION_NAMES,
+    TEXT_NAMES,
     Dictionaries,
     dictionaries_in,
+    judgements_opener,
+    texts_opener,
 )
+from data.layouts.nested.flat_questions import flat_opener
 from data.layouts.nested.objects import object_openers
-from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, nested_opener, nested_rows_opener
+from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, tree_in, tree_in_rows
 from data.layouts.programs.engines import (
     ASKED_NAMES,
     RATING_NAMES,
@@ -81,7 +85,7 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
     recognised = recognise(file.content, knows, file.name)
     if (ratings := ratings_in(recognised.value)) is not None:
         return Sighted(_rated(file.name, ratings, recognised))
-    opener = documents_opener(recognised) or export_opener(recognised)
+    opener = _rows_opener(recognised)
     if opener is None:
         if (seen := _tables_of(file.name, recognised)) is not None:
             return seen
@@ -91,9 +95,13 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
     table, sample = looked_at(opener())
-    if (nested := nested_rows_opener(opener, sample)) is not None:
-        return Sighted([_nested(file.name, recognised, nested)], recognised)
-    refuse_predictions(table.names, file.name)
+    if (tree := tree_in_rows(opener, sample)) is not None:
+        flat = flat_opener(tree.items)
+        if flat is None:
+            return Sighted([_nested(file.name, recognised, tree.table)], recognised)
+        opener = flat
+        table, sample = looked_at(opener())
+    refuse_predictions(table.names, file.name, recognised.value)
     given = {role: name for role, name in (chosen or {}).items() if name in table.names}
     by_user = told_by_columns(given, table.names, sample)
     told = by_user or told_by_names(table.names, sample)
@@ -108,12 +116,26 @@ def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
     """What is seen of a file that holds other tables than one of rows; None for one table."""
     if recognised.format is Format.TEXT:
         return Sighted([], recognised)
-    if (nested := nested_opener(recognised)) is not None:
-        return Sighted([_nested(name, recognised, nested)], recognised)
+    if (tree := tree_in(recognised)) is not None:
+        return Sighted([_nested(name, recognised, tree.table)], recognised)
     if (dictionaries := dictionaries_in(recognised)) is not None:
         return Sighted(_dictionaries(name, recognised, dictionaries))
     openers = object_openers(recognised)
+    if not openers and (by_id := _by_id(name, recognised)) is not None:
+        return Sighted([by_id], recognised)
     return _parts(name, recognised, openers) if len(openers) > 1 else None
+
+
+def _by_id(name: str, recognised: RecognisedFile) -> Source | None:
+    """The texts or judgements of an object by id, which only the ids of other files make sure of."""
+    if (found := judgements_opener(recognised.value)) is not None:
+        opener, is_graded = found
+        names, judged = _judgement_columns(is_graded=is_graded)
+        return _with_sample(Source(name, Role.JUDGEMENTS, Shape.BY_ID, judged, names, opener, recognised))
+    if (texts := texts_opener(recognised.value)) is not None:
+        columns = Columns(id="id", context="text")
+        return _with_sample(Source(name, Role.TEXTS, Shape.BY_ID, columns, TEXT_NAMES, texts, recognised))
+    return None
 
 
 def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
@@ -125,17 +147,26 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
         return nested[0]
     if seen.table is None:
-        exported = documents_opener(recognised) or export_opener(recognised)
-        if exported is None and (rows := nested_opener(recognised)) is not None:
-            return _nested(file.name, recognised, rows)
-        table, sample = with_passage_columns(*looked_at(rows_opener(file.content, recognised)()))
+        flat = _rows_opener(recognised)
+        if flat is None and (tree := tree_in(recognised)) is not None:
+            return _nested(file.name, recognised, tree.table)
+        table, sample = with_passage_columns(*looked_at((flat or rows_opener(file.content, recognised))()))
     else:
         table, sample = with_passage_columns(seen.table, seen.sample)
     require_columns(chosen, table.names)
     is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
     columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
     names, first = table.names, table.first
-    return Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
+    source = Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
+    is_unsure = chosen.get("label") is None and is_unsure_label(columns, sample)
+    return replace(source, unsure_label=columns.label) if is_unsure and columns.label else source
+
+
+def _rows_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
+    """Return what opens rows that lie in the objects of a program, or at any level of a tree; None for other files."""
+    opener = documents_opener(recognised) or export_opener(recognised)
+    tree = tree_in(recognised) if opener is None else None
+    return opener if tree is None else flat_opener(tree.items)
 
 
 def rows_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
@@ -176,14 +207,19 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
-    assigned = {part: assign_columns(table.names, sample) for part, (table, sample) in seen.items()}
-    whole = [part for part, columns in assigned.items() if columns.question and columns.has_passages]
+    whole = [part for part, (table, sample) in seen.items() if holds_dataset(table, sample)]
     if len(whole) != 1:
         found = f"an object with several lists of objects ({shown(', '.join(openers), 100)})"
         raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
     table, whole_sample = seen[whole[0]]
     table = replace(table, skipped=(*table.skipped, *(part for part in openers if part != whole[0])))
     return Sighted([], recognised, table, whole_sample)
+
+
+def holds_dataset(table: Table, sample: Sample) -> bool:
+    """Whether the rows of a table hold questions with their passages."""
+    columns = assign_columns(table.names, sample)
+    return columns.question is not None and columns.has_passages
 
 
 def _text_sources(name: str, text: EncodedText) -> list[Source]:
@@ -256,9 +292,16 @@ def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) ->
         key, opener = part
         return _with_sample(Source(f"{name}: {key}", role, shape, columns, names, opener, recognised))
 
-    judged = Columns(id="query-id", passage_id="corpus-id", label="score" if found.is_graded else None)
+    names, judged = _judgement_columns(is_graded=found.is_graded)
     return [
         source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Columns("text", id="id", answers="response")),
         source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Columns(id="id", context="text", title="title")),
-        source(found.judgements, Role.JUDGEMENTS, JUDGEMENT_NAMES, judged),
+        source(found.judgements, Role.JUDGEMENTS, names, judged),
     ]
+
+
+def _judgement_columns(*, is_graded: bool) -> tuple[tuple[str, ...], Columns]:
+    """The columns of judgements by id, and their roles."""
+    question_id, passage_id, grade = JUDGEMENT_NAMES
+    judged = Columns(id=question_id, passage_id=passage_id)
+    return (JUDGEMENT_NAMES, replace(judged, label=grade)) if is_graded else (JUDGEMENT_NAMES[:2], judged)

@@ -18,6 +18,7 @@ class Role(StrEnum):
     QUESTIONS = "questions"
     JUDGEMENTS = "judgements"
     TEXTS = "texts"  # ids and texts: passages or questions
+    ANSWERS = "answers"  # by the ids of questions in another file
     ROWS = "rows"  # a question with its passage each, as the files have that are read one by one
 
 
@@ -38,6 +39,7 @@ class Shape(StrEnum):
     ENGINE = "engine"
     TRIPLES = "triples"
     DOCUMENT = "document"
+    BY_ID = "by_id"  # an object of JSON whose keys are ids, if other files know these
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Source:
     part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
     metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
+    unsure_label: str = ""  # its column of labels if these may also be answers
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""

@@ -136,7 +136,7 @@ def stands_alone(source: Source) -> bool:
     """
     if source.shape is Shape.LINES and source.role is Role.TEXTS:
         return has_numbers(source.table())
-    if source.shape is Shape.NESTED:
+    if source.shape in (Shape.NESTED, Shape.BY_ID):
         return False
     if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
         return True

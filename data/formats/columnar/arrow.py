@@ -57,7 +57,7 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _opened(content: Content) -> tuple[Any, Iterator[Any]]:
     """Return the schema and the batches, which are mapped from the disk if the file is there."""
-    source = content.source
+    source = content.in_memory_or_path
     reader = pa.memory_map(str(source)) if isinstance(source, Path) else pa.BufferReader(source)
     if content.start.startswith(_FILE_MARK):
         file = pa.ipc.open_file(reader)

@@ -12,6 +12,7 @@ from typing import Any
 from data.formats.columns import plain_name
 from data.formats.rows import parsed
 from data.formats.tables import Table, as_text, is_blank, is_collection
+from data.layouts.columns.cells import list_items
 from data.layouts.columns.roles import assign_columns
 from data.layouts.nested.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
 
@@ -50,6 +51,9 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     titled = next((name for name, found in lists.items() if name != facts and _has_titles(found)), None)
     if facts is not None and titled is not None:
         return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled, "context": None})
+    for name in (name for name, found in lists.items() if _role(name, found) != "candidates"):
+        if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
+            return _joined(table, sample, [ids], _with_named(name, ids), {"candidates": name, "context": None})
     roles: dict[str, list[str]] = {}
     for name, found in lists.items():
         if role := _role(name, found):
@@ -143,6 +147,27 @@ def _with_facts(name: str, facts: str) -> Callable[[Mapping[str, Any]], Cells]:
         return {**row, name: [_as_object(passage) for passage in marked]}
 
     return cells
+
+
+def _names_entries(column: str, name: str, sample: Sample) -> bool:
+    """Whether the values of a column are ids of passages in the list of the same row, in every row that has any."""
+    rows = [(ids, row.get(name)) for row in sample[:_SAMPLE_ROWS] if column != name and (ids := _ids(row.get(column)))]
+    return bool(rows) and all(ids <= {passage.id for passage in passages_in(cell)} for ids, cell in rows)
+
+
+def _with_named(name: str, column: str) -> Callable[[Mapping[str, Any]], Cells]:
+    """Mark the passages whose ids a column names; without ids no passage has a mark."""
+
+    def cells(row: Mapping[str, Any]) -> Cells:
+        ids = _ids(row.get(column))
+        passages = [one._replace(is_relevant=one.id in ids) if ids else one for one in passages_in(row.get(name))]
+        return {**row, name: [_as_object(passage) for passage in passages]}
+
+    return cells
+
+
+def _ids(cell: Any) -> set[str]:
+    return {text for item in list_items(cell) if (text := joined_text(item))}
 
 
 def _titles(facts: Any) -> list[str]:

@@ -35,6 +35,8 @@ _LABEL_WORDS = {
     "positive",
     "negative",
 }
+_UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
+_YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
 _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
 _NEVER_PASSAGES = {
     "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
@@ -118,7 +120,14 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
 
 
 def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) -> tuple[Columns, ...]:
-    """Return the readings to choose from if no column is known to hold the passages, the likeliest first."""
+    """Return the readings to choose from if no column is known to hold the passages, the likeliest first.
+
+    Also those of a label that may be relevance or the answer.
+    """
+    if is_unsure_label(columns, sample):
+        questions = _texts(columns.question or "", sample)
+        is_repeated = len(set(questions)) < len(questions)
+        return () if is_repeated else (columns, replace(columns, label=None, answers=columns.label))
     if columns.context is not None or columns.positives is not None:
         return ()
     taken = columns_in_use(columns, names) - {columns.answers}
@@ -136,7 +145,7 @@ def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) ->
 def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> DataError:
     """Return the refusal of a table without a known column of passages: what it seems to be, and what to do."""
     candidates = [one.context for one in candidate_columns(columns, names, sample) if one.context is not None]
-    flags = " / ".join(map(_flag, candidates[:_MOST_FLAGS])) or _flag("NAME")
+    flags = " / ".join(map(column_flag, candidates[:_MOST_FLAGS])) or column_flag("NAME")
     details = {"found": shown(", ".join(names), 300), "flags": flags}
     retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
     files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
@@ -144,15 +153,24 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
     if unmarked and columns.question is not None:
-        details["flags"] = " / ".join(map(_flag, unmarked))
+        details["flags"] = " / ".join(map(column_flag, unmarked))
         return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=_short(unmarked[0]))
     if files and columns.question is not None:
         return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=_short(files[0]))
     others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
     if columns.question is not None and columns.answers is not None and not others:
         details |= {"question": _short(columns.question), "answers": _short(columns.answers)}
-        return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": _flag(columns.answers)})
+        return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
     return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=wanted_names(NAMES["context"]))
+
+
+def is_unsure_label(columns: Columns, sample: Sample) -> bool:
+    """Whether a label may be the relevance of the passage, or the answer to a question of yes or no."""
+    name = columns.label
+    if name is None or columns.context is None or columns.answers is not None or plain_name(name) not in _UNSURE_LABELS:
+        return False
+    values = {as_text(row.get(name)).lower() for row in sample}
+    return len(values) > 1 and values <= _YES_OR_NO
 
 
 def unique_column(names: Sequence[str], sample: Sample) -> str | None:
@@ -164,9 +182,9 @@ def unique_column(names: Sequence[str], sample: Sample) -> str | None:
     return names[0] if names else None
 
 
-def _flag(name: str) -> str:
-    """Return the flag of the command line that names the column of the passages."""
-    option = f"context={_short(name)}"
+def column_flag(name: str, role: str = "context") -> str:
+    """Return the flag of the command line that names the column of a role, that of the passages if none is given."""
+    option = f"{role}={_short(name)}"
     is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
     return f"--columns {option if is_plain else quote(option)}"
 
@@ -285,11 +303,20 @@ def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample
         found += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
         found.append("start")
+    if "label" in roles and _repeats_answer(roles, sample):
+        found.append("label")
     context = roles.get("context", "")
     may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
     if may_be_ids and sample and all(_is_number(row.get(context)) for row in sample):
         found.append("context")  # ids of passages beside the questions
     return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
+
+
+def _repeats_answer(roles: Mapping[str, str], sample: Sample) -> bool:
+    """Whether a label only repeats answers of yes or no as another mark."""
+    answers = [shown(row.get(roles.get("answers", "")), 20).lower() for row in sample]
+    labels = _texts(roles["label"], sample)
+    return len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _one_to_one(answers, labels)
 
 
 def _asking_column(names: list[str], sample: Sample) -> str | None:

@@ -7,7 +7,7 @@ questions.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.formats.columns import Columns
 from data.formats.json_rows import json_lines
@@ -72,31 +72,35 @@ class NestedTable(Table):
     keys: KeyReport = field(default_factory=KeyReport)
 
 
-def nested_opener(recognised: RecognisedFile) -> Callable[[], NestedTable] | None:
-    """Return what opens the rows of nested questions and passages, None if the JSON holds none."""
+class Tree(NamedTuple):
+    """Nested objects: the outer ones, and what opens their rows of questions and passages."""
+
+    items: Callable[[], Iterable[Any]]
+    table: Callable[[], NestedTable]
+
+
+def tree_in(recognised: RecognisedFile) -> Tree | None:
+    """Return the nested questions and passages of a file, None if its JSON holds none."""
     text, value = recognised.text, recognised.value
     if recognised.format not in (Format.SQUAD, Format.JSON, Format.JSONL):
         return None
     if value is None and text is not None:
-        return _opener(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
+        return _tree(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
     if isinstance(value, list):
-        return _opener(lambda: value)
+        return _tree(lambda: value)
     if isinstance(value, dict) and len(value) > 1 and all(map(is_nested, value.values())):
-        return _opener(value.values)
+        return _tree(value.values)
     if isinstance(value, dict) and is_nested_root(value):
         keys = KeyReport()
-        return lambda: _table(_Walk(keys).node(value, "", "", {}), keys)
+        return Tree(lambda: [value], lambda: _table(_Walk(keys).node(value, "", "", {}), keys))
     return None
 
 
-def nested_rows_opener(
-    opener: Callable[[], Table], sample: Sequence[Mapping[str, object]]
-) -> Callable[[], NestedTable] | None:
-    """Return what opens the rows of a table whose cells hold lists of questions, None for any other table."""
+def tree_in_rows(opener: Callable[[], Table], sample: Sequence[Mapping[str, object]]) -> Tree | None:
+    """Return the tree of a table whose cells hold lists of questions, None for any other table."""
     if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
-    keys = KeyReport()
-    return lambda: _table(_Walk(keys).items(_parsed_rows(opener()), "data", "", {}), keys)
+    return _tree(lambda: _parsed_rows(opener()))
 
 
 def _parsed_rows(table: Table) -> Iterator[Any]:
@@ -104,11 +108,11 @@ def _parsed_rows(table: Table) -> Iterator[Any]:
         yield with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
 
 
-def _opener(items: Callable[[], Iterable[Any]]) -> Callable[[], NestedTable] | None:
+def _tree(items: Callable[[], Iterable[Any]]) -> Tree | None:
     if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
         return None
     keys = KeyReport()
-    return lambda: _table(_Walk(keys).items(items(), "data", "", {}), keys)
+    return Tree(items, lambda: _table(_Walk(keys).items(items(), "data", "", {}), keys))
 
 
 def _table(rows: Iterator[RawRow], keys: KeyReport) -> NestedTable:

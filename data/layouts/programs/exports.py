@@ -1,8 +1,11 @@
 """Exports of labelling and evaluation tools whose rows nest their fields: LangSmith and Label Studio."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
+from data.formats.columns import guess_columns, is_known
 from data.formats.json_rows import item_table, json_lines
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table
@@ -12,6 +15,7 @@ Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was
 
 _LANGSMITH = ("inputs", "outputs")
 _PREDICTION = "prediction_text"
+_PREDICTED = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
 _SAMPLE = 5
 
 
@@ -28,10 +32,19 @@ def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     return None
 
 
-def refuse_predictions(names: Iterable[str], name: str) -> None:
-    """Raise `DataError` if the columns are those of answers that a reader predicted: they are no dataset."""
-    if _PREDICTION in names:
+def refuse_predictions(names: Sequence[str], name: str, value: object) -> None:
+    """Raise `DataError` if a file holds answers that a model predicted: they are no dataset.
+
+    Its columns say so, or its name if its JSON is an object of texts by id.
+    """
+    is_by_id = isinstance(value, dict) and "text" in names and not any(map(is_known, value))
+    if _PREDICTION in names or (is_by_id and guess_columns(names).question is None and is_named_prediction(name)):
         raise DataError.of(ProblemCode.PREDICTIONS, name=name)
+
+
+def is_named_prediction(name: str) -> bool:
+    """Whether the name of a file says that it holds what a model predicted."""
+    return _PREDICTED.search(PurePosixPath(name).name.lower()) is not None
 
 
 def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:

@@ -7,6 +7,7 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,94 @@ def test_the_named_encoding_counts_for_the_files_of_an_archive() -> None:
     content = gzip.compress("질문,지문\n강은?,한강\n".encode("cp949"))
     (file,) = unpacked([File(Content(content, "Johab"), "faq.csv.gz")])
     assert file.content.named_encoding == "Johab"
+
+
+def zipped(**contents: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name.replace("_", "."), content)
+    return out.getvalue()
+
+
+def with_broken_checksum(content: bytes, name: str) -> bytes:
+    """An archive in which the checksum of a member is wrong."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        right = archive.getinfo(name).CRC.to_bytes(4, "little")
+    return content.replace(right, bytes(4))
+
+
+BROKEN = {
+    "gzip": zipped(a_csv=ROWS, b_csv_gz=gzip.compress(ROWS)[:-12]),
+    "bzip2": zipped(a_csv=ROWS, b_csv_bz2=bz2.compress(ROWS)[:-12]),
+    "xz": zipped(a_csv=ROWS, b_csv_xz=lzma.compress(ROWS)[:-12]),
+    "checksum": with_broken_checksum(zipped(a_csv=ROWS, b_csv=ROWS + b"which lake?,The lake lies here.\n"), "b.csv"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
+    reading = read_files([File(Content(BROKEN[kind]), "set.zip")])
+    assert len(reading.question_set.questions) == 2
+    (problem,) = reading.gaps
+    assert problem.code is ProblemCode.BROKEN_ARCHIVE
+    assert str(problem.details["file"]).startswith("b.csv")
+
+
+@pytest.mark.parametrize("name", ["b.csv.gz", "b.zip", "b.tar.gz"])
+def test_a_broken_archive_among_several_files_is_set_aside_and_named(name: str) -> None:
+    broken = zipped(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
+    reading = read_files([File(Content(broken), name), File(Content(ROWS), "a.csv")])
+    assert len(reading.question_set.questions) == 2
+    assert [(problem.code, problem.details["file"]) for problem in reading.gaps] == [(ProblemCode.BROKEN_ARCHIVE, name)]
+
+
+def test_an_archive_of_broken_members_is_refused() -> None:
+    content = zipped(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
+    with pytest.raises(DataError) as error:
+        read_files([File(Content(content), "set.zip")])
+    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
+    assert [problem.details["file"] for problem in error.value.others] == ["a.csv.gz", "b.csv.gz"]
+
+
+@pytest.mark.parametrize("left", [["queries.jsonl"], ["queries.jsonl", "qrels.tsv"]])
+def test_questions_are_no_passages_because_the_corpus_is_broken(left: list[str]) -> None:
+    texts = {"corpus.jsonl": b'{"_id": "d1", "text": "The Han flows here."}\n', "qrels.tsv": b"q1\td1\t1\n"}
+    texts["queries.jsonl"] = b'{"_id": "q1", "text": "which river?"}\n'
+    packed = {name if name in left else f"{name}.gz": content for name, content in texts.items()}
+    files = [
+        File(Content(content if name in left else gzip.compress(content)[:-12]), name)
+        for name, content in packed.items()
+    ]
+    with pytest.raises(DataError) as error:
+        read_files(files)
+    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
+
+
+def test_a_bomb_among_the_members_is_refused() -> None:
+    with pytest.raises(DataError) as error:
+        read_files([File(Content(zipped(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))), "set.zip")])
+    assert error.value.problem.code is ProblemCode.TOO_LARGE
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_members_are_unpacked_when_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_on_disk: bool
+) -> None:
+    read: list[str] = []
+    whole = zipfile.ZipFile.read
+
+    def recorded(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+        read.append(entry.filename)
+        return whole(archive, entry)
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", recorded)
+    path = tmp_path / "docs.zip"
+    path.write_bytes(zipped(a_txt=b"a" * 10_000, b_txt=b"b" * 10_000))
+    files = unpacked([File(Content(path if is_on_disk else path.read_bytes()), "docs.zip")])
+    assert [file.content.size for file in files] == [10_000, 10_000]
+    assert read == []
+    assert [file.content.whole[:1] for file in (*files, *reversed(files))] == [b"a", b"b", b"b", b"a"]
+    assert read == ["a.txt", "b.txt", "a.txt"]
+    with files[0].content.open() as opened:
+        assert opened.read() == b"a" * 10_000

@@ -3,7 +3,7 @@
 import pytest
 
 from data.layouts.reading import Layout
-from data.problems import DataError
+from data.problems import DataError, ProblemCode
 from data.questions.read import Reading
 from tests.data.layouts.test_reading import gaps, read_all
 
@@ -29,6 +29,39 @@ Only a title
 3\t5\t3
 """
 QUERIES = ".I 1\n.W\nWhat struck the hours?\n.I 2\n.W\nWhat measured\nthe rain?\n"
+
+
+SPARSE = ".I 1\n.W\nWhat struck the hours?\n.I 4\n.W\nWhat measured\nthe rain?\n.I 9\n.W\nWhat has only a title?\n"
+
+
+def sparse(judgements: str, queries: str) -> Reading:
+    return read_all({"all": DOCUMENTS.encode(), "qry": queries.encode(), "qrel": judgements.encode()})
+
+
+@pytest.mark.parametrize("queries", [SPARSE, SPARSE.replace(".I ", ".I 00")])
+@pytest.mark.parametrize("line", ["{0} {1} 1", "{0} 0 {1} 1"])
+def test_judgements_may_name_questions_by_position(queries: str, line: str) -> None:
+    reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
+    assert [question.relevant for question in reading.question_set.questions] == [("1",), ("2",), ("3",)]
+    assert [problem.code for problem in reading.problems] == [
+        ProblemCode.TITLE_AS_TEXT,
+        ProblemCode.QUESTIONS_BY_POSITION,
+    ]
+    assert reading.gaps == ()
+
+
+@pytest.mark.parametrize(
+    ("judgements", "relevant"),
+    [
+        ("1 1 1\n4 2 1\n9 3 1", [("1",), ("2",), ("3",)]),  # ids
+        ("1 1 1\n4 2 1\n7 3 1", [("1",), ("2",), ()]),  # ids, one of them unknown
+        ("2 1 1", [(), (), ()]),  # one question is no evidence
+    ],
+)
+def test_numbers_that_may_be_ids_are_ids(judgements: str, relevant: list[tuple[str, ...]]) -> None:
+    reading = sparse(judgements, SPARSE)
+    assert [question.relevant for question in reading.question_set.questions] == relevant
+    assert ProblemCode.QUESTIONS_BY_POSITION not in [problem.code for problem in reading.problems]
 
 
 def collection(judgements: str, documents: str = "cisi.all", queries: str = "cisi.qry") -> Reading:
