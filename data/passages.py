@@ -263,7 +263,7 @@ class GatheredPassages:
         nameless = (self._text(place) for place in self._nameless_copies)
         titles = (f"{title} → {self._titles[place]}" for place, title in self._other_titles.items())
         pairs = [(given, final) for given, final in zip(self.ids, self.final_ids, strict=True) if given != final]
-        made = [final for given, final in pairs if not given]
+        made = [final for given, final in pairs if not given] if any(self.ids) else []  # else of no interest
         changed = [f"{given} → {final}" for given, final in pairs if given]
         owned = self._ambiguous.union(self.ids) if self._copies else ()
         changed += (id_ for id_ in self._copies if id_ in owned)
@@ -272,11 +272,7 @@ class GatheredPassages:
             (ProblemCode.REPEATED_PASSAGES, len(self._nameless_copies), nameless),
             (ProblemCode.SEVERAL_TITLES, len(self._other_titles), titles),
             (ProblemCode.CHANGED_IDS, len(changed), changed),
-            (
-                ProblemCode.MADE_IDS,
-                len(made) if any(self.ids) else 0,
-                made,
-            ),  # of no interest where no passage has an id
+            (ProblemCode.MADE_IDS, len(made), made),
         ]
         return [Problem.of(code, count=count, examples=_examples(texts)) for code, count, texts in counted if count]
 

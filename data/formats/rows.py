@@ -101,6 +101,8 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
         start = _listed(value.get("answer_start"))
         value = next((value[key] for key in ("text", "texts", "answer", "value") if key in value), None)
+    if type(value) is str:
+        return [(value.strip(), _place(start))]
     value = _listed(value)
     if isinstance(value, (list, tuple, set)):
         starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
@@ -128,6 +130,8 @@ def _listed(value: Any) -> Any:
 
 
 def _place(start: Any) -> int:
+    if start is None:
+        return NOWHERE
     text = as_text(start) if isinstance(start, (int, float, str)) and not isinstance(start, bool) else ""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NOWHERE
 

@@ -280,7 +280,8 @@ class QuestionSetBuilder(DatasetBuilder):
                 return None if self._plan.has_lists else _repeated(number, question)
             details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
             return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
-        if self._plan.columns.impossible and as_text(reader.cell("impossible")).lower() in _YES:
+        impossible = reader.cell("impossible")
+        if impossible is not None and as_text(impossible).lower() in _YES:
             question.rejected += (position,)
         else:
             question.grades[position] = grade
