@@ -197,9 +197,10 @@ class GatheredPassages:
         Set `is_copy` if the row holds only a passage: a known text without an id then counts as a merged copy. Rows of
         questions repeat the text of their passage.
         """
-        key, title = self._key(text), self._same_title.setdefault(title, title)
-        place = self._place_of_hash.setdefault(key, len(self))
-        if place < len(self):
+        title = self._same_title.setdefault(title, title)
+        count = len(self._titles)
+        place = self._place_of_hash.setdefault(self._key(text), count)
+        if place < count:
             self._merge(place, title, id_, is_copy)
             return place
         self._open.append(text)

@@ -151,8 +151,8 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
 
 def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
     """Return the keys whose answers `question_lists` joins to questions."""
-    counts = {len(questions) for questions in lists.values()}
     names = _answer_list_keys(tuple(node))
+    counts = {len(questions) for questions in lists.values()} if names else ()
     return [name for name in names if name not in lists and len(_answer_items(node[name])) in counts]
 
 
@@ -183,7 +183,7 @@ def objects_in(value: Any) -> list[Any]:
     """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
     value = plain_value(value)
     if isinstance(value, list):
-        return value if any(isinstance(item, dict) for item in value) else []
+        return value if value and any(isinstance(item, dict) for item in value) else []
     if not isinstance(value, dict) or not value:
         return []
     if has_question(value):
@@ -197,9 +197,9 @@ def objects_in(value: Any) -> list[Any]:
 def children(node: Node, depth: int = MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
     for name, value in node.items():
-        if name in known or not isinstance(value, (dict, list)):
+        if name in known or not isinstance(value, (dict, list)) or not value:
             continue
-        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS] if isinstance(value, list) else []
+        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS]
         is_passage_list = is_passage_list_name(name) and isinstance(value, list)
         if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
             yield name, value

@@ -148,8 +148,7 @@ class _Walk:
         context = context_key(node)
         if context is not None and any(map(_has_context, inner.values())):
             context = None  # the passages are further down
-        keys = question_list_keys(tuple(node))
-        broken = [name for name in keys if name not in lists and node[name] is not None]
+        broken = [name for name in question_list_keys(tuple(node)) if name not in lists and node[name] is not None]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from data.formats.json_rows import item_table, json_lines
+from data.formats.json_rows import item_opener, json_lines
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table
 from data.problems import DataError, ProblemCode
@@ -22,9 +22,9 @@ def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
         return None
     first = [item for (_, item, _), _ in zip(opened(), range(_SAMPLE), strict=False)]
     if 2 * sum(map(_is_langsmith_example, first)) > len(first):
-        return lambda: item_table(lambda: _flat_items(opened(), _LANGSMITH))
+        return item_opener(lambda: _flat_items(opened(), _LANGSMITH))
     if 2 * sum(map(_is_label_studio_task, first)) > len(first):
-        return lambda: item_table(lambda: _tasks(opened()))
+        return item_opener(lambda: _tasks(opened()))
     return None
 
 
