@@ -77,8 +77,13 @@ def has_question(node: object) -> bool:
     """Whether an object asks a question itself."""
     if not isinstance(node, dict):
         return False
-    key = question_roles(node).keys.get("question")
+    key = _question_key(tuple(node))
     return key is not None and bool(question_text(node[key]))
+
+
+@lru_cache(maxsize=512)
+def _question_key(names: tuple[str, ...]) -> str | None:
+    return _roles(names, is_question=True).keys.get("question")
 
 
 def question_text(value: Any) -> Any:
