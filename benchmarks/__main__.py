@@ -19,6 +19,7 @@ from benchmarks.quality.untrained import best_without_download, long_passages
 from benchmarks.serve import at_scale, serve
 from benchmarks.speed.bm25 import bm25
 from benchmarks.speed.dense_search import dense_search
+from benchmarks.speed.file_reading import file_reading
 from benchmarks.speed.late_interaction import late_interaction, late_large
 from benchmarks.speed.libraries import analyzers, encoding, reranking
 from benchmarks.speed.reading import reading
@@ -38,6 +39,7 @@ _ALL = {
         deeper_comparison,
         dense_search,
         encoding,
+        file_reading,
         first_page,
         first_visit,
         growth,

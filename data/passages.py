@@ -39,12 +39,13 @@ class Passages(Sequence[Passage]):
     """The passages of a corpus, in order; equal to any sequence of the same passages.
 
     `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. `known` is the fingerprint of
-    passages that were looked at before, and need not be again.
+    passages that were looked at before; these and passages that `are_distinct` are not searched for repeated ones.
     """
 
-    def __init__(self, table: Any, *, known: str = "") -> None:
+    def __init__(self, table: Any, *, known: str = "", are_distinct: bool = False) -> None:
         self.table = table.cast(SCHEMA)
         self._known = known
+        self._are_distinct = are_distinct or bool(known)
         self.ids, self.texts, self.titles = (Texts(self.table.column(name)) for name in SCHEMA.names)
         self._titled = Texts(self.table.column("text"), self.table.column("title"))
 
@@ -83,7 +84,7 @@ class Passages(Sequence[Passage]):
     @cached_property
     def repeated(self) -> str:
         """What two passages may not share and do, such as "passage id 'a'"; empty where all is well."""
-        if self._known:
+        if self._are_distinct:
             return ""
         for what, texts in (("id", self.ids), ("text", self.texts)):
             row = texts.repeated_row()
@@ -178,6 +179,8 @@ class GatheredPassages:
         self._blocks: list[Any] = []
         self._open: list[str] = []
         self._place_of_hash: dict[int, int] = {}
+        self._last_text: str | None = None  # a passage is looked up several times in a row
+        self._last_key = 0
         self._copies: dict[str, int] = {}  # id of a merged copy -> place of the passage
         self._given_aliases: dict[str, int] = {}  # the same, where the file lists them
         self._ambiguous: set[str] = set()  # ids of copies of several passages
@@ -194,9 +197,10 @@ class GatheredPassages:
         Set `is_copy` if the row holds only a passage: a known text without an id then counts as a merged copy. Rows of
         questions repeat the text of their passage.
         """
-        key, title = self._key(text), self._same_title.setdefault(title, title)
-        place = self._place_of_hash.setdefault(key, len(self))
-        if place < len(self):
+        title = self._same_title.setdefault(title, title)
+        count = len(self._titles)
+        place = self._place_of_hash.setdefault(self._key(text), count)
+        if place < count:
             self._merge(place, title, id_, is_copy)
             return place
         self._open.append(text)
@@ -235,11 +239,13 @@ class GatheredPassages:
     def passages(self) -> Passages:
         """Return all of them; ids that are missing are made."""
         texts = pa.chunked_array([*self._blocks, column_of(self._open)])
-        columns = [_column(self._final_ids()), texts, _column(self._titles)]
-        return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
+        columns = [_column(self.final_ids), texts, _column(self._titles)]
+        return Passages(pa.Table.from_arrays(columns, schema=SCHEMA), are_distinct=True)
 
-    def _final_ids(self) -> Iterator[str]:
-        return filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases])
+    @cached_property
+    def final_ids(self) -> list[str]:
+        """The ids by position once all passages are added; ids that are missing or repeated are generated."""
+        return list(filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases]))
 
     def aliases(self) -> dict[str, str]:
         """Return the id of the passage for the id of every merged copy.
@@ -249,31 +255,25 @@ class GatheredPassages:
         copies = self._given_aliases | self._copies
         if not copies:
             return {}
-        ids = list(self._final_ids())
-        taken = self._ambiguous.union(ids)
-        return {copy: ids[place] for copy, place in copies.items() if copy not in taken}
+        taken = self._ambiguous.union(self.final_ids)
+        return {copy: self.final_ids[place] for copy, place in copies.items() if copy not in taken}
 
     def notices(self) -> list[Problem]:
         """Return what is to be reported of merged passages and of ids that were changed or made."""
         merged = (f"{copy} → {self.ids[place]}" for copy, place in self._copies.items())
         nameless = (self._text(place) for place in self._nameless_copies)
         titles = (f"{title} → {self._titles[place]}" for place, title in self._other_titles.items())
-        changed, made = list[str](), list[str]()
-        seen = set[str]()
-        for given, final in zip(self.ids, self._final_ids(), strict=True):
-            if given in seen:
-                changed.append(f"{given} → {final}")
-            elif given:
-                seen.add(given)
-            else:
-                made.append(final)
-        changed += (id_ for id_ in self._copies if id_ in self._ambiguous or id_ in seen)
+        pairs = [(given, final) for given, final in zip(self.ids, self.final_ids, strict=True) if given != final]
+        made = [final for given, final in pairs if not given] if any(self.ids) else []  # else of no interest
+        changed = [f"{given} → {final}" for given, final in pairs if given]
+        owned = self._ambiguous.union(self.ids) if self._copies else ()
+        changed += (id_ for id_ in self._copies if id_ in owned)
         counted = [
             (ProblemCode.MERGED_PASSAGES, len(self._copies), merged),
             (ProblemCode.REPEATED_PASSAGES, len(self._nameless_copies), nameless),
             (ProblemCode.SEVERAL_TITLES, len(self._other_titles), titles),
             (ProblemCode.CHANGED_IDS, len(changed), changed),
-            (ProblemCode.MADE_IDS, len(made) if seen else 0, made),  # of no interest where no passage has an id
+            (ProblemCode.MADE_IDS, len(made), made),
         ]
         return [Problem.of(code, count=count, examples=_examples(texts)) for code, count, texts in counted if count]
 
@@ -282,9 +282,12 @@ class GatheredPassages:
 
     def _key(self, text: str) -> int:
         """The text's hash, or the next number that no other text has."""
+        if text is self._last_text:
+            return self._last_key
         key = hash(text)
         while (place := self._place_of_hash.get(key)) is not None and self._text(place) != text:
             key += 1
+        self._last_text, self._last_key = text, key
         return key
 
     def _text(self, place: int) -> str:
@@ -305,7 +308,11 @@ def filled_ids(letter: str, given: Sequence[str], reserved: Iterable[str] = ()) 
 
     No made id is one of `reserved`.
     """
-    taken, kept = {*given, *reserved}, set[str]()
+    taken, kept = set(given), set[str]()
+    if len(taken) == len(given) and "" not in taken:
+        yield from given
+        return
+    taken.update(reserved)
     fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
     for id_ in given:
         yield next(fresh) if not id_ or id_ in kept else id_

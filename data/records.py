@@ -79,8 +79,9 @@ class Question:
     @classmethod
     def judged(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
         """Make a question of the grades of its passages, by id."""
-        relevant = tuple(passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE)
-        return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
+        relevant = tuple([passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE])
+        is_plain = all(grade == RELEVANT_GRADE for grade in grades.values())
+        return cls(id_, text, relevant=relevant, grades=() if is_plain else tuple(grades.items()), **more)
 
     @property
     def grade_of(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, NoReturn
 
 from data.formats.columns import guess_columns
@@ -59,9 +60,12 @@ def leading_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def jsonl_table(text: str | EncodedText) -> Table:
-    """Read one object a line; a broken line is a row with a problem. The lines are read twice, for the names first."""
-    return item_table(lambda: json_lines(text))
+def jsonl_opener(text: str | EncodedText) -> Callable[[], Table]:
+    """Return what reads one object a line anew at each call; a broken line is a row with a problem.
+
+    The lines are read once for the names, and once for each table.
+    """
+    return item_opener(lambda: json_lines(text))
 
 
 def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
@@ -78,7 +82,7 @@ def json_table(value: Any) -> Table:
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
-    table = item_table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+    table = item_opener(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))()
     if isinstance(value, dict) and items[0] is not value:
         return replace(table, skipped=tuple(shown(name) for name in value if value[name] is not items))
     return table
@@ -116,18 +120,28 @@ def _parse_line(number: int, line: str) -> Any:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def item_table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
-    """Make a table of items opened twice: number, an object or the `Problem` with it, and what was given."""
+def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], Table]:
+    """Return what opens a table of items: number, an object or the `Problem` with it, and what was given."""
+    names = cache(lambda: _names(item for _, item, _ in items()))
+
+    def table() -> Table:
+        given_names = names()
+        rows = (_row(number, item, given) for number, item, given in items())
+        if all(map(is_fit, given_names)):
+            return Table(given_names, rows)
+        mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
+        return Table(tuple(dict.fromkeys(map(shown, given_names))), mended)
+
+    return table
+
+
+def _names(items: Iterable[Any]) -> tuple[str, ...]:
     names: dict[str, None] = {}
-    for number, item, given in items():
-        row = _row(number, item, given)
-        names |= dict.fromkeys(row.cells if row.problem is None else ())
-        check_size(len(names), "columns", MAX_COLUMNS)
-    rows = (_row(number, item, given) for number, item, given in items())
-    if all(map(is_fit, names)):
-        return Table(tuple(names), rows)
-    mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
-    return Table(tuple(dict.fromkeys(map(shown, names))), mended)
+    for item in items:
+        if isinstance(item, dict) and not names.keys() >= item.keys():
+            names |= dict.fromkeys(item)
+            check_size(len(names), "columns", MAX_COLUMNS)
+    return tuple(names)
 
 
 def _row(number: int, item: Any, given: object) -> RawRow:

@@ -22,7 +22,7 @@ from data.formats.json_rows import (
     holds_json_text,
     is_jsonl,
     json_table,
-    jsonl_table,
+    jsonl_opener,
     leading_object,
     parse_json,
     squad_articles,
@@ -206,7 +206,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
         case Format.JSON | Format.SQUAD if recognised.value is not None:
             return partial(json_table, recognised.value)
         case Format.JSON | Format.JSONL | Format.SQUAD:
-            return partial(jsonl_table, text)
+            return jsonl_opener(text)
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:

@@ -49,13 +49,16 @@ def answers_in(cell: object) -> dict[str, int]:
     text, a list, a SQuAD-like `{"text": [...]}` or a list of those, arrays, and the JSON or Python text of any of them,
     as tables keep it.
     """
-    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
-        cell = parsed(cell.strip())
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text[:1] not in ("[", "{"):
+            return {text: NOWHERE} if text and not isinstance(cell, CellError) else {}
+        cell = parsed(text)
     found: dict[str, int] = {}
     for text, start in _flat(cell, depth=4):
         if text and found.setdefault(text, start) == NOWHERE:
             found[text] = start
-    return dict(islice(found.items(), MOST_ANSWERS + 1))
+    return found if len(found) <= MOST_ANSWERS else dict(islice(found.items(), MOST_ANSWERS + 1))
 
 
 def parsed(text: str) -> object:
@@ -98,6 +101,8 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
         start = _listed(value.get("answer_start"))
         value = next((value[key] for key in ("text", "texts", "answer", "value") if key in value), None)
+    if type(value) is str:
+        return [(value.strip(), _place(start))]
     value = _listed(value)
     if isinstance(value, (list, tuple, set)):
         starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
@@ -125,6 +130,8 @@ def _listed(value: Any) -> Any:
 
 
 def _place(start: Any) -> int:
+    if start is None:
+        return NOWHERE
     text = as_text(start) if isinstance(start, (int, float, str)) and not isinstance(start, bool) else ""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NOWHERE
 
@@ -148,19 +155,19 @@ class RowReader:
 
     def text(self, role: str, empty: ProblemCode | None = None) -> str:
         """Return the text of a role, "" where it has none; that is a problem where `empty` names one."""
-        value = self.cell(role)
-        if value is None and empty is None:
+        name = getattr(self.columns, role)
+        value = None if name is None else self.row.cells.get(name)
+        if type(value) is str:
+            text = value.strip()
+            if not text.isprintable():
+                text = self.fit(text)
+        elif value is None and empty is None:
             return ""
-        if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
-            if empty is None:
-                self._drop(role, value)
-            elif isinstance(value, CellError):
-                self.refuse(ProblemCode.FORMULA_ERROR, role, error=str(value))
-            else:
-                self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
-            return ""
-        text = self.fit(self._decoded(value))
-        if self._is_mark(role, text, empty):
+        elif is_collection(value) or isinstance(value, CellError):
+            return self._no_text(role, value, empty)
+        else:
+            text = self.fit(self._decoded(value))
+        if empty is None and self._is_mark(role, text):
             text = ""
         if len(text) <= MOST_CHARACTERS:
             if not text and empty is not None:
@@ -172,6 +179,15 @@ class RowReader:
             self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=MOST_CHARACTERS)
         return ""
 
+    def _no_text(self, role: str, value: object, empty: ProblemCode | None) -> str:
+        if empty is None:
+            self._drop(role, value)
+        elif isinstance(value, CellError):
+            self.refuse(ProblemCode.FORMULA_ERROR, role, error=str(value))
+        else:
+            self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
+        return ""
+
     def answers(self) -> dict[str, int]:
         """Return the different answers, in order; none where there are more than anybody gave.
 
@@ -180,7 +196,7 @@ class RowReader:
         value = self.cell("answers")
         if getattr(self.columns, "start", None) is not None:
             value = _with_starts(value, self.cell("start"))
-        if isinstance(value, str) and self._is_mark("answers", value.strip(), None):
+        if isinstance(value, str) and self._is_mark("answers", value.strip()):
             return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
@@ -194,9 +210,9 @@ class RowReader:
             return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
         return {}
 
-    def _is_mark(self, role: str, text: str, empty: ProblemCode | None) -> bool:
+    def _is_mark(self, role: str, text: str) -> bool:
         """Whether a text of an optional role marks an empty cell, which is noted."""
-        if empty is not None or not self.has_marks or not says_empty(text):
+        if not self.has_marks or not says_empty(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True

@@ -97,27 +97,23 @@ class QuestionSetBuilder(DatasetBuilder):
             raise self._nothing_left()
         self._labels.require_relevance()
         passages = self.passages.passages()
-        ids = list(passages.ids)
+        ids = self.passages.final_ids
         given_ids = [question.id for question in self._questions]
         question_ids = list(filled_ids("q", given_ids))
         if any(given_ids):
             made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
             self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
-        questions = tuple(
-            self._questions.finished(id_, question, ids)
-            for id_, question in zip(question_ids, self._questions, strict=True)
-        )
+        questions = tuple(self._questions.finish(question_ids, ids))
         self.rejection.report(self._notices())
         return QuestionSet(name, passages, questions, self.passages.aliases())
 
     def gaps(self) -> tuple[Problem, ...]:
         """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
-        unjudged = [one.id or one.text for one in self._questions if one.needs_judgement and not one.grades]
         return (
             *self._questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
             *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
             *id_problems(ProblemCode.UNMET_GROUPS, self._questions.unmet),
-            *id_problems(ProblemCode.UNJUDGED_QUESTIONS, unjudged),
+            *id_problems(ProblemCode.UNJUDGED_QUESTIONS, self._questions.unjudged),
         )
 
     def _notices(self) -> list[Problem]:
@@ -211,8 +207,8 @@ class QuestionSetBuilder(DatasetBuilder):
         return is_missing(value) if self._plan.has_marks else is_blank(value)
 
     def _note_part(self, question: GatheredQuestion, reader: RowReader, source: Source) -> None:
-        part = part_named(reader.cell("part")) if source.columns.part else ""
-        if part := part or source.part:
+        named = reader.cell("part")
+        if part := ("" if named is None else part_named(named)) or source.part:
             question.add_part(part)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
@@ -293,8 +289,9 @@ class QuestionSetBuilder(DatasetBuilder):
                 return None if self._plan.has_lists else _repeated(number, question)
             details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
             return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
-        if self._plan.columns.impossible and as_text(reader.cell("impossible")).lower() in _YES:
-            question.rejected.append(position)
+        impossible = reader.cell("impossible")
+        if impossible is not None and as_text(impossible).lower() in _YES:
+            question.rejected += (position,)
         else:
             question.grades[position] = grade
             self._questions.judgement_count += 1

@@ -27,8 +27,8 @@ class GatheredQuestion:
     part: str = ""
     answers: dict[str, int] = field(default_factory=dict)  # and where each begins in the first relevant passage
     grades: dict[_Judged, int] = field(default_factory=dict)
-    rejected: list[int] = field(default_factory=list)  # positions of passages without an answer
-    groups: list[list[_Judged]] = field(default_factory=list)
+    rejected: tuple[int, ...] = ()  # positions of passages without an answer
+    groups: tuple[Sequence[_Judged], ...] = ()
     metadata: QuestionMetadata | None = None
     needs_judgement: bool = False
 
@@ -47,19 +47,21 @@ class GatheredQuestions:
     """All questions, in order, and their judgements, counted in `judgement_count` where the corpus has the passage.
 
     `positions` are those of the passages by id, also of merged copies, and grow as passages are read. `unmet` are the
-    ids of questions with a group of which the corpus has no passage, known once all are `finished`.
+    ids of questions with a group of which the corpus has no passage, and `unjudged` of those without a judgement that
+    need one, both known once all are finished.
     """
 
     def __init__(self, positions: Mapping[str, int], names: PassageNames) -> None:
         self.judgement_count = 0
         self.unknown_passages = Tally()
         self.unmet: list[str] = []
+        self.unjudged: list[str] = []
         self._position_of = positions
         self._names = names
         self._questions: list[GatheredQuestion] = []
         self._by_id: dict[str, GatheredQuestion] = {}
         self._number_ids = NumberIds(lambda: self._by_id)
-        self._by_text: dict[str, GatheredQuestion] = {}
+        self._by_text: dict[str, GatheredQuestion] | None = None  # until a question is looked up by its text alone
         self._by_passage: dict[tuple[str, int], GatheredQuestion] = {}
         self.by_position: dict[str, GatheredQuestion] = {}  # if judgements name questions so
 
@@ -76,13 +78,18 @@ class GatheredQuestions:
             self._by_id[question.id] = question
         elif position is not None and position >= 0:
             self._by_passage[question.text, position] = question
-        self._by_text.setdefault(question.text, question)
+        if self._by_text is not None:
+            self._by_text.setdefault(question.text, question)
 
     def find(self, id_: str, text: str, position: int | None = None) -> GatheredQuestion | None:
         """Return the question with an id; without one that with a text, beside the passage of a position if given."""
         if id_:
             return self._by_id.get(id_)
-        return self._by_text.get(text) if position is None else self._by_passage.get((text, position))
+        if position is not None:
+            return self._by_passage.get((text, position))
+        if self._by_text is None:
+            self._by_text = {question.text: question for question in reversed(self._questions)}
+        return self._by_text.get(text)
 
     def use_positions(self, judged: Iterable[str]) -> None:
         """Let judgements name questions by position, from 1, if their numbers can be nothing else, as in Cranfield.
@@ -115,7 +122,7 @@ class GatheredQuestions:
         for group in groups:
             known: list[_Judged] = [named for name in group if (named := self._known_id(name)) is not None]
             question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
-            question.groups.append(known)
+            question.groups += (known,)
             self.judgement_count += len(known)
 
     def judge_references(
@@ -135,7 +142,7 @@ class GatheredQuestions:
                     groups.append(list(positions))
         self.judgement_count += len(question.grades) - count
         if any(len(group) > 1 for group in groups):
-            question.groups += groups
+            question.groups += tuple(groups)
 
     def judge_named(self, question: GatheredQuestion, passage: str, grade: int) -> int | None:
         """Note a judgement of a passage by its name; returns the grade that it has already, None if it has none."""
@@ -143,7 +150,7 @@ class GatheredQuestions:
             self.judgement_count += len([one for one in positions if one not in question.grades])
             question.grades |= dict.fromkeys(positions, grade)
             if len(positions) > 1 and grade:
-                question.groups.append(list(positions))
+                question.groups += (positions,)
             return None
         named = self._names.id_of(passage) or passage
         if named in question.grades:
@@ -153,8 +160,17 @@ class GatheredQuestions:
             self.judgement_count += 1
         return None
 
-    def finished(self, id_: str, question: GatheredQuestion, ids: Sequence[str]) -> Question:
-        """Return a question as a set holds it; `ids` are those of the passages by position."""
+    def finish(self, question_ids: Iterable[str], ids: Sequence[str]) -> Iterator[Question]:
+        """Yield the questions as a set holds them, each released then; `ids` are those of the passages by position."""
+        self._by_id, self._by_text, self._by_passage = {}, {}, {}
+        self._questions.reverse()
+        for id_ in question_ids:
+            question = self._questions.pop()
+            if question.needs_judgement and not question.grades:
+                self.unjudged.append(question.id or question.text)
+            yield self._finished(id_, question, ids)
+
+    def _finished(self, id_: str, question: GatheredQuestion, ids: Sequence[str]) -> Question:
         grades: dict[str, int] = {}
         for judged, grade in question.grades.items():
             passage = self._passage_id(judged, ids)
@@ -166,7 +182,7 @@ class GatheredQuestions:
             grades,
             answers=tuple(question.answers),
             kind=question.kind,
-            starts=starts if any(start >= 0 for start in starts) else (),
+            starts=starts if max(starts, default=NOWHERE) >= 0 else (),
             rejected=tuple([ids[position] for position in question.rejected]),
             part=question.part,
         )

@@ -9,6 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from itertools import chain
+from operator import add
 
 import numpy as np
 import pandas as pd
@@ -83,7 +86,7 @@ def words(text: str) -> frozenset[str]:
 
 def bigrams(text: str) -> frozenset[str]:
     """Return the distinct pairs of neighbouring letters or digits inside the words, in lower case."""
-    return frozenset(word[start : start + 2] for word in words(text) for start in range(len(word) - 1))
+    return frozenset(chain.from_iterable(map(add, word, word[1:]) for word in words(text)))
 
 
 def _share_of_words(passage: str, questions: list[str]) -> list[float]:
@@ -93,7 +96,7 @@ def _share_of_words(passage: str, questions: list[str]) -> list[float]:
 
 def _share_of_pairs(passage: str, questions: list[str]) -> list[float]:
     there = passage.lower()  # two letters side by side are always of one word
-    counted = [(sum(pair in there for pair in asked), len(asked)) for asked in map(bigrams, questions)]
+    counted = [(sum(map(there.__contains__, asked)), len(asked)) for asked in map(bigrams, questions)]
     return [found / count if count else np.nan for found, count in counted]
 
 
@@ -109,7 +112,7 @@ def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
     found = []
     for row in rng.permutation(rows)[:_BY_CHANCE].tolist():
         passage = int(rng.integers(count))
-        if not question_set.relevance[row, passage]:
+        if passage not in _relevant_rows(question_set, row):
             found += share(question_set.passages.texts[passage], [question_set.questions[row].text])
     return np.array(found, dtype=np.float64)
 
@@ -167,13 +170,19 @@ def audit(question_set: QuestionSet) -> Audit:
 
 
 def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
-    texts, row_of = question_set.passages.texts, question_set.row_of_passage
+    text_at = lru_cache(maxsize=1_024)(question_set.passages.texts.__getitem__)  # neighbours ask about one passage
 
-    def is_lost(question: Question) -> bool:
-        passages = [texts[row_of[id_]] for id_ in question.relevant]
+    def is_lost(row: int, question: Question) -> bool:
+        passages = [text_at(column) for column in _relevant_rows(question_set, row)] if question.answers else []
         return bool(passages) and any(all(answer not in text for text in passages) for answer in question.answers)
 
-    return tuple(question.id for question in question_set.questions if is_lost(question))
+    return tuple(question.id for row, question in enumerate(question_set.questions) if is_lost(row, question))
+
+
+def _relevant_rows(question_set: QuestionSet, row: int) -> list[int]:
+    relevance = question_set.relevance
+    rows: list[int] = relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]].tolist()
+    return rows
 
 
 def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]:

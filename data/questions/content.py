@@ -200,7 +200,8 @@ def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Pro
     """Test questions that repeat a training question, in the same or nearly the same words, with the same numbers."""
     trained, tested = parts.rows[Part.TRAIN], parts.rows[Part.TEST]
     asked = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
-    texts = ["".join(_WORD.findall(question.text)) for question in asked]  # punctuation does not count
+    letters = _WordCharacters()
+    texts = [question.text.translate(letters) for question in asked]  # punctuation does not count
     found = near_duplicates(texts, shingle=3, numbers=1)
     first_trained: dict[int, int] = {}
     for place in range(len(trained)):
@@ -209,6 +210,14 @@ def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Pro
     leaks = [f"{asked[test].id}: {asked[test].text} ({asked[train].id})" for test, train in pairs if train is not None]
     if _are_many(len(leaks), len(tested)):
         yield _counted(ProblemCode.REPEATED_QUESTIONS, len(leaks), leaks, tested=len(tested))
+
+
+class _WordCharacters(dict[int, int | None]):
+    """A table for `str.translate` that leaves the characters of words."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = code if _WORD.match(chr(code)) else None
+        return self[code]
 
 
 def _counted(code: ProblemCode, count: int, examples: Iterable[str], **whole: int) -> Problem:

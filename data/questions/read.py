@@ -152,15 +152,15 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
         raise
 
 
+@collector_paused()
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
     found = _selected(files, chosen)
     rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself
     if rows is not None and not rows.columns.has_passages:
         raise missing_passages(rows.columns, rows.names, rows.sample)
     builder = QuestionSetBuilder(names_files=len(found.sources) > 1)
-    with collector_paused():
-        read, report, unread = _read_sources(builder, found, chosen)
-        question_set = builder.question_set(found.name)
+    read, report, unread = _read_sources(builder, found, chosen)
+    question_set = builder.question_set(found.name)
     names, first_rows = (rows.names, rows.first_rows) if rows is not None else ((), ())
     return Reading(
         question_set=question_set,

@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from data.formats.columns import NAMES as COLUMN_NAMES
 from data.formats.columns import PAIR_NAMES
 from data.formats.tables import REPLACEMENT, shown
@@ -48,6 +51,7 @@ ENCODING_PROBLEMS = frozenset(
 )
 _FLAG = "--encoding NAME"  # of the command line
 _SAMPLE_BYTES = 8_192
+_LONGEST_CHARACTER = 4  # bytes of UTF-8
 _MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's languages
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
@@ -95,7 +99,7 @@ def detect_encoding(content: Bytes, named: str = "") -> Encoding:
         return _named(content, named)
     if (wide := _wide(content)) is not None:
         return wide
-    if _first_invalid(content, "utf-8") is None:
+    if _is_utf8(content):
         return Encoding("utf-8-sig", "UTF-8")
     if _is_mostly(content.start, "utf-8"):
         return _decodable(content, Encoding("utf-8-sig", "UTF-8"))
@@ -158,6 +162,32 @@ def _first_invalid(content: Bytes, codec: str) -> int | None:
     except UnicodeError:  # UTF-16 and UTF-32 without a byte order mark
         return position
     return None
+
+
+def _is_utf8(content: Bytes) -> bool:
+    """Whether all bytes are valid UTF-8: Arrow checks them in less than half of the time of a decoder."""
+    rest = b""
+    try:
+        for part in content.parts():
+            block = rest + part
+            whole = max(len(block) - _LONGEST_CHARACTER, 0)
+            while whole < len(block) and _is_inside_character(block[whole]):
+                whole += 1
+            _require_utf8(block[:whole])
+            rest = block[whole:]
+        _require_utf8(rest)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_inside_character(byte: int) -> bool:
+    return byte & 0b1100_0000 == 0b1000_0000
+
+
+def _require_utf8(block: bytes) -> None:
+    offsets = np.array([0, len(block)], dtype=np.int64)
+    pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(block)).validate(full=True)
 
 
 def _place(content: bytes, position: int) -> tuple[str, int]:

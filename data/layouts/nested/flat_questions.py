@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from data.formats.json_rows import item_table
+from data.formats.json_rows import item_opener
 from data.formats.tables import Table
 from data.layouts.nested.passage_lists import passages_in
 from data.layouts.nested.tree_nodes import (
@@ -43,7 +43,7 @@ def flat_opener(items: Items) -> Callable[[], Table] | None:
     first = [row for row in islice(_rows(items(), "", {}), _SAMPLE) if isinstance(row, dict)]
     if not any(map(has_question, first)) or any(map(_has_text, first)):
         return None
-    return lambda: item_table(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
+    return item_opener(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
 
 
 def _has_text(row: Node) -> bool:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from data.formats.columns import NAMES, is_known, plain_name
-from data.formats.json_rows import item_table, json_lines, parse_json
+from data.formats.json_rows import item_opener, json_lines, parse_json
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table, shown
 from data.layouts.nested.passage_lists import TEXT_NAMES, name_of
@@ -30,7 +30,7 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
     value, text = recognised.value, recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
-            return {"": lambda: item_table(lambda: _documents(json_lines(text)))}
+            return {"": item_opener(lambda: _documents(json_lines(text)))}
         return {}
     if recognised.format is not Format.JSON:
         return {}
@@ -44,7 +44,7 @@ def _list_opener(value: list[Any]) -> dict[str, Opener]:
         value = _parsed(value)
         return {"": _opener(value)} if not any(map(_is_document, value[:_SAMPLE])) else _list_opener(value)
     if any(map(_is_document, value[:_SAMPLE])):
-        return {"": lambda: item_table(lambda: _documents(_numbered(value)))}
+        return {"": item_opener(lambda: _documents(_numbered(value)))}
     return {}
 
 
@@ -73,7 +73,8 @@ def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) ->
 
 def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
     names = tuple(map(shown, skipped))
-    return lambda: replace(item_table(lambda: _numbered(items)), skipped=names)
+    opener = item_opener(lambda: _numbered(items))
+    return lambda: replace(opener(), skipped=names)
 
 
 def _numbered(items: Iterable[Any]) -> Iterator[tuple[int, Any, Any]]:

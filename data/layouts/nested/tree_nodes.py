@@ -1,6 +1,6 @@
 """One object of nested JSON: which of its keys hold a question, a passage, lists of questions, or deeper objects."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -77,8 +77,13 @@ def has_question(node: object) -> bool:
     """Whether an object asks a question itself."""
     if not isinstance(node, dict):
         return False
-    key = question_roles(node).keys.get("question")
+    key = _question_key(tuple(node))
     return key is not None and bool(question_text(node[key]))
+
+
+@lru_cache(maxsize=512)
+def _question_key(names: tuple[str, ...]) -> str | None:
+    return _roles(names, is_question=True).keys.get("question")
 
 
 def question_text(value: Any) -> Any:
@@ -107,9 +112,15 @@ def _holds_objects(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
-def is_question_list_name(name: str) -> bool:
-    """Whether a key of this name is known to hold questions."""
-    return plain_name(name) in _QUESTION_LISTS
+@lru_cache(maxsize=512)
+def question_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys that are known to hold questions."""
+    return tuple(name for name in names if plain_name(name) in _QUESTION_LISTS)
+
+
+@lru_cache(maxsize=512)
+def _answer_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if plain_name(name) in _ANSWER_LISTS)
 
 
 def is_passage_list_name(name: str) -> bool:
@@ -124,45 +135,45 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
     are joined to the questions by position.
     """
     found: dict[str, list[Any]] = {}
+    names = tuple(node)
+    known = question_list_keys(names)
     for name, value in node.items():
-        if isinstance(value, str):
+        if value is None or isinstance(value, str):
             continue
         items = objects_in(value)
-        is_known = is_question_list_name(name)
+        is_known = name in known
         if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
             found[name] = items
         elif is_known and isinstance(value, list):
             found[name] = [{"question": item} if isinstance(item, str) else item for item in value]
-    return {name: _with_answers(items, name, node) for name, items in found.items() if not _is_answer_list(name, found)}
-
-
-def _is_answer_list(name: str, lists: Mapping[str, Any]) -> bool:
-    """Whether a list holds the answers to another list: in CoQA both hold objects with an `input_text`."""
-    return plain_name(name) in _ANSWER_LISTS and any(plain_name(other) in _QUESTION_LISTS for other in lists)
+    answers = _answer_list_keys(names)
+    if not answers:
+        return found
+    # in CoQA answers, too, are objects with an `input_text`
+    others = answers if any(name in known for name in found) else ()
+    return {name: _with_answers(items, name, node, answers) for name, items in found.items() if name not in others}
 
 
 def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
     """Return the keys whose answers `question_lists` joins to questions."""
-    counts = {len(questions) for questions in lists.values()}
-    names = [name for name in node if name not in lists and plain_name(name) in _ANSWER_LISTS]
-    return [name for name in names if len(_answer_items(node[name])) in counts]
+    names = _answer_list_keys(tuple(node))
+    counts = {len(questions) for questions in lists.values()} if names else ()
+    return [name for name in names if name not in lists and len(_answer_items(node[name])) in counts]
 
 
 def answers_without_questions(node: Node) -> list[str]:
     """Return the keys of answers in lists, of an object that has no list of questions."""
-    return [name for name in node if plain_name(name) in _ANSWER_LISTS and isinstance(node[name], list) and node[name]]
+    return [name for name in _answer_list_keys(tuple(node)) if isinstance(node[name], list) and node[name]]
 
 
 def _answer_items(value: Any) -> list[Any]:
     return objects_in(value) or (value if isinstance(value, list) else [])
 
 
-def _with_answers(questions: list[Any], name: str, node: Node) -> list[Any]:
-    for other, value in node.items():
-        if other == name or plain_name(other) not in _ANSWER_LISTS:
-            continue
-        answers = _answer_items(value)
-        if len(answers) == len(questions):
+def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[str]) -> list[Any]:
+    for other in others:
+        answers = _answer_items(node[other])
+        if other != name and len(answers) == len(questions):
             return [_with_answer(question, answer) for question, answer in zip(questions, answers, strict=True)]
     return questions
 
@@ -177,7 +188,7 @@ def objects_in(value: Any) -> list[Any]:
     """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
     value = plain_value(value)
     if isinstance(value, list):
-        return value if any(isinstance(item, dict) for item in value) else []
+        return value if value and any(isinstance(item, dict) for item in value) else []
     if not isinstance(value, dict) or not value:
         return []
     if has_question(value):
@@ -191,9 +202,9 @@ def objects_in(value: Any) -> list[Any]:
 def children(node: Node, depth: int = MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
     for name, value in node.items():
-        if name in known or not isinstance(value, (dict, list)):
+        if name in known or not isinstance(value, (dict, list)) or not value:
             continue
-        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS] if isinstance(value, list) else []
+        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS]
         is_passage_list = is_passage_list_name(name) and isinstance(value, list)
         if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
             yield name, value

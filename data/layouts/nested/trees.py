@@ -25,10 +25,10 @@ from data.layouts.nested.tree_nodes import (
     is_nested,
     is_nested_root,
     is_passage_list_name,
-    is_question_list_name,
     joined_answers,
     joined_id,
     passage_roles,
+    question_list_keys,
     question_lists,
     question_roles,
     question_text,
@@ -119,13 +119,16 @@ def _table(rows: Iterator[RawRow], keys: KeyReport) -> NestedTable:
     return NestedTable(_NAMES, rows, keys=keys)
 
 
+_Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
+
+
 class _Walk:
     """Turns a tree into rows: each passage, then its questions, numbered from 1 through the whole input."""
 
     def __init__(self, keys: KeyReport) -> None:
         self.keys = keys
         self._numbers = count(1)
-        self._reported: set[tuple[str, ...]] = set()  # path, keys, and those in use
+        self._keys_by_shape: dict[_Shape, dict[str, str]] = {}  # by role, of objects that are reported
 
     def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
@@ -149,13 +152,13 @@ class _Walk:
         context = context_key(node)
         if context is not None and any(map(_has_context, inner.values())):
             context = None  # the passages are further down
-        broken = [name for name in node if is_question_list_name(name) and name not in lists and node[name] is not None]
+        broken = [name for name in question_list_keys(tuple(node)) if name not in lists and node[name] is not None]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
             broken = answers_without_questions(node)
-        shared = self._shared(node, path, inherited, context, {*lists, *inner, *joined_answers(node, lists)})
+        shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
         for _ in broken:
@@ -173,16 +176,20 @@ class _Walk:
                 yield from self.items(child, inner_place, f"{inner_path}[]", shared)
 
     def _shared(
-        self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: Collection[str]
+        self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: tuple[str, ...]
     ) -> dict[str, Any]:
         """Return the cells that the questions below an object share."""
-        keys = {role: name for role, name in passage_roles(node).keys.items() if role != "context"}
-        if context is None:
-            keys.pop(PARAGRAPH_ID, None)  # the id of an article
-        else:
-            keys["context"] = context
-        keys = {role: name for role, name in keys.items() if name not in lists}
-        self._report(path, node, (*keys.values(), *lists))
+        shape = (path, tuple(node), context, lists)
+        keys = self._keys_by_shape.get(shape)
+        if keys is None:
+            keys = {role: name for role, name in passage_roles(node).keys.items() if role != "context"}
+            if context is None:
+                keys.pop(PARAGRAPH_ID, None)  # the id of an article
+            else:
+                keys["context"] = context
+            keys = {role: name for role, name in keys.items() if name not in lists}
+            self._report(path, node, (*keys.values(), *lists))
+            self._remember(shape, keys)
         own = {role: node[name] for role, name in keys.items() if node[name] is not None}
         return inherited | own if context is None else {**inherited, PARAGRAPH_ID: None, **own}
 
@@ -191,27 +198,27 @@ class _Walk:
         if not isinstance(question, dict):
             problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
             return RawRow(number, shared, problem, is_paragraph=False)
-        keys = question_roles(question).keys
+        own_context = None if shared.get("context") else context_key(question)
+        shape = (path, tuple(question), own_context, ())
+        keys = self._keys_by_shape.get(shape)
+        if keys is None:
+            keys = dict(question_roles(question).keys)
+            if own_context is not None:
+                keys["context"] = own_context
+            self._report(path, question, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
+            self._remember(shape, keys)
         cells = {role: question[name] for role, name in keys.items()}
         cells["question"] = question_text(cells.get("question"))
         cells["answers"] = answers_of(cells.get("answers"))
         turn = cells.pop("turn", None)
         cells["id"] = cells.get("id") or joined_id(shared.get(PARAGRAPH_ID), turn)
-        used = [name for role, name in keys.items() if role != "kind"]
-        own_context = None if shared.get("context") else context_key(question)
-        if own_context is not None:
-            cells["context"] = question[own_context]
-            used.append(own_context)
-        self._report(path, question, used, keys.get("kind"))
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
+    def _remember(self, shape: _Shape, keys: dict[str, str]) -> None:
+        if len(self._keys_by_shape) < _MAX_KEYS:
+            self._keys_by_shape[shape] = keys
+
     def _report(self, path: str, node: dict[str, Any], used: Collection[str], metadata: str | None = None) -> None:
-        """Report the keys of an object; of objects with the same keys and uses only the first is looked at."""
-        seen = (path, *node, "", *used)
-        if seen in self._reported:
-            return
-        if len(self._reported) < _MAX_KEYS:
-            self._reported.add(seen)
         unused = [name for name in node if name not in used and name != metadata]
         self.keys.add(self.keys.used, path, [name for name in node if name in used])
         self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
-from data.formats.json_rows import item_table, json_lines
+from data.formats.json_rows import item_opener, json_lines
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import RawRow, Table
 from data.formats.text import EncodedText
@@ -28,12 +28,12 @@ def documents_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     if recognised.format is Format.JSONL and text is not None and value is None:
         first = [item for _, item, _ in _first_lines(text)]
         if first and _is_action(first[0]):
-            return lambda: item_table(lambda: _bulk_items(json_lines(text)))
+            return item_opener(lambda: _bulk_items(json_lines(text)))
         if first and all(map(_is_hit, first)):
-            return lambda: item_table(lambda: _hit_items(json_lines(text)))
+            return item_opener(lambda: _hit_items(json_lines(text)))
     hits = _hits_in(value)
     if hits is not None:
-        return lambda: item_table(lambda: _hit_items((number, hit, hit) for number, hit in enumerate(hits, start=1)))
+        return item_opener(lambda: _hit_items((number, hit, hit) for number, hit in enumerate(hits, start=1)))
     return None
 
 

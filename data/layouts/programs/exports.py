@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from data.formats.columns import guess_columns, is_known
-from data.formats.json_rows import item_table, json_lines
+from data.formats.json_rows import item_opener, json_lines
 from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import Table
 from data.problems import DataError, ProblemCode
@@ -26,9 +26,9 @@ def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
         return None
     first = [item for (_, item, _), _ in zip(opened(), range(_SAMPLE), strict=False)]
     if 2 * sum(map(_is_langsmith_example, first)) > len(first):
-        return lambda: item_table(lambda: _flat_items(opened(), _LANGSMITH))
+        return item_opener(lambda: _flat_items(opened(), _LANGSMITH))
     if 2 * sum(map(_is_label_studio_task, first)) > len(first):
-        return lambda: item_table(lambda: _tasks(opened()))
+        return item_opener(lambda: _tasks(opened()))
     return None
 
 

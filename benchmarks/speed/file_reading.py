@@ -1,0 +1,81 @@
+"""Reading files of several sizes: the processor's seconds and the peak memory, in a process of its own each.
+
+BEFORE names the folder of another checkout: both then read in turns, and the ratios are printed. READING_ROWS are the
+sizes of the tables ("50000,1000000"), with KorQuAD's words, five questions a passage.
+"""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.material import korquad, texts
+from data.workspace import PROJECT
+
+_ROWS = "50000,1000000"
+_QUESTIONS_A_PASSAGE = 5
+_PASSAGE_LENGTH = 150  # characters
+_ROUNDS = {50_000: 5, 1_000_000: 1}  # by the most rows: the fastest counts
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from time import process_time
+from data.questions.read import read_file
+began = process_time()
+read_file(Path(sys.argv[1]))
+seconds = process_time() - began
+status = Path("/proc/self/status").read_text()
+peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+print(json.dumps([seconds, peak]))
+"""
+
+
+def file_reading() -> list[str]:
+    """Return a table: a row a file, with seconds and memory, and their ratios to the checkout that BEFORE names."""
+    before = os.environ.get("BEFORE", "")
+    checkouts = [PROJECT, Path(before)] if before else [PROJECT]
+    lines = ["| file | seconds | peak memory |" + (" seconds, ratio | memory, ratio |" if before else "")]
+    lines.append("|---|---:|---:|" + ("---:|---:|" if before else ""))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path, rows in _files(Path(folder)):
+            rounds = next(count for most, count in _ROUNDS.items() if rows <= most)
+            measured = [[_read(path, checkout) for checkout in checkouts] for _ in range(rounds)]
+            best = [tuple(map(min, zip(*runs, strict=True))) for runs in zip(*measured, strict=True)]
+            (seconds, peak), *others = best
+            ratios = [f" {seconds / other:.2f} | {peak / memory:.2f} |" for other, memory in others]
+            lines.append(f"| {name} | {seconds:.2f} | {peak / 2**20:,.0f} MiB |{''.join(ratios)}")
+    return lines
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path, int]]:
+    """Yield what a file holds, its path, and its number of rows."""
+    yield "KorQuAD dev, JSON, 5,774 questions", korquad(), 5_774
+    for rows in map(int, os.environ.get("READING_ROWS", _ROWS).split(",")):
+        path = folder / f"{rows}.csv"
+        _write_rows(path, rows)
+        yield f"CSV, {rows:,} rows", path, rows
+
+
+def _write_rows(path: Path, rows: int) -> None:
+    rng = random.Random(0)  # noqa: S311 - no secret
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "title", "context", "question", "answer"])
+        passages = texts(-(-rows // _QUESTIONS_A_PASSAGE))
+        for number, passage in enumerate(passage[:_PASSAGE_LENGTH].strip() for passage in passages):
+            words = passage.split()
+            for _ in range(_QUESTIONS_A_PASSAGE):
+                asked = " ".join(rng.choices(words, k=6))
+                writer.writerow([f"q{rng.getrandbits(64)}", f"글 {number // 7}", passage, asked, rng.choice(words)])
+
+
+def _read(path: Path, checkout: Path) -> tuple[float, int]:
+    command = [sys.executable, "-c", _PROGRAM, str(path)]
+    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+    seconds, peak = json.loads(done.stdout)
+    return seconds, peak
