@@ -242,8 +242,7 @@ def in_a_byte(lengths: np.ndarray) -> np.ndarray:
     """Return lengths as Lucene keeps them, in a byte: exact up to 40, then with 4 significant bits, rounded down."""
     free = 24  # lengths that have a byte of their own, and are added to all others
     over = np.maximum(lengths - free, 0)
-    bits = np.frexp(over.astype(np.float64))[1]
-    shift = np.maximum(bits - 4, 0)
+    shift = np.maximum(np.frexp(over.astype(np.float64))[1] - 4, 0)
     return np.where(lengths < free, lengths, free + ((over >> shift) << shift))
 
 
@@ -280,12 +279,10 @@ def plan_of(name: str, materials: Materials) -> Plan:
 
     Raises `TakeAwayError` where nothing of it is known to an engine, and what a model or a dictionary raises.
     """
-    if first := candidates_of_late(materials.specs, name):
-        message = (
-            f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or a "
-            "late-interaction retriever without `first` (elasticsearch, opensearch, vespa); langchain and llamaindex "
-            f"search by {name!r} as it is"
-        )
+    local = materials.specs[name].local
+    if isinstance(local, LateSpec) and (first := local.first):
+        message = f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or "
+        message += "late interaction without `first` (elasticsearch, opensearch, vespa), or use langchain or llamaindex"
         raise TakeAwayError("over_candidates", message, name=name, first=first)
     plan = _Planning(materials).of(materials.specs[name])
     if not plan.parts:
@@ -293,12 +290,6 @@ def plan_of(name: str, materials: Materials) -> Plan:
         raise TakeAwayError("nothing_to_take", message, name=name)
     differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
-
-
-def candidates_of_late(specs: Mapping[str, Spec], name: str) -> str:
-    """Return the retriever whose candidates alone a late-interaction retriever compares; empty for all others."""
-    local = specs[name].local
-    return local.first if isinstance(local, LateSpec) else ""
 
 
 def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
@@ -325,6 +316,7 @@ class _Planning:
         self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0, "sparse": 0}
 
     def of(self, spec: Spec) -> Plan:
+        plan = Plan(spec.name, (), left_out=(spec.name,))
         match spec.local:
             case BM25Spec() as local:
                 signal = Terms(self._field("terms"), local, self._materials)
@@ -347,8 +339,6 @@ class _Planning:
             case RerankSpec() | LateSpec() as local:
                 first = self.of(self._materials.specs[local.first])
                 plan = replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
-            case _:
-                plan = Plan(spec.name, (), left_out=(spec.name,))
         return plan
 
     def _fused(self, spec: HybridSpec) -> Plan:
@@ -372,12 +362,10 @@ class _Planning:
         return replace(plan, differs=(*plan.differs, "learned"))
 
     def _milvus(self, spec: MilvusSpec) -> Plan:
-        of = (
-            {"search": Search.BM25, "name": f"{spec.name} BM25"},
-            {"search": Search.DENSE, "name": f"{spec.name} vectors"},
-        )
-        alone = [MilvusSpec.model_validate(spec.model_dump() | one) for one in of]
-        return _joined(spec, [(self.of(one), {"of_range": 1.0}) for one in alone], by_rank=True)
+        names = {Search.BM25: "BM25", Search.DENSE: "vectors"}
+        of = [{"search": search, "name": f"{spec.name} {name}"} for search, name in names.items()]
+        alone = [self.of(MilvusSpec.model_validate(spec.model_dump() | one)) for one in of]
+        return _joined(spec, [(one, {"of_range": 1.0}) for one in alone], by_rank=True)
 
     def _field(self, kind: str) -> str:
         self._fields[kind] += 1

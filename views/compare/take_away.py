@@ -7,12 +7,13 @@ import streamlit as st
 
 from data.workspace import MEGABYTE
 from jobs.folder import Status
+from retrieval.comparison.first_stage import LateSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import origin_of
 from retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
 from retrieval.takeaway.models import ModelFigure
-from retrieval.takeaway.signals import candidates_of_late, foreseen
+from retrieval.takeaway.signals import foreseen
 from views.compare.scores import ComparisonView
 from views.names import retriever_name
 from views.ui import tables
@@ -36,8 +37,9 @@ def draw(view: ComparisonView) -> None:
     with right:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
         engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
-    if engine in TRAITS and (first := candidates_of_late(view.comparison.experiment.specs, name)):
-        values = {"name": view.display_names[name], "first": view.display_names[first]}
+    local = view.spec(name).local
+    if engine in TRAITS and isinstance(local, LateSpec) and local.first:
+        values = {"name": view.display_names[name], "first": view.display_names[local.first]}
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
     wanted = Wanted(view.opened.folder.name, name, engine)

@@ -279,7 +279,7 @@ def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead
     late = {"name": "late over mix", "kind": "late", "model": "starter", "first": "mix"}
     around = {"name": "around", "kind": "hybrid", "of": ["words", "late over mix"]}
     made = materials_of(experiment_of(BIGRAMS, WORDS, HYBRID, late, around), small_set())
-    with pytest.raises(TakeAwayError, match=r"Export 'mix', or .* langchain and llamaindex search by 'late over mix'"):
+    with pytest.raises(TakeAwayError, match=r"Export 'mix', or late .*, or use langchain"):
         plan_of("late over mix", made)
     assert plan_of("around", made).left_out == ("late over mix",)
 
