@@ -108,7 +108,7 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
     assert table.loc["Dense", "verdict"] == EN["compare.unsure"]
     assert table.loc["BM25", "interval"].split(" – ")[1] == "100.0"
-    assert "Too early to recommend a retriever: 6 questions are too few." in said(app)
+    assert "Too early to recommend a retriever (questions: 6)." in said(app)
     assert "**BM25** scores highest so far (Recall@1 91.7)" in said(app)
 
 
