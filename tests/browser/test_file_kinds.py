@@ -279,9 +279,17 @@ def test_a_chosen_dataset_is_compared_at_once(app: str, page: Page, tmp_path: Pa
     page.get_by_role("link", name="Compare with this dataset").click()
     compared(page, "Run again")
     expect(page.get_by_text("Too few questions are compared: 3.")).to_be_visible()
-    page.get_by_role("link", name="Train").first.click()
-    expect(page.get_by_text("Too few training questions: 2.")).to_be_visible(timeout=MINUTE)
-    expect(page.get_by_text("Too few test questions: 1.")).to_be_visible()
+
+
+def test_too_few_test_questions_are_marked_where_they_are_used(app: str, page: Page, tmp_path: Path) -> None:
+    parts = [*["train"] * 30, *["validation"] * 20, *["test"] * 3]
+    rows = "".join(f"{row}번 규정은 무엇인가?,{row}번 규정이다.,{part}\n" for row, part in enumerate(parts))
+    page.goto(f"{app}/data?lang=en")
+    drop(page, tmp_path, ("rules.csv", f"질문,지문,split\n{rows}"))
+    expect(report(page)).to_contain_text("Too few test questions: 3.", timeout=MINUTE)
+    use(page)
+    page.get_by_role("link", name="Train with this dataset").click()
+    expect(page.get_by_test_id("stAlert").filter(has_text="Too few test questions: 3.")).to_be_visible(timeout=MINUTE)
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
