@@ -226,13 +226,18 @@ def _is_never_passage(name: str) -> bool:
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
-    """Whether values can be passages: no numbers in lists, and unless the name is sure no file names or addresses."""
+    """Whether values can be passages: no lists of numbers, no media, and without a sure name no files or addresses."""
     is_sure = plain_name(name) in _SURE_PASSAGES
     if not is_sure and (_holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
-    return not items or not all(map(_is_number, items))
+    return not items or not (all(map(_is_number, items)) or all(map(_is_medium, items)))
+
+
+def _is_medium(item: object) -> bool:
+    """Whether an object is an image, a sound or a video, as Hugging Face stores them."""
+    return isinstance(item, dict) and ({"bytes", "path"} <= item.keys() or {"array", "sampling_rate"} <= item.keys())
 
 
 def _is_number(item: object) -> bool:

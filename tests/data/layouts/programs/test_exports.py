@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from data.formats.columns import Columns
 from data.layouts.programs.exports import flat
+from data.problems import DataError
 from data.questions.read import Reading, read
 from tests.data.layouts.written import jsonl
 
@@ -103,3 +105,27 @@ def test_a_broken_entry_among_others_is_reported(broken: object) -> None:
         reading = read(json.dumps([*rows, broken]).encode(), "set.json")
         assert answers(reading) == EXPECTED
         assert reading.left_out == 1
+
+
+@pytest.mark.parametrize(
+    "label",
+    [["악기"], "악기", [[0, 2, "악기"]], [{"start_offset": 0, "end_offset": 2, "label": "악기"}], ["짧은 요약이다."]],
+)
+@pytest.mark.parametrize("name", ["label", "labels", "entities", "cats"])
+def test_labelled_texts_are_passages_whose_labels_are_unused(label: Any, name: str) -> None:
+    rows = [{"id": number, "text": f"{CONTEXT} {number}", name: label} for number in range(3)]
+    reading = read(jsonl(rows), "all.jsonl")
+    assert [passage.text for passage in reading.question_set.passages] == [row["text"] for row in rows]
+    assert (reading.question_set.questions, reading.unused_columns) == ((), (name,))
+
+
+def test_questions_with_labels_are_read_with_the_flag_of_the_refusal() -> None:
+    rows = [
+        {"id": number, "text": f"{number}번 해금은 줄이 몇 개인가?", "label": [f"두 개이다. {number}"]}
+        for number in range(3)
+    ]
+    with pytest.raises(DataError, match="--columns context=label"):
+        read(jsonl(rows), "all.jsonl")
+    found = read(jsonl(rows), "all.jsonl", Columns(question="text", context="label", id="id")).question_set
+    assert [question.text for question in found.questions] == [row["text"] for row in rows]
+    assert [passage.text for passage in found.passages] == [f"두 개이다. {number}" for number in range(3)]
