@@ -40,8 +40,16 @@ MARK_NAMES = (
 )  # fmt: skip
 _UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _POSITION_NAMES = ("id",)  # may number the entries of one list
-_TRUE = ("true", "yes", "y", "positive", "relevant")
-_FALSE = ("false", "no", "n", "negative", "irrelevant", "not relevant")
+# in lower case; O and X, ○ and × are how people mark right and wrong in Korea and Japan
+_TRUE = (
+    "true", "yes", "y", "positive", "relevant", "o", "○", "◯", "〇", "✓", "✔", "예", "네", "관련", "관련 있음", "적합",
+    "はい", "是", "ja",
+)  # fmt: skip
+_FALSE = (
+    "false", "no", "n", "negative", "irrelevant", "not relevant", "x", "×", "✕", "✗", "아니오", "아니요", "무관",
+    "관련 없음", "부적합", "いいえ", "否", "nein",
+)  # fmt: skip
+MARKS = frozenset((*_TRUE, *_FALSE))
 _MAX_DEPTH = 4
 _LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
 
