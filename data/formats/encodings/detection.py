@@ -221,7 +221,9 @@ def _wide_without_mark(content: bytes) -> str | None:
         except UnicodeDecodeError:
             continue
         fraction = len(_WIDE_FAMILIAR.findall(start)) / len(start)
-        if fraction > best_fraction and "\x00" not in start:
+        # a NUL among the bytes of other text makes neither line breaks nor mostly ASCII
+        is_text = "\n" in start or "\r" in start or 2 * sum(map(str.isascii, start)) > len(start)
+        if is_text and fraction > best_fraction and "\x00" not in start:
             best, best_fraction = codec, fraction
     return best
 

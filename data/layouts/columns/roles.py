@@ -10,7 +10,7 @@ from data.formats.columns import NAMES, Columns, Find, has_word, known_name, pla
 from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
 from data.layouts.columns.cells import list_items
-from data.layouts.nested.passage_lists import MARKS, is_unclear_list
+from data.layouts.nested.passage_lists import MARKS, is_unclear_list, plain_mark
 from data.layouts.parts import part_named
 from data.layouts.programs.lines import WHOLE
 from data.problems import DataError, ProblemCode
@@ -204,7 +204,7 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
 
 
 def _is_label(value: object) -> bool:
-    text = "" if is_collection(value) else as_text(value).lower()
+    text = "" if is_collection(value) else plain_mark(as_text(value))
     return text in MARKS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
 
 
