@@ -99,6 +99,7 @@ class ProblemCode(StrEnum):
     FIELD_COUNT = "field_count"
     BROKEN_QUOTES = "broken_quotes"
     NOTE_ROW = "note_row"
+    REPEATED_HEADER = "repeated_header"
     FORMULA_ERROR = "formula_error"
     NOT_TEXT = "not_text"
     TOO_LONG = "too_long"

@@ -1,4 +1,4 @@
-"""Which column holds what, told by Korean and English names."""
+"""Which column holds what, told by Korean, English, Japanese, Chinese and German names."""
 
 import re
 import unicodedata
@@ -38,38 +38,48 @@ NAMES: dict[str, tuple[str, ...]] = {
     "id": (
         "id", "questionid", "qid", "queryid", "guid", "qaid", "uid", "uuid", "exampleid",
         "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no",
+        "番号", "编号", "編號", "序号", "nr",
     ),
     "passage_id": (
         "passageid", "pid", "contextid", "paragraphid", "sentenceid", "chunkid", "docid", "documentid", "docno",
         "corpusid", "지문id", "지문번호", "문단id", "문단번호", "본문id", "문서id", "문서번호",
+        "文書id", "文書番号", "文档id", "文档编号",
     ),
     "kind": (
         "kind", "questiontype", "questionkind", "querytype", "qtype", "type", "category", "classtype",
         "질문유형", "문제유형", "질문종류", "유형", "종류", "분류",
+        "カテゴリ", "カテゴリー", "分類", "类别", "分类", "類別", "kategorie",
     ),
     "title": (
         "title", "articletitle", "documenttitle", "doctitle", "pagetitle", "wikipediatitle", "headline", "subject",
         "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
+        "タイトル", "題名", "标题", "標題", "titel",
     ),
     "answers": (
         "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers", "goldenanswer", "groundtruth",
         "groundtruths", "reference", "referenceanswer", "expectedanswer", "expectedoutput", "idealanswer",
         "정답", "답", "답변", "정답텍스트", "답안", "모범답안",
+        "回答", "答え", "正解", "答案", "antwort", "antworten",
     ),
     "start": (
         "answerstart", "answerstarts", "answerstartidx", "answerstartindex", "answerbegin", "startposition", "startidx",
         "start", "정답시작", "정답위치", "정답시작위치", "시작위치",
     ),
     "impossible": ("isimpossible", "답변불가", "답변불가능"),
-    "part": ("split", "part", "partition", "subset", "datasplit", "set", "분할", "데이터구분", "구분", "용도"),
+    "part": (
+        "split", "part", "partition", "subset", "datasplit", "set", "분할", "데이터구분", "구분", "용도",
+        "区分", "划分", "数据集",
+    ),
     "label": (
         "isrelevant", "relevance", "relevancelabel", "relevancegrade", "relevant", "rel", "label", "isselected",
         "ispositive", "judgement", "judgment", "grade", "rating", "score", "관련도", "관련여부", "관련성", "적합도",
         "적합여부", "정답여부", "라벨", "레이블", "점수", "평점",
+        "関連度", "関連性", "相关度", "相关性", "相關性", "ラベル", "标签", "標籤", "relevanz",
     ),
     "question": (
         "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input",
         "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
+        "質問", "質問文", "質問内容", "問題", "问题", "提问", "frage", "fragen",
     ),
     "negatives": (
         "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "negativepassage",
@@ -86,12 +96,15 @@ NAMES: dict[str, tuple[str, ...]] = {
         "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk", "abstract",
         "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
         "텍스트",
+        "本文", "文章", "段落", "文脈", "コンテキスト", "テキスト", "正文", "原文", "上下文", "文本", "内容", "內容",
+        "textstelle", "textabschnitt", "absatz", "kontext",
     ),
 }  # fmt: skip
 _NOT_A_TEXT = {
     "id", "ids", "idx", "index", "start", "end", "begin", "type", "kind", "len", "length", "count", "score",
     "번호", "유형", "위치", "길이", "개수", "점수",
 }  # fmt: skip
+_PASSAGE_WORDS = ("doc", "passage", "paragraph", "context", "article", "file", "문서", "지문", "본문", "문단", "파일")
 
 Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
 
@@ -173,7 +186,9 @@ def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | No
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
-        if words & known and not words & _NOT_A_TEXT:
+        # 정답 문서번호: the passage of the answer
+        is_other = role == "answers" and any(word.startswith(_PASSAGE_WORDS) for word in words)
+        if words & known and not words & _NOT_A_TEXT and not is_other:
             found.append(name)
     return found[0] if len(found) == 1 else None
 

@@ -4,12 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from data.formats.columns import is_known
 from data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
 from data.problems import Problem, ProblemCode
 
 Record = tuple[int, Sequence[object]]  # number of the row, and its cells
 _MOST_TITLES = 20  # rows above a header
 _MOST_NOTES = 20  # rows below a table
+_LONGEST_NAME = 40  # of a column
 _NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]+")
 _NOTE = re.compile(r"\s*([※*†]|주\s?[):.]|(비고|참고|출처|자료|source|notes?)\s?:)", re.IGNORECASE)
 
@@ -57,7 +59,7 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
 
 
 def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
-    """Yield rows; notes below the table get a problem.
+    """Yield rows; notes below the table get a problem, and rows that repeat the header.
 
     They are the last rows, of which only the first cell is filled while all others have more, and which begin as a
     note does or stand below a blank row.
@@ -65,7 +67,7 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
     held, before = list[RawRow](), None
     may_be_notes = len(names) > 1
     last = names[-1] if names else ""
-    for row in rows:
+    for row in _checked(rows, names):
         if not may_be_notes or row.cells.get(last) or not _is_alone(row):
             if not held:
                 yield row
@@ -84,6 +86,24 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
         before = row
     for row in held:
         yield row._replace(problem=Problem.of(ProblemCode.NOTE_ROW, row.number))
+
+
+def _checked(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
+    """Yield rows; those that repeat the names of the columns, as where tables were joined, get a problem.
+
+    So does a first row of other known names, such as the English ones below Korean ones.
+    """
+    for number, row in enumerate(rows):
+        is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
+        if is_header or (number == 0 and len(names) > 1 and _names_columns(row)):
+            yield row._replace(problem=Problem.of(ProblemCode.REPEATED_HEADER, row.number))
+        else:
+            yield row
+
+
+def _names_columns(row: RawRow) -> bool:
+    cells = [as_text(cell)[:_LONGEST_NAME] for cell in row.cells.values() if not is_collection(cell)]
+    return len(cells) > 1 and all(map(is_known, cells))
 
 
 def _is_alone(row: RawRow) -> bool:

@@ -2,7 +2,9 @@
 
 from data.formats.tables import is_blank
 
-_MISSING = frozenset({"nan", "n/a", "<na>", "null"})  # what programs write for a missing value, in any case
+_MISSING = frozenset(
+    {"nan", "n/a", "<na>", "null", "-", "–", "—"}
+)  # what programs write for a missing value, in any case
 _EMPTY = frozenset(  # as they are written where a cell may be empty: in passages and questions some may be the text
     {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
 )

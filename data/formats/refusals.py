@@ -16,7 +16,7 @@ _MOST_LINES = 200
 _LEAST_LINES = 3
 _REPEATED = 0.9  # fraction of the lines in which a delimiter stands equally often
 # between fields, and seldom in prose
-_SEPARATORS = re.compile("\\|{1,3}|\\^{1,2}|~{1,2}|::+|;;|##+|@@+|%%+|\\$\\$+|&&+|[=-]>|[\t;¦¬§│‖\x01\x02\x1c-\x1f]")
+_SEPARATORS = re.compile("[#$%&@^~|]{2,}|[|^~]|::+|;;|[=-]>|[\t;¦¬§│‖\x01\x02\x1c-\x1f]")
 _JUDGEMENTS = "a list of judgements for learning to rank (grade, qid, document); give it together with the corpus"
 # what most lines look like: those of the first kind may pass for a table, so they are looked for before one is
 _FIRST_STRUCTURES = (

@@ -4,9 +4,9 @@ import re
 import warnings
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -55,11 +55,17 @@ class _Sheet:
 
 @dataclass(frozen=True)
 class Workbook:
-    """The sheet of a workbook that holds the table, its header, and what is to be reported of it."""
+    """The sheet of a workbook that holds the table, its header, and what is to be reported of it.
+
+    `merged` are the columns in which cells of several rows are one. `sheets` are all that hold data by name, the
+    table's included, if there are several; empty otherwise.
+    """
 
     names: tuple[str, ...]
     problems: tuple[Problem, ...]
     _rows: Callable[[], Iterator[tuple[int, list[Any]]]] = field(repr=False)
+    merged: frozenset[str] = frozenset()
+    sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)
 
     def table(self) -> Table:
         rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
@@ -104,13 +110,38 @@ def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Wo
             raise DataError.of(ProblemCode.EMPTY_FILE)
         visible = [one for one in opened if one.sheet.is_visible and one.known]
         best = max(visible or opened, key=lambda one: one.score)
-        others = [one.sheet for one in opened if one is not best]
-        problems = [*best.problems]
-        if others:
-            names = (sheet.name + ("" if sheet.is_visible else " (hidden)") for sheet in others)
-            told = {"name": shown(best.sheet.name, 40), "others": shown(", ".join(names), 200)}
-            problems.append(Problem.of(ProblemCode.OTHER_SHEETS, **told))
-        return Workbook(best.names, tuple(problems), best.rows)
+        data = _data_sheets(best, visible)
+        workbook = _workbook(best, opened, [best])
+        if len(data) == 1:
+            return workbook
+        parts = {one.sheet.name: _workbook(one, opened if one is best else (), data) for one in data}
+        return replace(workbook, sheets=parts)
+
+
+def _data_sheets(best: "_Opened", visible: Sequence["_Opened"]) -> list["_Opened"]:
+    """Return the sheets that hold data together with the best one.
+
+    They have its columns, or a question and a passage as it has. If it lacks one of the two, others may hold it.
+    """
+    if best not in visible:
+        return [best]
+    is_complete = best.score[0]
+    return [
+        one for one in visible if set(one.names) == set(best.names) or (one.score[0] if is_complete else one.known > 1)
+    ]
+
+
+def _workbook(sheet: "_Opened", opened: Sequence["_Opened"], data: Sequence["_Opened"]) -> Workbook:
+    """Return a sheet as what is read of a workbook; it reports those that were opened and hold no data."""
+    others = [one.sheet for one in opened if one not in data]
+    problems = [*sheet.problems]
+    if others:
+        names = (other.name + ("" if other.is_visible else " (hidden)") for other in others)
+        used = ", ".join(one.sheet.name for one in data)
+        told = {"name": shown(used, 100), "others": shown(", ".join(names), 200)}
+        problems.append(Problem.of(ProblemCode.OTHER_SHEETS, **told))
+    merged = frozenset(sheet.names[one.first_column - 1] for one in sheet.merges)
+    return Workbook(sheet.names, tuple(problems), sheet.rows, merged)
 
 
 @dataclass(frozen=True)

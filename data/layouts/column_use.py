@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from data.formats.columns import Columns
 from data.formats.tables import as_text
+from data.layouts.columns.cells import list_items
 from data.layouts.columns.references import NameKind, PassageNames, Reference, reference_columns
 from data.layouts.columns.roles import columns_in_use
 from data.layouts.nested.trees import NestedTable
@@ -22,7 +23,7 @@ def with_references(source: Source, passages: PassageNames, chosen: Mapping[str,
     """
     columns = source.columns
     if source.role is Role.ROWS:
-        return _named_instead(source, columns, passages) if "context" not in chosen else source
+        return source if {"context", "positives"} & chosen.keys() else _named_instead(source, columns, passages)
     if source.role is not Role.QUESTIONS or columns.positives or source.shape is Shape.AUTORAG:
         return source
     used = _used_columns(source)
@@ -37,13 +38,16 @@ def with_references(source: Source, passages: PassageNames, chosen: Mapping[str,
 
 def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
     """The rows as questions if what seemed to be their passages only names passages of another file."""
-    context = columns.context
+    context = columns.context or columns.positives
     if columns.question is None or context is None or source.shape is Shape.NESTED:
         return source
-    if any(len(as_text(row.get(context))) > _LONGEST_NAME for row in source.sample):
+    names = [item for row in source.sample for item in list_items(row.get(context))]
+    if any(len(as_text(name)) > _LONGEST_NAME for name in names):
         return source
-    references = reference_columns([context], source.sample, passages)
-    return replace(as_questions(source), references=references) if references else source
+    columns_of_names = [name for name in (context, columns.negatives) if name is not None]
+    references = reference_columns(columns_of_names, source.sample, passages)
+    is_named = any(reference.column == context for reference in references)
+    return replace(as_questions(source), references=references) if is_named else source
 
 
 class ColumnReport(NamedTuple):

@@ -10,8 +10,11 @@ from data.apart import File
 from data.documents.reading import DOCUMENT_COLUMNS, document_table
 from data.formats.columns import Columns
 from data.formats.documents import document_kind, refuse_document
-from data.formats.opening import Format, RecognisedFile
-from data.layouts.files import holds_passages, with_roles
+from data.formats.opening import Format, RecognisedFile, looked_at
+from data.formats.tables import as_text
+from data.formats.text import line_table
+from data.layouts.columns.references import PassageNames, reference_columns
+from data.layouts.files import holds_passages, role_by_name, with_roles
 from data.layouts.sighting import Sighted, sighted
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.tallies import id_problems
@@ -51,7 +54,37 @@ def sighted_file(file: File, chosen: Mapping[str, str | None], *, is_alone: bool
             return document_source(file, Format.TEXT)
         raise
     is_text = found.recognised is not None and found.recognised.format is Format.TEXT
-    return document_source(file, Format.TEXT) if may_be_document and is_text and not found.sources else found
+    if not (may_be_document and is_text and not found.sources):
+        return found
+    return _question_lines(file, found) or document_source(file, Format.TEXT)
+
+
+def _question_lines(file: File, found: Sighted) -> Sighted | None:
+    """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
+    recognised = found.recognised
+    if (
+        recognised is None
+        or recognised.text is None
+        or role_by_name([PurePosixPath(file.name).name]) is not Role.QUESTIONS
+    ):
+        return None
+    opener = partial(line_table, recognised.text)
+    table, sample = looked_at(opener())
+    (name,) = table.names
+    if 2 * sum(as_text(row[name]).endswith(("?", "？")) for row in sample) <= len(sample):
+        return None
+    source = Source(
+        name=file.name,
+        role=Role.QUESTIONS,
+        shape=Shape.TABLE,
+        columns=Columns(question=name),
+        names=table.names,
+        table=opener,
+        recognised=recognised,
+        first_rows=table.first,
+        sample=sample,
+    )
+    return Sighted([source])
 
 
 def document_format(file: File) -> Format | None:
@@ -107,12 +140,22 @@ def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, 
 def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
     """Return the sources without the documents beside passages of another file, which they describe; report them."""
     others = [source for source in sources if source.shape is not Shape.DOCUMENT]
-    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
-    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
-    if not is_collection and not any(map(holds_passages, others)):
-        return list(sources), ()
     names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
+    own = [source for source in others if not _names_documents(source, names)]
+    known = with_roles(own)  # texts with ids alone, such as questions about the documents, are not yet passages
+    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
+    if not is_collection and not any(map(holds_passages, own)):
+        return list(sources), ()
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
+
+
+def _names_documents(source: Source, names: Sequence[str]) -> bool:
+    """Whether what seem to be the passages of rows are names of documents."""
+    context = source.columns.context
+    if source.role is not Role.ROWS or context is None:
+        return False
+    documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
+    return bool(reference_columns([context], source.sample, documents))
 
 
 def _is_document(found: Sighted) -> bool:

@@ -9,16 +9,35 @@ from data.formats.tables import as_text, is_collection
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _BY_WORD = {
-    **dict.fromkeys(("train", "training", "trn", "학습", "훈련"), TRAIN),
-    **dict.fromkeys(("dev", "devel", "development", "val", "valid", "validation", "검증", "개발"), VALIDATION),
+    **dict.fromkeys(("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"), TRAIN),
     **dict.fromkeys(
-        ("test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트"), TEST
+        ("dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発"),
+        VALIDATION,
+    ),
+    **dict.fromkeys(
+        (
+            "test",
+            "testing",
+            "tst",
+            "eval",
+            "evaluation",
+            "heldout",
+            "holdout",
+            "평가",
+            "시험",
+            "테스트",
+            "評価",
+            "テスト",
+            "测试",
+            "測試",
+        ),
+        TEST,
     ),
 }
-_WORD = re.compile(r"[a-z]+|[가-힣]+")
+_WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 _LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
-_KOREAN_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "")
+_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
 
 
 def part_named(value: object) -> str:
@@ -36,10 +55,10 @@ def part_of_path(path: str) -> str:
 
 
 def part_of_word(word: str) -> str:
-    """Return the part that a word in lower case names, "" if it names none; Korean ones may have an ending."""
+    """Return the part that a word in lower case names, "" if it names none; East Asian ones may have an ending."""
     if word.isascii():
         return _BY_WORD.get(word, "")
-    endings = (ending for ending in _KOREAN_ENDINGS if word.endswith(ending))
+    endings = (ending for ending in _ENDINGS if word.endswith(ending))
     return next((part for ending in endings if (part := _BY_WORD.get(word.removesuffix(ending)))), "")
 
 

@@ -5,6 +5,7 @@ from typing import Self
 
 from data.formats.columns import Columns
 from data.formats.opening import Format
+from data.formats.workbooks import Workbook
 from data.layouts.columns.cells import NOT_RELEVANT, holds_lists, separates_answers
 from data.layouts.columns.roles import sibling_columns
 from data.layouts.sources import Role, Source
@@ -51,7 +52,13 @@ class RowPlan:
             columns,
             tuple(found),
             has_context=text is not None,
-            merges_questions=bool(found) or columns.label is not None,
+            merges_questions=bool(found) or columns.label is not None or _merges_cells(columns.question, source),
             separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
             has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
         )
+
+
+def _merges_cells(question: str | None, source: Source) -> bool:
+    """Whether a question of a workbook is written once, in cells that are merged over its passages."""
+    workbook = source.recognised.value
+    return isinstance(workbook, Workbook) and question in workbook.merged

@@ -21,7 +21,7 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sighting import Sighted, holds_dataset, row_source
+from data.layouts.sighting import Sighted, holds_dataset, row_source, with_sheets
 from data.layouts.sources import Role, Shape, Source
 from data.layouts.stored import set_aside
 from data.layouts.tallies import id_problems
@@ -108,7 +108,7 @@ def _selected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]
     for file in files:
         try:
             with told_of(file.name, files):
-                seen.append((file, sighted_file(file, chosen, is_alone=len(files) == 1)))
+                seen += with_sheets(file, sighted_file(file, chosen, is_alone=len(files) == 1), chosen)
         except DataError as error:
             refused.append(error)
     if not seen:
@@ -267,7 +267,7 @@ def _named(files: Sequence[File], layout: Layout, name: str) -> str:
         return set_name(name, _CALLED[layout])
     folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
     if len(folders) == 1 and all("/" in file.name for file in files):
-        return shown(folders.pop(), 100)
+        return shown(set_name(folders.pop(), ""), 100)
     stems = [set_name(file.name, "") for file in files]
     telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
     return next(telling, "") or _CALLED[layout]

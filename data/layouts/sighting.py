@@ -9,6 +9,7 @@ from data.formats.columns import Columns, plain_name, require_columns
 from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
 from data.formats.tables import Table, shown
 from data.formats.text import Content, EncodedText
+from data.formats.workbooks import Workbook
 from data.layouts.columns.passage_columns import with_passage_columns
 from data.layouts.columns.roles import Sample, assign_columns, is_unsure_label
 from data.layouts.nested.dictionaries import (
@@ -94,20 +95,44 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         if told.role not in (None, Role.ROWS):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
+    return _table_seen(file.name, recognised, opener, chosen or {})
+
+
+def has_sheets(recognised: RecognisedFile) -> bool:
+    """Return whether a file is a workbook with several sheets of data."""
+    return isinstance(recognised.value, Workbook) and bool(recognised.value.sheets)
+
+
+def with_sheets(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> list[tuple[File, Sighted]]:
+    """Return what was seen of a file; of a workbook with several sheets of data, each as a file in its folder."""
+    recognised = seen.recognised
+    if recognised is None or not has_sheets(recognised):
+        return [(file, seen)]
+    found = []
+    for name, sheet in recognised.value.sheets.items():
+        part = file._replace(name=f"{file.name}/{name.replace('/', ' ')}")
+        one = replace(recognised, value=sheet, problems=sheet.problems)
+        found.append((part, _table_seen(part.name, one, sheet.table, chosen)))
+    return found
+
+
+def _table_seen(
+    name: str, recognised: RecognisedFile, opener: Callable[[], Table], chosen: Mapping[str, str | None]
+) -> Sighted:
     table, sample = looked_at(opener())
     if (tree := tree_in_rows(opener, sample)) is not None:
         flat = flat_opener(tree.items)
         if flat is None:
-            return Sighted([_nested(file.name, recognised, tree.table)], recognised)
+            return Sighted([_nested(name, recognised, tree.table)], recognised)
         opener = flat
         table, sample = looked_at(opener())
-    refuse_predictions(table.names, file.name, recognised.value)
-    given = {role: name for role, name in (chosen or {}).items() if name in table.names}
+    refuse_predictions(table.names, name, recognised.value)
+    given = {role: column for role, column in chosen.items() if column in table.names}
     by_user = told_by_columns(given, table.names, sample)
     told = by_user or told_by_names(table.names, sample)
     if table.roles and by_user is None and told.role is not None:
         told = told._replace(role=Role.ROWS)
-    source = Source(file.name, told.role or Role.ROWS, told.shape, told.columns, table.names, opener, recognised)
+    source = Source(name, told.role or Role.ROWS, told.shape, told.columns, table.names, opener, recognised)
     source = replace(source, first_rows=table.first, sample=sample, metadata=told.metadata)
     return Sighted([source] if told.role else [], recognised, table, sample)
 

@@ -11,7 +11,7 @@ from pydantic import InstanceOf, TypeAdapter
 from data.apart import File, Work, carried_out
 from data.files.progress import Report, report_files_read
 from data.formats.columns import Columns
-from data.formats.opening import Format, Proposal, collector_paused, told_of
+from data.formats.opening import Format, Proposal, collector_paused, recognise, told_of
 from data.formats.rows import FileReading, understood
 from data.formats.tables import shown
 from data.formats.text import Content
@@ -20,7 +20,7 @@ from data.layouts.column_use import ColumnReport, column_report, joined_report, 
 from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
 from data.layouts.members import files_of, files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
-from data.layouts.sighting import Sighted, row_source
+from data.layouts.sighting import Sighted, has_sheets, row_source
 from data.layouts.sources import Role, Shape, Source
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet, open_question_set, write_question_set
@@ -118,8 +118,12 @@ def _selected(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alo
     inner = with_distinct_names(unpacked(files))
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    if (is_alone or chosen) and len(inner) == 1:
+    if len(inner) == 1 and is_alone:
         return select_rows(inner[0], Sighted([]), "", chosen)
+    if len(inner) == 1 and chosen:
+        recognised = recognise(inner[0].content, name=inner[0].name)
+        if not has_sheets(recognised):
+            return select_rows(inner[0], Sighted([], recognised), "", chosen)
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
     return select_sources(inner, files[0].name if is_archive else "", chosen)
 

@@ -30,6 +30,7 @@ _CODECS = {
     "Johab": "johab",
     "Shift-JIS": "cp932",
     "EUC-JP": "euc_jp",
+    "ISO-2022-JP": "iso2022_jp_ext",
     "GB18030": "gb18030",
     "Big5": "cp950",
     "Windows-1252": "cp1252",
@@ -57,7 +58,10 @@ _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
 _LONGEST_SHOWN, _MOST_EXAMPLES = 40, 4
 _LONGEST_SAMPLE = 200  # characters of a line to choose an encoding by
-_UTF16_FAMILIAR = re.compile("[\t\n\r -~가-힣]")
+_WIDE_FAMILIAR = re.compile("[\t\n\r -~\u00a0-\u06ff\u0900-\u0e7f\u3000-\u30ff一-鿿가-힣！-～]")
+_LEAST_FAMILIAR = 0.85  # of the characters: half of all pairs of bytes are familiar ones
+_EAST_ASIAN = ("cp949", "cp932", "euc_jp", "gb18030", "cp950", "johab")
+_ESCAPES = (b"\x1b$@", b"\x1b$B", b"\x1b$(")  # how ISO-2022-JP begins Japanese
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -99,6 +103,8 @@ def detect_encoding(content: Bytes, named: str = "") -> Encoding:
         return _named(content, named)
     if (wide := _wide(content)) is not None:
         return wide
+    if any(escape in content.start for escape in _ESCAPES) and _first_invalid(content, "iso2022_jp_ext") is None:
+        return Encoding("iso2022_jp_ext", "ISO-2022-JP")
     if _is_utf8(content):
         return Encoding("utf-8-sig", "UTF-8")
     if _is_mostly(content.start, "utf-8"):
@@ -207,15 +213,17 @@ def _wide(content: Bytes) -> Encoding | None:
 
 
 def _wide_without_mark(content: bytes) -> str | None:
-    """Return the codec of UTF-16 or UTF-32 whose byte order makes most characters ASCII or Hangul and leaves no NUL."""
-    best, best_fraction = None, 0.5
+    """Return the codec of UTF-16 or UTF-32 whose byte order makes the most familiar characters and leaves no NUL."""
+    best, best_fraction = None, _LEAST_FAMILIAR
     for codec in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
         try:
             start = content.decode(codec)[:10_000]
         except UnicodeDecodeError:
             continue
-        fraction = len(_UTF16_FAMILIAR.findall(start)) / len(start)
-        if fraction > best_fraction and "\x00" not in start:
+        fraction = len(_WIDE_FAMILIAR.findall(start)) / len(start)
+        # a NUL among the bytes of other text makes neither line breaks nor mostly ASCII
+        is_text = "\n" in start or "\r" in start or 2 * sum(map(str.isascii, start)) > len(start)
+        if is_text and fraction > best_fraction and "\x00" not in start:
             best, best_fraction = codec, fraction
     return best
 
@@ -224,8 +232,8 @@ def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
     from data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
 
-    if _names_korean_columns(content):
-        return Encoding("cp949", _NAMES["cp949"])
+    if (codec := _codec_of_header(content)) is not None:
+        return Encoding(codec, _NAMES[codec])
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
     if best is None or best.doubt > _MOST_DOUBTFUL:
@@ -245,12 +253,13 @@ def _rated(content: Bytes) -> Encoding:
     return _guessed(chosen, likely)
 
 
-def _names_korean_columns(content: Bytes) -> bool:
-    """Whether the content is valid CP949 and its first line has a known Korean name of a column, such as 질문."""
-    header = content.start.lstrip()[:300].partition(b"\n")[0].decode("cp949", "replace")
+def _codec_of_header(content: Bytes) -> str | None:
+    """Return the only East Asian codec in which the first line has a known name of a column, such as 질문 or 本文."""
+    header = content.start.lstrip()[:300].partition(b"\n")[0]
     every = (*COLUMN_NAMES.values(), *PAIR_NAMES.values())
-    known = (name for names in every for name in names if len(name) > 1 and not name.isascii())
-    return any(name in header for name in known) and _first_invalid(content, "cp949") is None
+    known = [name for names in every for name in names if len(name) > 1 and not name.isascii()]
+    found = [codec for codec in _EAST_ASIAN if any(name in header.decode(codec, "replace") for name in known)]
+    return found[0] if len(found) == 1 and _first_invalid(content, found[0]) is None else None
 
 
 def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:

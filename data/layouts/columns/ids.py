@@ -1,9 +1,11 @@
-"""Ids that are written in two ways: numbers that pandas turned into decimals, numbers with leading zeros."""
+"""Ids that are written in two ways: numbers that programs turned into 1.0 or 1E+03, numbers with leading zeros."""
 
 import re
 from collections.abc import Callable, Collection
+from decimal import Decimal
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)
+_SCIENTIFIC = re.compile(r"\d(?:\.\d{1,17})?[eE]\+?0?[1-9]\d?", re.ASCII)
 
 
 class NumberIds:
@@ -35,8 +37,10 @@ class NumberIds:
 
 
 def _number(id_: str) -> str | None:
-    match = _NUMBER.fullmatch(id_)
-    return match[1] if match else None
+    if match := _NUMBER.fullmatch(id_):
+        return match[1]
+    number = Decimal(id_) if _SCIENTIFIC.fullmatch(id_) else None
+    return str(int(number)) if number is not None and number == int(number) else None
 
 
 def canonical_id(id_: str) -> str:

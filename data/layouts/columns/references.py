@@ -1,10 +1,10 @@
 """Questions that name their documents: which columns hold ids, file names or titles of passages, by what they match."""
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from data.formats.columns import plain_name
@@ -20,8 +20,14 @@ _HINT = re.compile(
 )
 _NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
 _NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
-_SEPARATOR = re.compile(r"[,;|\n]")
+_SEPARATOR = re.compile(r"[,;|\n、，；]")
+_DOUBTFUL_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
+_BRACKETS = " \t\"'[](){}<>"
 _EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
+_PLACE = re.compile(  # a page behind the name of a file
+    r"(.+\.(?:txt|md|html?|pdf|docx?|pptx?|hwpx?))[\s,(\[:]+(?:pp?\.?|page|제)?\s*\d[\d\s~-]*(?:쪽|페이지|면|頁|ページ|页)?[)\]]?",
+    re.IGNORECASE,
+)
 _MOST_LEVELS = 4  # of lists in a cell
 _MOST_VALUES = 50  # of a sampled cell
 _LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
@@ -54,10 +60,13 @@ class PassageNames:
         self._titles = titles
         self._number_ids = NumberIds(lambda: position_of)
         self._positions: dict[NameKind, dict[str, list[int]]] = {}
+        self._path_of: dict[int, str] = {}
+        self._number_keys = NumberIds(lambda: self._positions[NameKind.FILE])
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name stands for, also one with the same number; None if there is none."""
-        return name if name in self._position_of else self._number_ids.find(name)
+        written = (name, composed(name))
+        return next((id_ for id_ in written if id_ in self._position_of), None) or self._number_ids.find(name)
 
     def find(self, kind: NameKind, name: str) -> Sequence[int]:
         """Return the positions of the passages with a name, none if it is unknown."""
@@ -66,24 +75,58 @@ class PassageNames:
             return () if id_ is None else (self._position_of[id_],)
         if kind not in self._positions:
             self._positions[kind] = self._index(kind)
-        key = file_key(name) if kind is NameKind.FILE else name
-        return self._positions[kind].get(key, ())
+        known = self._positions[kind]
+        if kind is NameKind.TITLE:
+            return known.get(composed(name), ())
+        if place := _PLACE.fullmatch(composed(name).strip()):
+            name = place[1]
+        key = file_key(name)
+        found = known.get(key) or known.get(self._number_keys.find(key) or "") or []
+        return found if len(found) < 2 else self._in_folder(name, found)
+
+    def _in_folder(self, name: str, positions: Sequence[int]) -> Sequence[int]:
+        """Return the passages of the file whose folder and ending the name tells; all if it tells none of theirs."""
+        for shortened in (str, _without_extension):
+            path = shortened(_path_key(name))
+            inside = [one for one in positions if _ends_alike(shortened(self._path_of.get(one, "")), path)]
+            if inside:
+                return inside
+        return positions
 
     def _index(self, kind: NameKind) -> dict[str, list[int]]:
         positions: defaultdict[str, dict[int, None]] = defaultdict(dict)
         for position, title in enumerate(self._titles()):
             if title:
-                positions[file_key(title) if kind is NameKind.FILE else title][position] = None
+                positions[file_key(title) if kind is NameKind.FILE else composed(title)][position] = None
         if kind is NameKind.FILE:
             for id_, position in self._position_of.items():
                 positions[file_key(id_)][position] = None
+                self._path_of.setdefault(position, _path_key(id_))
         return {key: [*found] for key, found in positions.items() if key}
 
 
+def composed(name: str) -> str:
+    """Return a name with composed letters (NFC), which a Mac writes decomposed."""
+    return unicodedata.normalize("NFC", name)
+
+
 def file_key(name: str) -> str:
-    """Return a file name as such names are compared: without folders and ending, in lower case."""
-    path = PurePosixPath(name.replace("\\", "/").partition("#")[0])
-    return _EXTENSION.sub("", path.name.strip().lower())
+    """Return a file name as such names are compared: without folders and ending, in lower case, spaces for `_`."""
+    return _without_extension(_path_key(name)).rpartition("/")[2]
+
+
+def _path_key(name: str) -> str:
+    path = composed(name).replace("\\", "/").replace("_", " ").partition("#")[0]
+    return " ".join(path.lower().split())
+
+
+def _without_extension(path: str) -> str:
+    return _EXTENSION.sub("", path)
+
+
+def _ends_alike(path: str, other: str) -> bool:
+    shorter, longer = sorted((path, other.removeprefix("./")), key=len)
+    return bool(shorter) and f"/{longer}".endswith(f"/{shorter}")
 
 
 def is_file_name(name: str) -> bool:
@@ -136,12 +179,25 @@ def _is_distinctive(values: Collection[str], kind: NameKind, passages: PassageNa
 def named_passages(cell: object, kind: NameKind, passages: PassageNames) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield each name in a cell with the positions of its passages, none for an unknown name."""
     for value in _values(cell):
-        whole = passages.find(kind, value)
-        parts = [part.strip() for part in _SEPARATOR.split(value)]
-        if whole or not any(passages.find(kind, part) for part in parts):
-            yield value, whole
-        else:
-            yield from ((part, passages.find(kind, part)) for part in parts if part)
+        yield from ((name, passages.find(kind, name)) for name in _names_in(value, kind, passages))
+
+
+def _names_in(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
+    """Return the names that a text lists, the text itself if it is a name or has no known name in it.
+
+    What may be part of a name separates names only if all of them are known.
+    """
+    if passages.find(kind, value):
+        return [value]
+    names = _split(value, _SEPARATOR)
+    if any(passages.find(kind, name) for name in names):
+        return names
+    ways = (_split(value, separator) for separator in _DOUBTFUL_SEPARATORS)
+    return next((names for names in ways if names and all(passages.find(kind, name) for name in names)), [value])
+
+
+def _split(value: str, separator: re.Pattern[str]) -> list[str]:
+    return [name for part in separator.split(value.strip(_BRACKETS)) if (name := part.strip(_BRACKETS))]
 
 
 def _values(cell: object, depth: int = _MOST_LEVELS) -> Iterator[str]:

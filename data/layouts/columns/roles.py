@@ -10,7 +10,7 @@ from data.formats.columns import NAMES, Columns, Find, has_word, known_name, pla
 from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
 from data.layouts.columns.cells import list_items
-from data.layouts.nested.passage_lists import is_unclear_list
+from data.layouts.nested.passage_lists import MARKS, is_unclear_list, plain_mark
 from data.layouts.parts import part_named
 from data.layouts.programs.lines import WHOLE
 from data.problems import DataError, ProblemCode
@@ -22,19 +22,6 @@ _SURE_LABELS = {
     "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
     "관련도", "관련여부", "관련성", "적합도", "적합여부",
 }  # fmt: skip
-_LABEL_WORDS = {
-    "true",
-    "false",
-    "yes",
-    "no",
-    "y",
-    "n",
-    "relevant",
-    "irrelevant",
-    "not relevant",
-    "positive",
-    "negative",
-}
 _UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
 _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
@@ -65,8 +52,9 @@ _SURE_PASSAGES = {
     "문단",
 }
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
-_ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
-_ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
+_ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\w-]+\.[\w.]+", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}[-./년]\s?\d{1,2}[-./월]\s?\d{1,2}.{0,30}|\d{1,2}[-./]\d{1,2}[-./]\d{4}.{0,30}")
+_ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
 _SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MOST_FLAGS = 5
@@ -216,8 +204,8 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
 
 
 def _is_label(value: object) -> bool:
-    text = "" if is_collection(value) else as_text(value).lower()
-    return text in _LABEL_WORDS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
+    text = "" if is_collection(value) else plain_mark(as_text(value))
+    return text in MARKS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
 
 
 def _is_never_passage(name: str) -> bool:
@@ -226,9 +214,9 @@ def _is_never_passage(name: str) -> bool:
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
-    """Whether values can be passages: no lists of numbers, no media, and without a sure name no files or addresses."""
+    """Whether values can be passages: no lists of numbers, no media; without a sure name no files, addresses, dates."""
     is_sure = plain_name(name) in _SURE_PASSAGES
-    if not is_sure and (_holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)):
+    if not is_sure and any(_holds(name, sample, pattern) for pattern in (_FILE_NAME, _ADDRESS, _DATE)):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
@@ -351,7 +339,7 @@ def _with_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Map
             id_ = None  # it numbers the rows, several of which are one question
         elif 2 * len(set(values)) < len(set(questions)):
             id_ = None
-    if passage_id is not None and "passage_id" not in given and not _one_to_one(_texts(passage_id, sample), contexts):
+    if passage_id is not None and "passage_id" not in given and not _goes_with(_texts(passage_id, sample), contexts):
         passage_id = None  # several passages have it: it is the id of their document
     return replace(columns, id=id_, passage_id=passage_id)
 

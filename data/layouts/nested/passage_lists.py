@@ -40,8 +40,16 @@ MARK_NAMES = (
 )  # fmt: skip
 _UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _POSITION_NAMES = ("id",)  # may number the entries of one list
-_TRUE = ("true", "yes", "y", "positive", "relevant")
-_FALSE = ("false", "no", "n", "negative", "irrelevant", "not relevant")
+# in lower case but O and X, which mark right and wrong in Korea and Japan as ○ and × do
+_TRUE = (
+    "true", "yes", "y", "positive", "relevant", "O", "○", "◯", "〇", "✓", "✔", "예", "네", "관련", "관련 있음", "적합",
+    "はい", "是", "ja",
+)  # fmt: skip
+_FALSE = (
+    "false", "no", "n", "negative", "irrelevant", "not relevant", "X", "×", "✕", "✗", "아니오", "아니요", "무관",
+    "관련 없음", "부적합", "いいえ", "否", "nein",
+)  # fmt: skip
+MARKS = frozenset((*_TRUE, *_FALSE))
 _MAX_DEPTH = 4
 _LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
 
@@ -157,11 +165,16 @@ def _mark(columns: dict[str, Any]) -> bool | None:
     return None
 
 
+def plain_mark(text: str) -> str:
+    """Return a mark as `MARKS` has it."""
+    return text if text in MARKS else text.lower()
+
+
 def is_marked(value: object) -> bool | None:
     """Return what a mark says: a flag, a yes or no, or a number that is relevant from 1; None for anything else."""
     if is_collection(value) or is_blank(value):
         return None
-    text = as_text(value).lower()
+    text = plain_mark(as_text(value))
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     try:

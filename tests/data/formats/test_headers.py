@@ -77,3 +77,18 @@ def test_rows_of_one_cell_among_others_are_no_notes(write: object) -> None:
     assert len(read(write(rows), "표").question_set.passages) == 3
     rows = [["지문", "제목"], ["북한산이 있다.", "산"], ["※ 표가 있는 글이다.", ""], ["한강이 흐른다.", "강"]]
     assert len(read(write(rows), "표").question_set.passages) == 3
+
+
+@pytest.mark.parametrize("write", [as_csv_lines, workbook])
+def test_a_header_that_is_repeated_is_no_row(write: object) -> None:
+    header = ["질문", "지문"]
+    rows = [header, ["question", "context"], ["강은?", "한강이 흐른다."], header, ["산은?", "북한산이 있다."]]
+    reading = read(write(rows), "표")
+    assert [question.text for question in reading.question_set.questions] == ["강은?", "산은?"]
+    repeated = [(problem.code, problem.row) for problem in reading.problems]
+    assert repeated == [(ProblemCode.REPEATED_HEADER, 2), (ProblemCode.REPEATED_HEADER, 4)]
+
+
+def test_a_row_of_words_that_may_name_columns_is_data_among_others() -> None:
+    reading = read("질문,지문\n강은?,한강이 흐른다.\n질문,지문에 대한 물음이다.\n".encode(), "표.csv")
+    assert [question.text for question in reading.question_set.questions] == ["강은?", "질문"]

@@ -19,6 +19,6 @@ def test_marks_in_optional_columns_are_empty_and_counted(mark: str) -> None:
 
 
 def test_a_passage_of_a_mark_is_left_out_and_one_that_may_be_text_is_kept() -> None:
-    reading = read(f"{ROW}산은?,NaN,산,\n들은?,없음,들,\n".encode(), "표.csv")
+    reading = read(f"{ROW}산은?,NaN,산,\n-,-,-,-\n들은?,없음,들,\n".encode(), "표.csv")
     assert [question.text for question in reading.question_set.questions] == ["강은?", "들은?"]
-    assert [one.row for one in reading.problems if one.code is ProblemCode.EMPTY_CONTEXT] == [3]
+    assert [one.row for one in reading.problems if one.code is ProblemCode.EMPTY_CONTEXT] == [3, 4]

@@ -33,6 +33,7 @@ PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n
         ),
         ("INSERT INTO t VALUES (1);\n" * 3, ProblemCode.UNKNOWN_STRUCTURE, "SQL"),
         ("강§물\n산§돌\n들§풀\n", ProblemCode.UNKNOWN_DELIMITER, "separated by §"),
+        ("강#$#물#$#a\n산#$#돌#$#b\n들#$#풀#$#c\n", ProblemCode.UNKNOWN_DELIMITER, r"separated by #\$#"),
         ("강##물##a\n산##돌##b\n들##풀##c\n", ProblemCode.UNKNOWN_DELIMITER, "separated by ##"),
         (
             "강이 흐른다\x1e물이 맑다\n산이 높다\x1e돌이 많다\n들이 넓다\x1e풀이 푸르다\n",

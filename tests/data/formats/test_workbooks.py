@@ -11,9 +11,10 @@ import openpyxl
 import pytest
 
 from data.formats.opening import Format
+from data.formats.text import Content
 from data.formats.workbooks import Merge, open_workbook
 from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from data.questions.read import WORK, File, Reading, read
 
 HEADER = ["번호", "질문", "지문", "제목"]
 ROWS = [
@@ -159,6 +160,81 @@ def test_a_hidden_sheet_is_read_if_no_other_holds_a_table() -> None:
     reading = read(book(add, [HEADER, ROWS[0], ROWS[2]]), "표.xlsx")
     assert [text for text, _, _ in found(reading)] == ["강은?", "산은?"]
     assert codes(reading) == [ProblemCode.OTHER_SHEETS]
+
+
+def test_a_question_merged_over_its_passages_is_one_question() -> None:
+    rows = [["질문", "지문"], ["강은?", "한강이 흐른다."], [None, "낙동강이 흐른다."], ["산은?", "금정산이 있다."]]
+    reading = read(book(lambda workbook: workbook.active.merge_cells("A2:A3"), rows), "표.xlsx")
+    assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]
+
+
+Sheets = dict[str, list[list[Any]]]
+
+
+def sheets(content: Sheets) -> bytes:
+    workbook = openpyxl.Workbook()
+    workbook.remove(workbook.active)
+    for name, rows in content.items():
+        sheet = workbook.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    out = io.BytesIO()
+    workbook.save(out)
+    return out.getvalue()
+
+
+def finds(reading: Reading) -> dict[str, list[str]]:
+    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
+    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
+
+
+RIVER, MOUNTAIN = ["강은?", "한강이 흐른다."], ["산은?", "금정산이 있다."]
+GUIDE = [["항목", "내용"], ["질문", "묻는 말을 적습니다."]]
+COUNTS = [["분류", "질문 수"], ["강", 1]]
+
+
+def test_sheets_of_one_layout_are_read_together_and_the_others_are_named() -> None:
+    content = {
+        "안내": GUIDE,
+        "서울": [["서울 자료"], ["질문", "지문"], RIVER],
+        "부산": [["질문", "지문", "비고"], [*MOUNTAIN, "확인"]],
+        "통계": COUNTS,
+    }
+    reading = read(sheets(content), "자료.xlsx")
+    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert [file.name for file in reading.files] == ["자료.xlsx/서울", "자료.xlsx/부산"]
+    problem = next(one for one in reading.problems if one.code is ProblemCode.OTHER_SHEETS)
+    assert problem.details["others"] == "안내, 통계"
+    assert reading.question_set.name == "자료"
+
+
+def test_a_sheet_of_documents_belongs_to_the_questions_that_name_them() -> None:
+    content: Sheets = {
+        "질문": [["질문", "문서번호"], ["강은?", "D1"], ["산은?", "D2"]],
+        "문서": [["문서번호", "내용"], ["D1", RIVER[1]], ["D2", MOUNTAIN[1]], ["D3", "들이 넓다."]],
+    }
+    reading = read(sheets(content), "자료.xlsx")
+    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert len(reading.question_set.passages) == 3
+
+
+def test_sheets_named_as_published_parts_are_the_split() -> None:
+    content = {"train": [["question", "context"], RIVER], "test": [["question", "context"], MOUNTAIN]}
+    reading = read(sheets(content), "set.xlsx")
+    assert {one.text: one.part for one in reading.question_set.questions} == {"강은?": "train", "산은?": "test"}
+
+
+def test_chosen_columns_count_for_every_sheet() -> None:
+    content = {"서울": [["질문", "답변"], RIVER], "부산": [["질문", "답변"], MOUNTAIN]}
+    with pytest.raises(DataError) as caught:
+        read(sheets(content), "자료.xlsx")
+    assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
+    reading = read_files_chosen(sheets(content), {"context": "답변"})
+    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+
+
+def read_files_chosen(content: bytes, chosen: dict[str, str]) -> Reading:
+    return WORK.read([File(Content(content), "자료.xlsx")], chosen)
 
 
 def test_an_old_workbook() -> None:

@@ -206,3 +206,34 @@ def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:
     assert [sorted(group) for group in first.groups] == [["강/수달.md#1", "강/수달.md#먹이"]]
     assert second.relevant == ("강/수달.md#먹이",)
     assert reading.gaps == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "second"), [("문서", "휴가 규정", "수당"), ("document", "휴가_규정.txt", "수당.txt")]
+)
+def test_a_passage_column_of_document_names_is_a_judgement(column: str, first: str, second: str) -> None:
+    documents = {"휴가 규정.txt": "열닷새를 쉰다.".encode(), "수당.txt": "스무닷새에 나온다.".encode()}
+    questions = f"질문,{column}\n며칠을 쉬나?,{first}\n언제 나오나?,{second}\n".encode()
+    reading = read(zipped({**documents, "질문.csv": questions}), "자료.zip")
+    assert len(reading.question_set.passages) == 2
+    assert [question.relevant for question in reading.question_set.questions] == [("휴가 규정.txt",), ("수당.txt",)]
+
+
+def test_plain_text_named_questions_holds_one_a_line() -> None:
+    documents = {"휴가.txt": "열닷새를 쉰다.".encode(), "문제.txt": "문제가 생기면 전화한다.\n밤에도 받는다.".encode()}
+    reading = read(zipped({**documents, "질문.txt": "며칠을 쉬나?\n언제 쉬나?\n".encode()}), "자료.zip")
+    assert len(reading.question_set.passages) == 2
+    assert [question.text for question in reading.question_set.questions] == ["며칠을 쉬나?", "언제 쉬나?"]
+
+
+def test_lists_of_relevant_documents_by_id_are_judgements() -> None:
+    documents = [{"doc_id": name, "text": f"{name} 문서에는 규정이 있다."} for name in ("가", "나", "다")]
+    questions = [
+        {"question": "며칠을 쉬나?", "relevant_docs": ["가", "나"], "negative_docs": ["다"]},
+        {"question": "언제 나오나?", "relevant_docs": ["나"], "negative_docs": []},
+    ]
+    reading = read(zipped({"docs.jsonl": jsonl(documents), "qa.jsonl": jsonl(questions)}), "set.zip")
+    assert len(reading.question_set.passages) == 3
+    first, second = reading.question_set.questions
+    assert first.grade_of == {"가": 1, "나": 1, "다": 0}
+    assert second.relevant == ("나",)

@@ -427,3 +427,14 @@ def _nothing_is_lost(reading: Reading, files: Files, seed: int) -> None:
     known = {*reading.question_set.passages.ids}
     assert all(known.issuperset(one.grade_of) for one in reading.question_set.questions), seed
     assert problems(reading) or reading.gaps or reading.question_set.questions, seed
+
+
+def test_faq_files_are_refused_with_the_flag_that_searches_their_answers() -> None:
+    files = {
+        "바다.csv": as_csv([{"질문": "갈매기는?", "답변": GULL}]),
+        "강.csv": as_csv([{"질문": "비버는?", "답변": BEAVER}]),
+    }
+    with pytest.raises(DataError) as caught:
+        read(zipped(files), "faq.zip")
+    assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
+    assert caught.value.problem.details["flags"] == "--columns context=답변"

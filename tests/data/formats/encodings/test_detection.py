@@ -49,6 +49,7 @@ KOREAN = "질문,지문\n도서관은 몇 시에 닫나요?,도서관은 밤 아
 GERMAN = "Frage,Antwort\nWann schließt die Bücherei?,Sie schließt um neun Uhr, samstags früher.\n"
 FRENCH = "question,réponse\nOù est la bibliothèque ?,Elle est près de l'hôtel, à l'étage.\n"
 RUSSIAN = "вопрос,ответ\nКогда закрывается библиотека?,Библиотека закрывается в девять часов вечера.\n"
+THAI = "คำถาม,คำตอบ\nห้องสมุดปิดกี่โมง,ห้องสมุดปิดสามทุ่ม\n"
 POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, obok żółtej ścieżki.\n"
 
 
@@ -58,6 +59,11 @@ POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, ob
         (JAPANESE, "shift_jis", "Shift-JIS"),
         (JAPANESE, "cp932", "Shift-JIS"),
         (JAPANESE, "euc_jp", "EUC-JP"),
+        (JAPANESE, "iso2022_jp", "ISO-2022-JP"),
+        (JAPANESE, "utf-16-le", "UTF-16"),
+        (JAPANESE, "utf-16-be", "UTF-16"),
+        (RUSSIAN, "utf-16-le", "UTF-16"),
+        (THAI, "utf-16-le", "UTF-16"),
         (CHINESE, "gbk", "GB18030"),
         (CHINESE, "gb18030", "GB18030"),
         (TAIWANESE, "big5", "Big5"),

@@ -4,6 +4,7 @@ import pytest
 
 from data.formats.columns import Columns
 from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
+from data.layouts.nested.passage_lists import is_marked
 from data.problems import ProblemCode
 
 Row = dict[str, object]
@@ -75,8 +76,21 @@ def test_never_takes_these_columns_as_passages(name: str) -> None:
     assert (columns.question, columns.context, columns.positives) == ("question", None, None)
 
 
-@pytest.mark.parametrize("cell", ["guide.md", "매뉴얼 2.pdf", "https://example.org/a", "/data/a/b.txt", [0.25, 0.5]])
-def test_never_takes_files_addresses_or_vectors_as_passages(cell: object) -> None:
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "guide.md",
+        "매뉴얼 2.pdf",
+        "https://example.org/a",
+        "/data/a/b.txt",
+        "kim.lee@example.org",
+        "2024/05/01 10:02:03 오전 GMT+9",
+        "2024년 5월 1일",
+        "5/13/2024 9:00",
+        [0.25, 0.5],
+    ],
+)
+def test_never_takes_files_addresses_dates_or_vectors_as_passages(cell: object) -> None:
     assert assigned(rows_of(question=["수도는?"], document=[cell])).context is None
 
 
@@ -177,3 +191,36 @@ def test_a_table_that_names_documents_says_what_is_missing() -> None:
     error = missing_passages(assigned(rows), tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.DOCUMENTS_BY_NAME
     assert "The column document names files" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [("O", "X"), ("○", "×"), ("예", "아니오"), ("관련 있음", "관련 없음"), ("はい", "いいえ"), ("ja", "nein")],
+)
+def test_marks_of_right_and_wrong_are_labels(yes: str, no: str) -> None:
+    rows = rows_of(질문=["a?", "a?"], 문단=["x", "y"], 라벨=[yes, no])
+    assert assigned(rows).label == "라벨"
+    assert (is_marked(yes), is_marked(no)) == (True, False)
+
+
+def test_a_column_of_the_answer_and_its_document_is_no_answer() -> None:
+    for name in ("정답 문서", "정답 문서번호", "answer_docs"):
+        assert assigned(rows_of(질문=["a?", "b?"], **{name: ["D1, D2", "D3"]})).answers is None
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "answers", "label"),
+    [
+        ("質問", "本文", "回答", "関連度"),
+        ("问题", "正文", "答案", "相关性"),
+        ("Frage", "Textstelle", "Antwort", "Relevanz"),
+    ],
+)
+def test_columns_in_other_languages(question: str, context: str, answers: str, label: str) -> None:
+    rows = rows_of(**{question: ["a?", "a?"], context: ["x y", "z"], answers: ["x", "x"], label: ["1", "0"]})
+    assert assigned(rows) == Columns(question, context, answers, label=label)
+
+
+def test_ids_of_passages_that_stand_twice_stay_their_ids() -> None:
+    rows = rows_of(question=["a?", "b?", "c?"], pid=["c1", "c2", "c3"], context=["x y", "x y", "z"])
+    assert assigned(rows).passage_id == "pid"
