@@ -33,11 +33,21 @@ class Columns:
         return (self.context or self.positives or self.candidates) is not None
 
 
+_PASSAGE_NOUNS = (
+    "passage", "passages", "ctx", "ctxs", "context", "contexts", "doc", "docs", "document", "documents", "text",
+    "texts", "paragraph", "paragraphs", "chunk", "chunks", "문서", "문단", "지문", "본문",
+)  # fmt: skip
+
+
+def _with_nouns(*words: str) -> tuple[str, ...]:
+    return tuple(word + noun for word in words for noun in _PASSAGE_NOUNS)
+
+
 # By role, the best name first; compared in lower case without spaces, underscores, hyphens and dots.
 NAMES: dict[str, tuple[str, ...]] = {
     "id": (
         "id", "questionid", "qid", "queryid", "guid", "qaid", "uid", "uuid", "exampleid",
-        "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no",
+        "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no", "番号", "编号",
     ),
     "passage_id": (
         "passageid", "pid", "contextid", "paragraphid", "sentenceid", "chunkid", "docid", "documentid", "docno",
@@ -49,12 +59,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "title": (
         "title", "articletitle", "documenttitle", "doctitle", "pagetitle", "wikipediatitle", "headline", "subject",
-        "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
+        "제목", "문서제목", "문서명", "글제목", "표제", "기사제목", "タイトル", "题目", "標題", "标题", "titel",
     ),
     "answers": (
         "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers", "goldenanswer", "groundtruth",
         "groundtruths", "reference", "referenceanswer", "expectedanswer", "expectedoutput", "idealanswer",
-        "정답", "답", "답변", "정답텍스트", "답안", "모범답안",
+        "정답", "답", "답변", "정답텍스트", "답안", "모범답안", "回答",
+        "答え", "解答", "答案", "正解", "antwort",
     ),
     "start": (
         "answerstart", "answerstarts", "answerstartidx", "answerstartindex", "answerbegin", "startposition", "startidx",
@@ -65,27 +76,29 @@ NAMES: dict[str, tuple[str, ...]] = {
     "label": (
         "isrelevant", "relevance", "relevancelabel", "relevancegrade", "relevant", "rel", "label", "isselected",
         "ispositive", "judgement", "judgment", "grade", "rating", "score", "관련도", "관련여부", "관련성", "적합도",
-        "적합여부", "정답여부", "라벨", "레이블", "점수", "평점",
+        "적합여부", "정답여부", "라벨", "레이블", "점수", "평점", "関連度", "関連性", "ラベル", "相关性", "标签",
+        "relevanz",
     ),
     "question": (
-        "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input",
-        "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
+        "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input", "claim",
+        "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리", "質問", "設問", "问题", "問題",
+        "frage",
     ),
     "negatives": (
-        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "negativepassage",
-        "negativepassages", "hardnegativepassages", "negativectxs", "hardnegativectxs", "negativecontexts",
-        "hardnegativecontexts", "negativedoc", "negativedocs", "부정", "부정문단", "부정지문", "오답지문", "오답문단",
+        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "hardnegs", "부정",
+        *_with_nouns("negative", "neg", "hardnegative", "hardneg", "randomneg", "bm25neg", "irrelevant"),
+        *_with_nouns("nonrelevant", "부정", "오답", "무관"),
     ),
     "positives": (
-        "positive", "pos", "positives", "positivepassage", "positivepassages", "positivectxs", "positivecontexts",
-        "positivedoc", "positivedocs", "긍정", "긍정문단", "긍정지문", "정답지문", "정답문단",
+        "positive", "pos", "positives", "긍정", *_with_nouns("positive", "pos", "relevant", "긍정", "정답", "관련"),
     ),
     "context": (
         "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
         "content", "contents", "body", "doc", "article", "evidence", "contexts", "passages", "referencecontexts",
         "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk", "abstract",
         "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
-        "텍스트",
+        "텍스트", "文書", "文章", "段落", "文脈", "本文", "上下文", "文档", "文本", "内容", "kontext", "absatz",
+        "textabschnitt", "dokument",
     ),
 }  # fmt: skip
 _NOT_A_TEXT = {
@@ -170,10 +183,12 @@ def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | No
     if role not in ("title", "answers", "question", "context"):
         return None
     known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
+    korean = {word for word in known if "가" <= word <= "힣"}
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
-        if words & known and not words & _NOT_A_TEXT:
+        last = {word for word in korean if name.endswith(word)}  # Korean writes compounds as one word
+        if (words & known or last) and not words & _NOT_A_TEXT:
             found.append(name)
     return found[0] if len(found) == 1 else None
 

@@ -1,7 +1,7 @@
 """Documents among the files of a collection: they are its corpus if no other file has passages."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -11,9 +11,12 @@ from data.documents.reading import DOCUMENT_COLUMNS, document_table
 from data.formats.columns import Columns
 from data.formats.documents import document_kind, refuse_document
 from data.formats.opening import Format, RecognisedFile
+from data.formats.tables import as_text, is_collection
+from data.layouts.columns.cells import list_items
+from data.layouts.columns.references import file_key
 from data.layouts.files import holds_passages, with_roles
 from data.layouts.sighting import Sighted, sighted
-from data.layouts.sources import Role, Shape, Source
+from data.layouts.sources import Role, Shape, Source, as_questions
 from data.layouts.tallies import id_problems
 from data.problems import DataError, Problem, ProblemCode
 
@@ -30,6 +33,7 @@ _BY_SUFFIX = {
 _TEXT_SUFFIXES = (".txt", ".text", ".rst")
 # of data: a web page under such a name is what a server sent in place of the file
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
+MAX_NAME = 300  # characters of the name of a file
 _WEB_PAGE = (b"<!doctype html", b"<html")
 
 
@@ -106,13 +110,26 @@ def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, 
 
 def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
     """Return the sources without the documents beside passages of another file, which they describe; report them."""
+    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
+    keys = {file_key(name) for name in names}
+    sources = [_as_naming(source, keys) for source in sources] if names else sources
     others = [source for source in sources if source.shape is not Shape.DOCUMENT]
     known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
     is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
     if not is_collection and not any(map(holds_passages, others)):
         return list(sources), ()
-    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
+
+
+def _as_naming(source: Source, keys: Collection[str]) -> Source:
+    """Return rows as questions if what seemed to be their passages are names of documents."""
+    columns = source.columns
+    name = columns.context or columns.positives
+    if source.role is not Role.ROWS or columns.question is None or name is None:
+        return source
+    values = [as_text(item) for row in source.sample for item in list_items(row.get(name)) if not is_collection(item)]
+    named = sum(len(value) <= MAX_NAME and file_key(value) in keys for value in values)
+    return as_questions(source) if values and 2 * named > len(values) else source
 
 
 def _is_document(found: Sighted) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from data.formats.marks import is_missing
 from data.formats.rows import MOST_ANSWERS, RowReader, metadata_in, parsed
 from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
-from data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
+from data.layouts.nested.passage_lists import CROSSES, ListedPassage, is_marked, passages_in
 from data.layouts.programs.lines import WHOLE
 from data.problems import ProblemCode
 
@@ -55,7 +55,7 @@ def grade_in(reader: RowReader, role: str) -> int:
     text = "" if is_collection(cell) else as_text(cell)
     if WHOLE.fullmatch(text) and (grade := int(float(text))) <= MOST_GRADE:
         return max(grade, NOT_RELEVANT)
-    mark = is_marked(text)
+    mark = None if role == "grade" and text.lower() in CROSSES else is_marked(text)
     if mark is None or any(letter.isdigit() for letter in text):
         refuse_once(reader, ProblemCode.WRONG_GRADE, role, most=MOST_GRADE, value=shown(cell, 80))
     return int(mark or False)

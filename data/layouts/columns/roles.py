@@ -1,7 +1,7 @@
 """Gives each column of a table its role: evidence first (types, uniqueness, references), then names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from shlex import quote
 from typing import Any
@@ -10,7 +10,7 @@ from data.formats.columns import NAMES, Columns, Find, has_word, known_name, pla
 from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
 from data.layouts.columns.cells import list_items
-from data.layouts.nested.passage_lists import is_unclear_list
+from data.layouts.nested.passage_lists import is_marked, is_unclear_list, passages_in
 from data.layouts.parts import part_named
 from data.layouts.programs.lines import WHOLE
 from data.problems import DataError, ProblemCode
@@ -22,19 +22,6 @@ _SURE_LABELS = {
     "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
     "관련도", "관련여부", "관련성", "적합도", "적합여부",
 }  # fmt: skip
-_LABEL_WORDS = {
-    "true",
-    "false",
-    "yes",
-    "no",
-    "y",
-    "n",
-    "relevant",
-    "irrelevant",
-    "not relevant",
-    "positive",
-    "negative",
-}
 _UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
 _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
@@ -66,10 +53,12 @@ _SURE_PASSAGES = {
 }
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+", re.IGNORECASE)
-_ID_NAME = re.compile(r"(id|uid|uuid|no|number|번호|아이디|식별자)$")
+_ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
 _SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MOST_FLAGS = 5
+_MOST_ITEMS = 5  # of a list that are looked at
+_SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
 _LEAST_ROWS = 2  # that an observation about values needs
 
 
@@ -83,7 +72,10 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
     given = {role: name for role, name in (chosen or {}).items() if name is not None}
 
     def fits(role: str, name: str, find: Find) -> bool:
-        needs_texts = find is has_word and role == "context" and bool(sample)
+        is_sure = _without_number(plain_name(name)) in _SURE_LISTS
+        needs_texts = bool(sample) and (
+            (find is has_word and role == "context") or (role == "positives" and not is_sure)
+        )
         return _fits(role, name, sample) and (not needs_texts or holds_texts(name, sample))
 
     roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
@@ -114,7 +106,7 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
     """Return the columns that a reading uses, those beside a column of lists included."""
     used: set[str] = set()
     for role, name in asdict(columns).items():
-        if name is not None:
+        if name is not None and (role != "answers" or columns.question is not None):
             used |= set(sibling_columns(role, name, names)) if role in _SIBLINGS else {name}
     return used
 
@@ -148,7 +140,7 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     flags = " / ".join(map(column_flag, candidates[:_MOST_FLAGS])) or column_flag("NAME")
     details = {"found": shown(", ".join(names), 300), "flags": flags}
     retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
-    files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
+    files = [name for name in names if holds_locations(name, sample)]
     if retrieved:
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
@@ -216,8 +208,10 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
 
 
 def _is_label(value: object) -> bool:
-    text = "" if is_collection(value) else as_text(value).lower()
-    return text in _LABEL_WORDS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
+    text = "" if is_collection(value) else as_text(value)
+    if WHOLE.fullmatch(text):
+        return abs(float(text)) <= _MOST_LABEL
+    return is_marked(text) is not None and not any(letter.isdigit() for letter in text)
 
 
 def _is_never_passage(name: str) -> bool:
@@ -228,11 +222,17 @@ def _is_never_passage(name: str) -> bool:
 def _may_hold_passages(name: str, sample: Sample) -> bool:
     """Whether values can be passages: no numbers in lists, and unless the name is sure no file names or addresses."""
     is_sure = plain_name(name) in _SURE_PASSAGES
-    if not is_sure and (_holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)):
+    if not is_sure and holds_locations(name, sample):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
-    items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
-    return not items or not all(map(_is_number, items))
+    leaves = [leaf for value in values if is_collection(value) for leaf in _leaves(value)]
+    may_be_empty = not any(isinstance(value, dict) for value in values)
+    return (may_be_empty and not any(map(_is_number, leaves))) or holds_texts(name, sample)
+
+
+def holds_locations(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column are file names or addresses."""
+    return _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)
 
 
 def _is_number(item: object) -> bool:
@@ -276,10 +276,27 @@ def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
 
 def holds_texts(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
-    values = [row.get(name) for row in sample if not is_missing(row.get(name))]
-    texts = [as_text(value) for value in values if not is_collection(value)]
-    several = sum(_SEVERAL_WORDS.search(text[:1000]) is not None for text in texts)
-    return 2 * (several + len(values) - len(texts)) > len(values)
+    values = [value for row in sample if not is_missing(value := row.get(name))]
+    items = [
+        item for value in values for item in (list_items(value)[:_MOST_ITEMS] if is_collection(value) else [value])
+    ]
+    leaves = [found for item in items if (found := [*_leaves(item)])]
+    return 2 * sum(any(map(_is_text, found)) for found in leaves) > len(leaves)
+
+
+def _is_text(leaf: object) -> bool:
+    return isinstance(leaf, dict) or _SEVERAL_WORDS.search(as_text(leaf)[:1000]) is not None
+
+
+def _leaves(value: object, depth: int = 4) -> Iterator[str | dict[str, object]]:
+    """Yield the texts of a cell, which may be a list of lists, and the objects that hold passages."""
+    if isinstance(value, dict):
+        yield from [value] if passages_in(value) else ()
+    elif not is_collection(value):
+        yield as_text(value)
+    elif depth:
+        for item in list_items(value)[:_MOST_ITEMS]:
+            yield from _leaves(item, depth - 1)
 
 
 def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:

@@ -1,5 +1,6 @@
 """Passages in one cell: texts, objects, [title, sentences] pairs, and the dict of lists that Hugging Face writes."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,8 +41,14 @@ MARK_NAMES = (
 )  # fmt: skip
 _UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
 _POSITION_NAMES = ("id",)  # may number the entries of one list
-_TRUE = ("true", "yes", "y", "positive", "relevant")
-_FALSE = ("false", "no", "n", "negative", "irrelevant", "not relevant")
+CROSSES = ("o", "x")  # circles and crosses of tables, which are typing errors in a file of judgements
+_MARKS = {
+    **dict.fromkeys(("true", "yes", "y", "positive", "relevant", "correct", "entailment", "o", "○", "예", "참"), True),
+    **dict.fromkeys(("관련", "관련있음", "적합", "正解", "はい", "相关", "是", "ja"), True),
+    **dict.fromkeys(("false", "no", "n", "negative", "irrelevant", "incorrect", "x", "×", "아니오", "거짓"), False),
+    **dict.fromkeys(("무관", "관련없음", "부적합", "不正解", "いいえ", "不相关", "否", "nein"), False),
+}
+_NOT = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
 _LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
 
@@ -90,7 +97,8 @@ def _entries(value: Any, depth: int) -> Iterator[tuple[ListedPassage, str]]:
     elif not isinstance(value, (list, tuple, set)):
         yield ListedPassage("", "", as_text(value)), ""
     elif (pair := _pair(value)) is not None:
-        yield pair, ""
+        if pair.text:
+            yield pair, ""
     else:
         for item in value:
             yield from _entries(_value(item, only_objects=True), depth - 1)
@@ -143,7 +151,7 @@ def _pair(value: Iterable[Any]) -> ListedPassage | None:
     items = [plain_value(item) for item in value]
     if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
         return None
-    if not items[1] or len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
+    if len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
         return None
     return ListedPassage("", items[0].strip(), joined_text(items[1]))
 
@@ -162,8 +170,11 @@ def is_marked(value: object) -> bool | None:
     if is_collection(value) or is_blank(value):
         return None
     text = as_text(value).lower()
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
+    if not_ := _NOT.match(text):
+        mark = _MARKS.get(text[not_.end() :])
+        return None if mark is None else not mark
+    if text in _MARKS or "".join(text.split()) in _MARKS:
+        return _MARKS["".join(text.split())]
     try:
         return float(text) >= 1
     except ValueError:

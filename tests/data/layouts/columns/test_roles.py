@@ -3,7 +3,14 @@
 import pytest
 
 from data.formats.columns import Columns
-from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
+from data.layouts.columns.labels import unread_labels
+from data.layouts.columns.roles import (
+    assign_columns,
+    candidate_columns,
+    holds_texts,
+    missing_passages,
+    sibling_columns,
+)
 from data.problems import ProblemCode
 
 Row = dict[str, object]
@@ -34,6 +41,15 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
             Columns("문제", "본문", "답변", "문서 제목", "guid"),
         ),
         (("query", "positive", "negative"), Columns("query", positives="positive", negatives="negative")),
+        (("질의", "정답문서", "오답문서1"), Columns("질의", positives="정답문서", negatives="오답문서1")),
+        (
+            ("query", "relevant_docs", "irrelevant_docs"),
+            Columns("query", positives="relevant_docs", negatives="irrelevant_docs"),
+        ),
+        (("質問", "文書", "関連度", "番号"), Columns("質問", "文書", label="関連度", id="番号")),
+        (("问题", "段落", "答案"), Columns("问题", "段落", "答案")),
+        (("Frage", "Textabschnitt", "Antwort"), Columns("Frage", "Textabschnitt", "Antwort")),
+        (("평가질문", "문서내용"), Columns("평가질문", "문서내용")),
         (("text", "context", "question"), Columns("question", "context")),
         (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용", passage_id="context_id")),
         (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text", start="answer_start")),
@@ -177,3 +193,35 @@ def test_a_table_that_names_documents_says_what_is_missing() -> None:
     error = missing_passages(assigned(rows), tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.DOCUMENTS_BY_NAME
     assert "The column document names files" in str(error)
+
+
+@pytest.mark.parametrize("marks", [("O", "X"), ("관련", "무관"), ("entailment", "not_entailment"), ("ja", "nein")])
+def test_words_are_labels(marks: tuple[str, str]) -> None:
+    rows = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], label=[*marks])
+    assert assigned(rows).label == "label"
+
+
+def test_ids_in_lists_are_no_positives() -> None:
+    assert assigned(rows_of(query=["a?"], relevant_docs=[["d1", "d2"]])).positives is None
+    assert assigned(rows_of(query=["a?"], relevant_docs=[["One text.", "Two texts."]])).positives == "relevant_docs"
+
+
+def test_citations_are_no_passages() -> None:
+    assert assigned(rows_of(claim=["Cranes fly."], evidence=[[[[1, 2, "Crane", 0]]]])).context is None
+
+
+@pytest.mark.parametrize(("rows", "is_reported"), [(2, True), (1, False)])
+def test_reports_a_label_without_grades(rows: int, is_reported: bool) -> None:
+    sample = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], score=[0.93, 0.12])[:rows]
+    notices = unread_labels(assigned(sample), tuple(sample[0]), sample)
+    assert ["score" in notice.message for notice in notices] == [True] * is_reported
+
+
+def test_an_empty_object_of_lists_says_nothing_about_a_column() -> None:
+    pages: list[object] = [{"wiki_context": ["Cranes fly south."]}, {"wiki_context": []}, {"wiki_context": []}]
+    assert holds_texts("pages", rows_of(pages=pages))
+
+
+def test_objects_without_texts_are_no_passages() -> None:
+    evidence: list[object] = [{"4983": [{"sentences": [0], "label": "SUPPORT"}]}, {}]
+    assert assigned(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None
