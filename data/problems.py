@@ -149,6 +149,7 @@ class ProblemCode(StrEnum):
     CHANGED_QUESTION_IDS = "changed_question_ids"
     QUESTIONS_BY_POSITION = "questions_by_position"
     LABELS_AS_RELEVANCE = "labels_as_relevance"
+    UNREAD_LABEL = "unread_label"
     NO_QUESTION_IN_ROW = "no_question_in_row"
     TITLE_LINES = "title_lines"
     BLANK_MARKS = "blank_marks"

@@ -33,6 +33,16 @@ class Columns:
         return (self.context or self.positives or self.candidates) is not None
 
 
+_PASSAGE_NOUNS = (
+    "passage", "passages", "ctx", "ctxs", "context", "contexts", "doc", "docs", "document", "documents", "text",
+    "texts", "paragraph", "paragraphs", "chunk", "chunks", "문서", "문단", "지문", "본문",
+)  # fmt: skip
+
+
+def _with_nouns(*words: str) -> tuple[str, ...]:
+    return tuple(word + noun for word in words for noun in _PASSAGE_NOUNS)
+
+
 # By role, the best name first; compared in lower case without spaces, underscores, hyphens and dots.
 NAMES: dict[str, tuple[str, ...]] = {
     "id": (
@@ -54,12 +64,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         "title", "articletitle", "documenttitle", "doctitle", "pagetitle", "wikipediatitle", "headline", "subject",
         "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
         "タイトル", "題名", "标题", "標題", "titel",
+        "题目",
     ),
     "answers": (
         "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers", "goldenanswer", "groundtruth",
         "groundtruths", "reference", "referenceanswer", "expectedanswer", "expectedoutput", "idealanswer",
         "정답", "답", "답변", "정답텍스트", "답안", "모범답안",
         "回答", "答え", "正解", "答案", "antwort", "antworten",
+        "解答",
     ),
     "start": (
         "answerstart", "answerstarts", "answerstartidx", "answerstartindex", "answerbegin", "startposition", "startidx",
@@ -80,15 +92,15 @@ NAMES: dict[str, tuple[str, ...]] = {
         "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input",
         "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
         "質問", "質問文", "質問内容", "問題", "问题", "提问", "frage", "fragen",
+        "claim", "設問",
     ),
     "negatives": (
-        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "negativepassage",
-        "negativepassages", "hardnegativepassages", "negativectxs", "hardnegativectxs", "negativecontexts",
-        "hardnegativecontexts", "negativedoc", "negativedocs", "부정", "부정문단", "부정지문", "오답지문", "오답문단",
+        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "hardnegs", "부정",
+        *_with_nouns("negative", "neg", "hardnegative", "hardneg", "randomneg", "bm25neg", "irrelevant"),
+        *_with_nouns("nonrelevant", "부정", "오답", "무관"),
     ),
     "positives": (
-        "positive", "pos", "positives", "positivepassage", "positivepassages", "positivectxs", "positivecontexts",
-        "positivedoc", "positivedocs", "긍정", "긍정문단", "긍정지문", "정답지문", "정답문단",
+        "positive", "pos", "positives", "긍정", *_with_nouns("positive", "pos", "relevant", "긍정", "정답", "관련"),
     ),
     "context": (
         "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
@@ -98,6 +110,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "텍스트",
         "本文", "文章", "段落", "文脈", "コンテキスト", "テキスト", "正文", "原文", "上下文", "文本", "内容", "內容",
         "textstelle", "textabschnitt", "absatz", "kontext",
+        "文書", "文档", "dokument",
     ),
 }  # fmt: skip
 _NOT_A_TEXT = {
@@ -183,12 +196,14 @@ def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | No
     if role not in ("title", "answers", "question", "context"):
         return None
     known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
+    korean = {word for word in known if "가" <= word <= "힣"}
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
         # 정답 문서번호: the passage of the answer
         is_other = role == "answers" and any(word.startswith(_PASSAGE_WORDS) for word in words)
-        if words & known and not words & _NOT_A_TEXT and not is_other:
+        last = {word for word in korean if name.endswith(word)}  # Korean writes compounds as one word
+        if (words & known or last) and not words & _NOT_A_TEXT and not is_other:
             found.append(name)
     return found[0] if len(found) == 1 else None
 

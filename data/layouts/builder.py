@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from data.formats.answers import NOWHERE, other_ids_in
 from data.formats.columns import Columns
 from data.formats.marks import is_mark, is_missing
-from data.formats.rows import MOST_BAD_ROWS, NOWHERE, DatasetBuilder, RowReader, other_ids_in
+from data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
 from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from data.layouts.columns.cells import (
     NOT_RELEVANT,
@@ -14,7 +15,7 @@ from data.layouts.columns.cells import (
     listed_passages,
     question_metadata_in,
 )
-from data.layouts.columns.labels import Labels
+from data.layouts.columns.labels import Labels, unread_labels
 from data.layouts.columns.references import PassageNames
 from data.layouts.parts import part_named
 from data.layouts.plans import RowPlan
@@ -48,6 +49,7 @@ class QuestionSetBuilder(DatasetBuilder):
         self._role = Role.ROWS  # of the source that is read
         self._first_position = 0  # of the passages of the source that is read
         self._plan = RowPlan(Columns())
+        self._location: str | None = None
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
         self.names = PassageNames(self._position_of, self.passages.titles)
@@ -78,6 +80,8 @@ class QuestionSetBuilder(DatasetBuilder):
         self._source += 1
         self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
+        self._location = source.location
+        self.rejection.report(unread_labels(source.columns, source.names, source.sample))
         if source.role is Role.JUDGEMENTS and source.columns.id:
             self._questions.use_positions(source.first("id", _MOST_JUDGED))
         self._labels.unsure_column = source.unsure_label or self._labels.unsure_column
@@ -151,6 +155,8 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _add_aliases(self, reader: RowReader, position: int) -> None:
         """Add the ids of merged copies that an export of this project lists in its metadata."""
+        if self._location is not None:
+            self.names.add_location(as_text(reader.row.cells.get(self._location)), position)
         for alias in other_ids_in(reader.row.cells.get("metadata")):
             self.passages.add_alias(alias, position)
             self._position_of.setdefault(alias, position)
@@ -195,6 +201,7 @@ class QuestionSetBuilder(DatasetBuilder):
             question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
             self._questions.add(question, beside)
         self._note_part(question, reader, source)
+        question.needs_judgement |= plan.has_lists
         for listed_id, title, passage, listed_grade in judged:
             # lists may number their own entries: the text is what was judged
             self._questions.judge(question, self._store(listed_id, passage, title), listed_grade)

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from data.apart import File
+from data.formats.answers import answers_in
 from data.formats.columns import Columns
 from data.formats.json_rows import json_table
 from data.formats.opening import told_of
-from data.formats.rows import answers_in
 from data.formats.tables import as_text, is_collection
 from data.layouts.columns.cells import list_items
 from data.layouts.columns.references import file_key

@@ -1,14 +1,15 @@
 """Which columns of the files of a collection are used, kept as metadata, or unused."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from data.formats.columns import Columns
 from data.formats.tables import as_text
 from data.layouts.columns.cells import list_items
-from data.layouts.columns.references import NameKind, PassageNames, Reference, reference_columns
+from data.layouts.columns.references import NameKind, PassageNames, Reference, file_key, reference_columns
 from data.layouts.columns.roles import columns_in_use
+from data.layouts.columns.values import holds_locations
 from data.layouts.nested.trees import NestedTable
 from data.layouts.sources import Role, Shape, Source, as_questions
 
@@ -34,6 +35,26 @@ def with_references(source: Source, passages: PassageNames, chosen: Mapping[str,
     if columns.passage_id and not references:
         references = (Reference(columns.passage_id, NameKind.ID),)  # its unknown ids are reported
     return replace(source, references=references)
+
+
+def with_locations(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources; those of passages with the column of file names or addresses, if questions name any."""
+    asking = [source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None]
+    named = {value for source in asking for name in source.names for value in _locations(name, source)}
+    return [source if source in asking or not named else _with_location(source, named) for source in sources]
+
+
+def _with_location(source: Source, named: set[str]) -> Source:
+    used = _used_columns(source)
+    columns = {name: found for name in source.names if name not in used and (found := _locations(name, source))}
+    best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=None)
+    return replace(source, location=best)
+
+
+def _locations(name: str, source: Source) -> list[str]:
+    if not holds_locations(name, source.sample):
+        return []
+    return [file_key(as_text(item)) for row in source.sample for item in list_items(row.get(name))]
 
 
 def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
@@ -89,4 +110,6 @@ def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ..
 
 def _used_columns(source: Source) -> set[str]:
     others = {reference.column for reference in source.references} | ({source.metadata} if source.metadata else set())
+    if source.location is not None:
+        others.add(source.location)
     return columns_in_use(source.columns, source.names) | others

@@ -16,7 +16,7 @@ from data.formats.text import line_table
 from data.layouts.columns.references import PassageNames, reference_columns
 from data.layouts.files import holds_passages, role_by_name, with_roles
 from data.layouts.sighting import Sighted, sighted
-from data.layouts.sources import Role, Shape, Source
+from data.layouts.sources import Role, Shape, Source, as_questions
 from data.layouts.tallies import id_problems
 from data.problems import DataError, Problem, ProblemCode
 
@@ -33,6 +33,7 @@ _BY_SUFFIX = {
 _TEXT_SUFFIXES = (".txt", ".text", ".rst")
 # of data: a web page under such a name is what a server sent in place of the file
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
+MAX_NAME = 300  # characters of the name of a file
 _WEB_PAGE = (b"<!doctype html", b"<html")
 
 
@@ -139,23 +140,24 @@ def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, 
 
 def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
     """Return the sources without the documents beside passages of another file, which they describe; report them."""
-    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
     names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
-    own = [source for source in others if not _names_documents(source, names)]
-    known = with_roles(own)  # texts with ids alone, such as questions about the documents, are not yet passages
+    sources = [_as_naming(source, names) for source in sources] if names else sources
+    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
+    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
     is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
-    if not is_collection and not any(map(holds_passages, own)):
+    if not is_collection and not any(map(holds_passages, others)):
         return list(sources), ()
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
 
 
-def _names_documents(source: Source, names: Sequence[str]) -> bool:
-    """Whether what seem to be the passages of rows are names of documents."""
-    context = source.columns.context
-    if source.role is not Role.ROWS or context is None:
-        return False
+def _as_naming(source: Source, names: Sequence[str]) -> Source:
+    """Return rows as questions if what seemed to be their passages are names of documents."""
+    columns = source.columns
+    context = columns.context or columns.positives
+    if source.role is not Role.ROWS or columns.question is None or context is None:
+        return source
     documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
-    return bool(reference_columns([context], source.sample, documents))
+    return as_questions(source) if reference_columns([context], source.sample, documents) else source
 
 
 def _is_document(found: Sighted) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from data.formats.rows import NOWHERE, RowReader
+from data.formats.answers import NOWHERE
+from data.formats.rows import RowReader
 from data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
 from data.layouts.columns.ids import NumberIds, canonical_id
 from data.layouts.columns.references import NameKind, PassageNames, Reference, is_file_name, named_passages

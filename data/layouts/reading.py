@@ -11,7 +11,9 @@ from data.formats.columns import plain_name, require_columns
 from data.formats.opening import Format, set_name, told_of
 from data.formats.tables import shown
 from data.layouts.by_id import with_objects_by_id
-from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
+from data.layouts.column_use import with_locations
+from data.layouts.columns.roles import candidate_columns, missing_passages
+from data.layouts.columns.values import holds_texts
 from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
 from data.layouts.files import (
     PLAIN_WORDS,
@@ -145,13 +147,13 @@ def _together(
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
         return select_rows(*next(pair for pair in seen if pair[0].name == rows[0].name), name, chosen, aside)
-    sources = with_parts(with_roles(sources))
+    sources = with_locations(with_parts(with_roles(sources)))
     require_one_collection(sources)
     if not any(map(holds_passages, sources)):
         _require_passage_column(seen, sources, chosen)
         raise _no_passages(sources, [file.name for file, _ in seen])
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.ANSWERS, Role.JUDGEMENTS)
-    sources.sort(key=lambda source: order.index(source.role))
+    sources.sort(key=lambda source: (order.index(source.role), source.columns.question is not None))
     layout = _layout(sources)
     return SelectedSources(tuple(sources), _named(_files_read(seen, sources), layout, name), layout, tuple(aside))
 

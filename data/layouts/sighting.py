@@ -11,7 +11,8 @@ from data.formats.tables import Table, shown
 from data.formats.text import Content, EncodedText
 from data.formats.workbooks import Workbook
 from data.layouts.columns.passage_columns import with_passage_columns
-from data.layouts.columns.roles import Sample, assign_columns, is_unsure_label
+from data.layouts.columns.roles import assign_columns, is_unsure_label
+from data.layouts.columns.values import Sample
 from data.layouts.nested.dictionaries import (
     JUDGEMENT_NAMES,
     PASSAGE_NAMES,
@@ -23,6 +24,7 @@ from data.layouts.nested.dictionaries import (
     texts_opener,
 )
 from data.layouts.nested.flat_questions import flat_opener
+from data.layouts.nested.object_cells import with_flat_cells
 from data.layouts.nested.objects import object_openers
 from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, tree_in, tree_in_rows
 from data.layouts.programs.engines import (
@@ -92,7 +94,8 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
             return seen
         value, openers = recognised.value, object_openers(recognised)
         told = told_by_names(tuple(value), [value]) if not openers and isinstance(value, dict) else Told(None)
-        if told.role not in (None, Role.ROWS):
+        is_row = not openers and isinstance(value, dict) and assign_columns(tuple(value), [value]).question is not None
+        if is_row or told.role not in (None, Role.ROWS):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
     return _table_seen(file.name, recognised, opener, chosen or {})
@@ -125,6 +128,9 @@ def _table_seen(
         if flat is None:
             return Sighted([_nested(name, recognised, tree.table)], recognised)
         opener = flat
+        table, sample = looked_at(opener())
+    else:
+        opener = with_flat_cells(opener)
         table, sample = looked_at(opener())
     refuse_predictions(table.names, name, recognised.value)
     given = {role: column for role, column in chosen.items() if column in table.names}
@@ -175,7 +181,9 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
         flat = _rows_opener(recognised)
         if flat is None and (tree := tree_in(recognised)) is not None:
             return _nested(file.name, recognised, tree.table)
-        table, sample = with_passage_columns(*looked_at((flat or rows_opener(file.content, recognised))()))
+        table, sample = with_passage_columns(
+            *looked_at((flat or with_flat_cells(rows_opener(file.content, recognised)))())
+        )
     else:
         table, sample = with_passage_columns(seen.table, seen.sample)
     require_columns(chosen, table.names)

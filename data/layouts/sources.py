@@ -63,6 +63,7 @@ class Source:
     part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
     metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
+    location: str | None = None  # column of passages with the file or address by which questions name them
     unsure_label: str = ""  # its column of labels if these may also be answers
 
     def first(self, role: str, count: int) -> list[str]:

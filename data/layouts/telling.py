@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from data.formats.columns import Columns, is_known, plain_name
 from data.formats.tables import is_blank
-from data.layouts.columns.roles import assign_columns, holds_texts, unique_column
+from data.layouts.columns.roles import assign_columns, unique_column
+from data.layouts.columns.values import holds_texts
 from data.layouts.programs.lines import has_numbers
 from data.layouts.sources import Role, Shape, Source
 

@@ -13,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.formats.rows import OTHER_IDS
+from data.formats.answers import OTHER_IDS
 from data.layouts.reading import Layout
 from data.records import Question, QuestionSet
 from data.texts import Script, script_of

@@ -33,7 +33,8 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, understood
 from data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from data.formats.text import Content, line_table
-from data.layouts.columns.roles import Sample, filled_columns, holds_texts
+from data.layouts.columns.roles import filled_columns
+from data.layouts.columns.values import Sample, holds_texts
 from data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.parts import part_named
 from data.layouts.sighting import rows_opener

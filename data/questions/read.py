@@ -17,7 +17,8 @@ from data.formats.tables import shown
 from data.formats.text import Content
 from data.layouts.builder import QuestionSetBuilder
 from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
-from data.layouts.columns.roles import candidate_columns, holds_texts, missing_passages
+from data.layouts.columns.roles import candidate_columns, missing_passages
+from data.layouts.columns.values import holds_texts
 from data.layouts.members import files_of, files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from data.layouts.sighting import Sighted, has_sheets, row_source

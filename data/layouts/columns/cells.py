@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from data.formats.answers import MOST_ANSWERS, metadata_in, parsed
 from data.formats.marks import is_missing
-from data.formats.rows import MOST_ANSWERS, RowReader, metadata_in, parsed
+from data.formats.rows import RowReader
 from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
 from data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
 from data.layouts.programs.lines import WHOLE

@@ -1,10 +1,13 @@
 """Labels beside a question and its passage: relevance, unless they may be the answers to questions of yes or no."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data.formats.tables import shown
+from data.formats.columns import NAMES, Columns, plain_name
+from data.formats.tables import as_text, shown
 from data.layouts.columns.cells import NOT_RELEVANT
 from data.layouts.columns.roles import column_flag
+from data.layouts.columns.values import Sample
 from data.layouts.tallies import Tally
 from data.problems import DataError, Problem, ProblemCode
 from data.records import RELEVANT_GRADE
@@ -32,3 +35,14 @@ class Labels:
 
     def problems(self) -> list[Problem]:
         return self._not_relevant.problems(ProblemCode.LABELS_AS_RELEVANCE)
+
+
+def unread_labels(columns: Columns, names: Sequence[str], sample: Sample) -> list[Problem]:
+    """Return the notice of a column that is named as relevance but has no grades, if rows share their questions."""
+    if columns.question is None or columns.context is None or columns.label is not None:
+        return []
+    name = next((name for name in names if plain_name(name) in NAMES["label"]), None)
+    questions = [as_text(row.get(columns.question)) for row in sample]
+    if name is None or len({*questions}) == len(questions):
+        return []
+    return [Problem.of(ProblemCode.UNREAD_LABEL, column=shown(name, 80), value=shown(sample[0].get(name), 80))]

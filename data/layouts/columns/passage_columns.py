@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from data.formats.answers import parsed
 from data.formats.columns import plain_name
-from data.formats.rows import parsed
 from data.formats.tables import Table, as_text, is_blank, is_collection
 from data.layouts.columns.cells import list_items
 from data.layouts.columns.roles import assign_columns
+from data.layouts.columns.values import holds_texts
 from data.layouts.nested.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
 
 Sample = Sequence[Mapping[str, object]]
@@ -85,6 +86,8 @@ def _asking_column(table: Table, sample: Sample) -> str | None:
 
 def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
     """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
+    if not holds_texts(name, sample):
+        return []
     cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
     lists = [passages_in(cell) for cell in cells if _is_list(cell)]
     texts = [passage.text for passages in lists for passage in passages]

@@ -16,7 +16,7 @@ from data.records import RELEVANT_GRADE
 
 _HINT = re.compile(
     "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"
-    "|문서|지문|본문|정답|근거|출처|파일|관련|참조|자료"
+    "|url|link|문서|지문|본문|정답|근거|출처|파일|관련|참조|자료|주소|링크"
 )
 _NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
 _NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
@@ -62,6 +62,11 @@ class PassageNames:
         self._positions: dict[NameKind, dict[str, list[int]]] = {}
         self._path_of: dict[int, str] = {}
         self._number_keys = NumberIds(lambda: self._positions[NameKind.FILE])
+        self._locations: list[tuple[str, int]] = []
+
+    def add_location(self, location: str, position: int) -> None:
+        """Note the file or address that a passage comes from."""
+        self._locations.append((location, position))
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name stands for, also one with the same number; None if there is none."""
@@ -99,9 +104,9 @@ class PassageNames:
             if title:
                 positions[file_key(title) if kind is NameKind.FILE else composed(title)][position] = None
         if kind is NameKind.FILE:
-            for id_, position in self._position_of.items():
-                positions[file_key(id_)][position] = None
-                self._path_of.setdefault(position, _path_key(id_))
+            for name, position in (*self._position_of.items(), *self._locations):
+                positions[file_key(name)][position] = None
+                self._path_of.setdefault(position, _path_key(name))
         return {key: [*found] for key, found in positions.items() if key}
 
 
@@ -111,7 +116,9 @@ def composed(name: str) -> str:
 
 
 def file_key(name: str) -> str:
-    """Return a file name as such names are compared: without folders and ending, in lower case, spaces for `_`."""
+    """Return a file name as such names are compared: without folders and ending, in lower case; addresses are whole."""
+    if "://" in name:
+        return name.strip().lower().rstrip("/")
     return _without_extension(_path_key(name)).rpartition("/")[2]
 
 

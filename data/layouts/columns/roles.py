@@ -10,12 +10,11 @@ from data.formats.columns import NAMES, Columns, Find, has_word, known_name, pla
 from data.formats.marks import is_missing
 from data.formats.tables import as_text, is_collection, shown
 from data.layouts.columns.cells import list_items
-from data.layouts.nested.passage_lists import MARKS, is_unclear_list, plain_mark
+from data.layouts.columns.values import Sample, holds_locations, holds_texts, is_label, is_number, may_hold_passages
+from data.layouts.nested.passage_lists import is_unclear_list
 from data.layouts.parts import part_named
 from data.layouts.programs.lines import WHOLE
 from data.problems import DataError, ProblemCode
-
-Sample = Sequence[Mapping[str, object]]
 
 _SIBLINGS = ("positives", "negatives", "candidates")
 _SURE_LABELS = {
@@ -24,7 +23,6 @@ _SURE_LABELS = {
 }  # fmt: skip
 _UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
-_MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
 _NEVER_PASSAGES = {
     "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
     "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
@@ -51,13 +49,10 @@ _SURE_PASSAGES = {
     "문맥",
     "문단",
 }
-_FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
-_ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\w-]+\.[\w.]+", re.IGNORECASE)
-_DATE = re.compile(r"\d{4}[-./년]\s?\d{1,2}[-./월]\s?\d{1,2}.{0,30}|\d{1,2}[-./]\d{1,2}[-./]\d{4}.{0,30}")
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
-_SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MOST_FLAGS = 5
+_SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
 _LEAST_ROWS = 2  # that an observation about values needs
 
 
@@ -71,7 +66,10 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
     given = {role: name for role, name in (chosen or {}).items() if name is not None}
 
     def fits(role: str, name: str, find: Find) -> bool:
-        needs_texts = find is has_word and role == "context" and bool(sample)
+        is_sure = _without_number(plain_name(name)) in _SURE_LISTS
+        needs_texts = bool(sample) and (
+            (find is has_word and role == "context") or (role == "positives" and not is_sure)
+        )
         return _fits(role, name, sample) and (not needs_texts or holds_texts(name, sample))
 
     roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
@@ -102,7 +100,7 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
     """Return the columns that a reading uses, those beside a column of lists included."""
     used: set[str] = set()
     for role, name in asdict(columns).items():
-        if name is not None:
+        if name is not None and (role != "answers" or columns.question is not None):
             used |= set(sibling_columns(role, name, names)) if role in _SIBLINGS else {name}
     return used
 
@@ -136,7 +134,7 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     flags = " / ".join(map(column_flag, candidates[:_MOST_FLAGS])) or column_flag("NAME")
     details = {"found": shown(", ".join(names), 300), "flags": flags}
     retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
-    files = [name for name in names if _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)]
+    files = [name for name in names if holds_locations(name, sample)]
     if retrieved:
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
@@ -196,16 +194,11 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
         case "part":
             return bool(values) and all(map(part_named, values))
         case "label":
-            return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(_is_label, values)))
+            return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(is_label, values)))
         case "start":
             return bool(values) and all(WHOLE.fullmatch(as_text(one)) for value in values for one in list_items(value))
         case _:
             return role not in ("id", "passage_id", "kind") or not any(map(is_collection, values))
-
-
-def _is_label(value: object) -> bool:
-    text = "" if is_collection(value) else plain_mark(as_text(value))
-    return text in MARKS or (WHOLE.fullmatch(text) is not None and abs(float(text)) <= _MOST_LABEL)
 
 
 def _is_never_passage(name: str) -> bool:
@@ -214,39 +207,7 @@ def _is_never_passage(name: str) -> bool:
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
-    """Whether values can be passages: no lists of numbers, no media; without a sure name no files, addresses, dates."""
-    is_sure = plain_name(name) in _SURE_PASSAGES
-    if not is_sure and any(_holds(name, sample, pattern) for pattern in (_FILE_NAME, _ADDRESS, _DATE)):
-        return False
-    values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
-    items = [item for value in values if is_collection(value) for item in list_items(value)[:3]]
-    return not items or not (all(map(_is_number, items)) or all(map(_is_medium, items)))
-
-
-def _is_medium(item: object) -> bool:
-    """Whether an object is an image, a sound or a video, as Hugging Face stores them."""
-    return isinstance(item, dict) and ({"bytes", "path"} <= item.keys() or {"array", "sampling_rate"} <= item.keys())
-
-
-def _is_number(item: object) -> bool:
-    try:
-        float(as_text(item))
-    except (ValueError, TypeError):
-        return False
-    return not is_collection(item)
-
-
-def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
-    """Whether most filled cells of a column, or the items of their lists, match a pattern as a whole."""
-    values = [row.get(name) for row in sample[:50] if not is_missing(row.get(name))]
-    items = [item for value in values for item in (list_items(value)[:5] if is_collection(value) else [value])]
-    return bool(items) and 2 * sum(_matches(item, pattern) for item in items) > len(items)
-
-
-def _matches(item: object, pattern: re.Pattern[str]) -> bool:
-    """Whether a text, or the short text of any key of an object, matches a pattern as a whole."""
-    parts = item.values() if isinstance(item, dict) else [item]
-    return any(pattern.fullmatch(as_text(part)[:300]) is not None for part in parts if not is_collection(part))
+    return may_hold_passages(name, sample, is_sure=plain_name(name) in _SURE_PASSAGES)
 
 
 def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:
@@ -265,14 +226,6 @@ def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
     has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
     is_evaluation = has_reference and any(plain_name(other) in ("answer", "response") for other in names)
     return is_evaluation and plain_name(name) == "contexts"
-
-
-def holds_texts(name: str, sample: Sample) -> bool:
-    """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
-    values = [row.get(name) for row in sample if not is_missing(row.get(name))]
-    texts = [as_text(value) for value in values if not is_collection(value)]
-    several = sum(_SEVERAL_WORDS.search(text[:1000]) is not None for text in texts)
-    return 2 * (several + len(values) - len(texts)) > len(values)
 
 
 def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
@@ -300,7 +253,7 @@ def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample
         found.append("label")
     context = roles.get("context", "")
     may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
-    if may_be_ids and sample and all(_is_number(row.get(context)) for row in sample):
+    if may_be_ids and sample and all(is_number(row.get(context)) for row in sample):
         found.append("context")  # ids of passages beside the questions
     return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
 

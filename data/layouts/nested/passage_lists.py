@@ -1,12 +1,13 @@
 """Passages in one cell: texts, objects, [title, sentences] pairs, and the dict of lists that Hugging Face writes."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from data.formats.answers import parsed
 from data.formats.columns import plain_name
-from data.formats.rows import parsed
 from data.formats.tables import CellError, as_text, is_blank, is_collection
 
 
@@ -42,14 +43,15 @@ _UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "contex
 _POSITION_NAMES = ("id",)  # may number the entries of one list
 # in lower case but O and X, which mark right and wrong in Korea and Japan as ○ and × do
 _TRUE = (
-    "true", "yes", "y", "positive", "relevant", "O", "○", "◯", "〇", "✓", "✔", "예", "네", "관련", "관련 있음", "적합",
-    "はい", "是", "ja",
+    "true", "yes", "y", "positive", "relevant", "correct", "entailment", "O", "○", "◯", "〇", "✓", "✔", "예", "네",
+    "참", "관련", "관련있음", "적합", "正解", "はい", "相关", "是", "ja",
 )  # fmt: skip
 _FALSE = (
-    "false", "no", "n", "negative", "irrelevant", "not relevant", "X", "×", "✕", "✗", "아니오", "아니요", "무관",
-    "관련 없음", "부적합", "いいえ", "否", "nein",
+    "false", "no", "n", "negative", "irrelevant", "incorrect", "X", "×", "✕", "✗", "아니오", "아니요", "거짓", "무관",
+    "관련없음", "부적합", "不正解", "いいえ", "不相关", "否", "nein",
 )  # fmt: skip
-MARKS = frozenset((*_TRUE, *_FALSE))
+_MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+_NOT = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
 _LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
 
@@ -98,7 +100,8 @@ def _entries(value: Any, depth: int) -> Iterator[tuple[ListedPassage, str]]:
     elif not isinstance(value, (list, tuple, set)):
         yield ListedPassage("", "", as_text(value)), ""
     elif (pair := _pair(value)) is not None:
-        yield pair, ""
+        if pair.text:
+            yield pair, ""
     else:
         for item in value:
             yield from _entries(_value(item, only_objects=True), depth - 1)
@@ -151,7 +154,7 @@ def _pair(value: Iterable[Any]) -> ListedPassage | None:
     items = [plain_value(item) for item in value]
     if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
         return None
-    if not items[1] or len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
+    if len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
         return None
     return ListedPassage("", items[0].strip(), joined_text(items[1]))
 
@@ -165,18 +168,19 @@ def _mark(columns: dict[str, Any]) -> bool | None:
     return None
 
 
-def plain_mark(text: str) -> str:
-    """Return a mark as `MARKS` has it."""
-    return text if text in MARKS else text.lower()
-
-
 def is_marked(value: object) -> bool | None:
     """Return what a mark says: a flag, a yes or no, or a number that is relevant from 1; None for anything else."""
     if is_collection(value) or is_blank(value):
         return None
-    text = plain_mark(as_text(value))
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
+    text = as_text(value)
+    if text in _MARKS:
+        return _MARKS[text]
+    text = text.lower()
+    if not_ := _NOT.match(text):
+        mark = _MARKS.get(text[not_.end() :])
+        return None if mark is None else not mark
+    if (plain := "".join(text.split())) in _MARKS:
+        return _MARKS[plain]
     try:
         return float(text) >= 1
     except ValueError:

@@ -4,9 +4,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from data.formats.answers import parsed
 from data.formats.columns import NAMES
 from data.formats.columns import plain_name as _uncached_plain_name
-from data.formats.rows import parsed
 from data.formats.tables import as_text, is_blank
 from data.layouts.nested.passage_lists import TITLE_NAMES, plain_value
 
@@ -17,8 +17,9 @@ MAX_DEPTH = 6
 
 # By column, the best name first; compared as `plain_name` makes them.
 _QUESTION_KEYS = {
-    "question": ("question", "query", "questiontext", "querytext", "inputtext", "질문", "질의", "질문내용"),
-    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "정답", "답변", "답"),
+    "question": ("question", "query", "questiontext", "querytext", "inputtext", "q", "질문", "질의", "질문내용"),
+    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "a", "정답", "답변", "답"),
+    "start": NAMES["start"],
     "id": ("id", "guid", "questionid", "queryid", "qid", "qaid", "uuid", "질문id", "질문번호"),
     "kind": ("kind", "questiontype", "querytype", "qtype", "질문유형"),
     "turn": ("turnid",),  # numbers the questions of one conversation
@@ -28,10 +29,11 @@ _QUESTION_KEYS = {
 _PASSAGE_KEYS = {
     "context": (
         "context", "contexttext", "story", "passage", "passagetext", "paragraph", "paragraphtext", "document",
-        "documenttext", "text", "content", "contents", "body", "article", "지문", "본문", "문맥", "문단", "내용",
+        "documenttext", "chunktext", "chunk", "text", "content", "contents", "body", "article", "지문", "본문", "문맥",
+        "문단", "내용", "청크",
     ),
     "title": (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES)),
-    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "storyid", "docid"),
+    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "chunkid", "storyid", "docid"),
     SPLIT: ("split", "partition"),
 }  # fmt: skip
 _QUESTION_LISTS = ("qas", "qa", "qapairs", "questions", "questionanswers", "질문목록")
@@ -141,6 +143,8 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
         if value is None or isinstance(value, str):
             continue
         items = objects_in(value)
+        if isinstance(value, dict) and items == [value] and not (context_key(value) or context_key(node)):
+            continue  # the question of a row, which an export has put into an object
         is_known = name in known
         if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
             found[name] = items

@@ -210,6 +210,9 @@ class _Walk:
         cells = {role: question[name] for role, name in keys.items()}
         cells["question"] = question_text(cells.get("question"))
         cells["answers"] = answers_of(cells.get("answers"))
+        start = cells.pop("start", None)
+        if isinstance(cells["answers"], str) and start is not None:
+            cells["answers"] = {"text": [cells["answers"]], "answer_start": [start]}
         turn = cells.pop("turn", None)
         cells["id"] = cells.get("id") or joined_id(shared.get(PARAGRAPH_ID), turn)
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from data.formats.answers import MOST_ANSWERS, answers_in
 from data.formats.columns import PAIR_NAMES, PairColumns, is_pair_column, wanted_names
-from data.formats.rows import MOST_ANSWERS, answers_in
 from data.formats.tables import MOST_CHARACTERS, CellError, as_text, is_fit, mend, shown
 from data.pairs.reading import assign_pair_columns
 from data.problems import ProblemCode

@@ -3,7 +3,9 @@
 import pytest
 
 from data.formats.columns import Columns
+from data.layouts.columns.labels import unread_labels
 from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
+from data.layouts.columns.values import holds_texts
 from data.layouts.nested.passage_lists import is_marked
 from data.problems import ProblemCode
 
@@ -35,6 +37,15 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
             Columns("문제", "본문", "답변", "문서 제목", "guid"),
         ),
         (("query", "positive", "negative"), Columns("query", positives="positive", negatives="negative")),
+        (("질의", "정답문서", "오답문서1"), Columns("질의", positives="정답문서", negatives="오답문서1")),
+        (
+            ("query", "relevant_docs", "irrelevant_docs"),
+            Columns("query", positives="relevant_docs", negatives="irrelevant_docs"),
+        ),
+        (("質問", "文書", "関連度", "番号"), Columns("質問", "文書", label="関連度", id="番号")),
+        (("问题", "段落", "答案"), Columns("问题", "段落", "答案")),
+        (("Frage", "Textabschnitt", "Antwort"), Columns("Frage", "Textabschnitt", "Antwort")),
+        (("평가질문", "문서내용"), Columns("평가질문", "문서내용")),
         (("text", "context", "question"), Columns("question", "context")),
         (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용", passage_id="context_id")),
         (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text", start="answer_start")),
@@ -224,3 +235,35 @@ def test_columns_in_other_languages(question: str, context: str, answers: str, l
 def test_ids_of_passages_that_stand_twice_stay_their_ids() -> None:
     rows = rows_of(question=["a?", "b?", "c?"], pid=["c1", "c2", "c3"], context=["x y", "x y", "z"])
     assert assigned(rows).passage_id == "pid"
+
+
+@pytest.mark.parametrize("marks", [("O", "X"), ("관련", "무관"), ("entailment", "not_entailment"), ("ja", "nein")])
+def test_words_are_labels(marks: tuple[str, str]) -> None:
+    rows = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], label=[*marks])
+    assert assigned(rows).label == "label"
+
+
+def test_ids_in_lists_are_no_positives() -> None:
+    assert assigned(rows_of(query=["a?"], relevant_docs=[["d1", "d2"]])).positives is None
+    assert assigned(rows_of(query=["a?"], relevant_docs=[["One text.", "Two texts."]])).positives == "relevant_docs"
+
+
+def test_citations_are_no_passages() -> None:
+    assert assigned(rows_of(claim=["Cranes fly."], evidence=[[[[1, 2, "Crane", 0]]]])).context is None
+
+
+@pytest.mark.parametrize(("rows", "is_reported"), [(2, True), (1, False)])
+def test_reports_a_label_without_grades(rows: int, is_reported: bool) -> None:
+    sample = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], score=[0.93, 0.12])[:rows]
+    notices = unread_labels(assigned(sample), tuple(sample[0]), sample)
+    assert ["score" in notice.message for notice in notices] == [True] * is_reported
+
+
+def test_an_empty_object_of_lists_says_nothing_about_a_column() -> None:
+    pages: list[object] = [{"wiki_context": ["Cranes fly south."]}, {"wiki_context": []}, {"wiki_context": []}]
+    assert holds_texts("pages", rows_of(pages=pages))
+
+
+def test_objects_without_texts_are_no_passages() -> None:
+    evidence: list[object] = [{"4983": [{"sentences": [0], "label": "SUPPORT"}]}, {}]
+    assert assigned(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None

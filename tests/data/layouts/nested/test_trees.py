@@ -148,3 +148,17 @@ def test_deep_nesting_ends_in_a_refusal() -> None:
         value = {"data": [value]}
     with pytest.raises(DataError):
         _read(value)
+
+
+@pytest.mark.parametrize("start", ["answer_start", "정답시작"])
+def test_reads_the_start_beside_an_answer(start: str) -> None:
+    qas = [{"question": "두루미는 어디로 날아오나?", "answer": "철원", start: 9}]
+    paragraph = {"context": "두루미는 겨울에 철원 들판으로 날아온다.", "qas": qas}
+    found = _read({"data": [{"paragraphs": [paragraph]}]}).question_set.questions
+    assert [(question.answers, question.starts) for question in found] == [(("철원",), (9,))]
+
+
+def test_reads_questions_of_chunks() -> None:
+    chunks = [{"chunk_id": "c1", "chunk_text": "Otters catch fish.", "questions": ["What do otters catch?", "Who?"]}]
+    found = _read(chunks).question_set.questions
+    assert [question.relevant for question in found] == [("c1",), ("c1",)]
