@@ -15,6 +15,7 @@ from views.names import as_shared, phase_words, run_name, set_name
 from views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
 from views.splits import split_text
 from views.ui.job import with_time_left
+from views.ui.state import distinct_labels
 from views.ui.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0
@@ -34,7 +35,8 @@ def draw() -> None:
 
 
 def _pick_set() -> None:
-    names = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
+    called = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
+    names = distinct_labels(called, called.__getitem__)
     if missing_set():  # the page reports it
         _pick_instead(names)
         return

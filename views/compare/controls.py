@@ -1,6 +1,7 @@
 """What a person chooses on the Compare page, and what of it the address holds: retrievers, figures, filters."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -28,7 +29,7 @@ from views.leading import MEASURES, leading_name
 from views.names import base_name, model_label, retriever_name
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
-from views.ui.state import choose, choose_several, keep, remember, remembered
+from views.ui.state import choose, choose_several, distinct_labels, keep, remember, remembered
 from views.ui.words import plain, word
 from views.uploads import translate_field
 
@@ -107,11 +108,12 @@ def _pick_model(kind: str, choices: Choices) -> str:
     at_hand = models_at_hand(kind, choices)
     key = f"add_{kind}_model"
     typed = st.session_state.get(key)
+    labels = distinct_labels(at_hand, partial(model_label, read=choices.plans))
     picked = st.selectbox(
         word("compare.add_model"),
         [*at_hand, *([typed] if typed and typed not in at_hand else [])],
         index=None,
-        format_func=lambda model: model_label(model, read=choices.plans) if model in at_hand else model,
+        format_func=lambda model: labels.get(model, model),
         placeholder=word(f"adding.example_{kind}"),
         accept_new_options=True,
         help=word("compare.add_model_help"),

@@ -38,7 +38,7 @@ from views.train.options import (
     matters,
     starting_values,
 )
-from views.ui.state import is_changed, offer, relabel, take_back
+from views.ui.state import distinct_labels, is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
 
 _MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
@@ -125,11 +125,13 @@ def _shown(value: float) -> str:
 def _draw_model(field: Field, words: dict[str, Any]) -> str:
     """Draw the choice of a model; returns its reference, empty where none is chosen: a teacher may be left open."""
     relabel(field.key)
+    models = _models(field)
+    labels = distinct_labels(models, lambda one: word("train.guide_itself") if one == _ITSELF else model_label(one))
     chosen = st.selectbox(
         **words,
-        options=_models(field),
+        options=models,
         index=None if field.name == "teacher" else 0,
-        format_func=lambda choice: word("train.guide_itself") if choice == _ITSELF else model_label(choice),
+        format_func=labels.__getitem__,
         placeholder=word("train.pick_model"),
     )
     if chosen != OTHER:  # which is in no list: a hub id or a folder
@@ -171,7 +173,8 @@ def _models(field: Field) -> list[str]:
 def _judging_sets() -> dict[str, str]:
     """The names, by key, of the sets whose scores or labels can judge a training on others."""
     judging = (kept for kept in stored_pairs() if kept.kind in (PairKind.SCORED, PairKind.LABELLED))
-    return {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
+    names = {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
+    return distinct_labels(names, names.__getitem__)
 
 
 def _choices(field: Field) -> list[str]:

@@ -37,6 +37,9 @@ def choose(
     """
     key = f"{name}_{language()}"  # other words make it another widget
     value = remembered(name, usual, options)
+    if called := look.get("format_func"):
+        labels = distinct_labels(options, called)
+        look["format_func"] = lambda one: labels[one] if one in labels else called(one)  # a new one may be entered
     if st.session_state.get(key, value) != value:
         st.session_state[key] = value
     look |= _beginning_with(draw, options, value)
@@ -46,6 +49,21 @@ def choose(
     if not follows or value != usual or chosen:
         _write(name, value)
     return value
+
+
+def distinct_labels(options: Iterable[str], called: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the label of each option, numbered where two are called the same: a widget tells its options by labels."""
+    labels: dict[str, str] = {}
+    taken: set[str] = set()
+    for option in options:
+        label = first = called(option) or option
+        number = 1
+        while label in taken:
+            number += 1
+            label = f"{first} ({number})"
+        labels[option] = label
+        taken.add(label)
+    return labels
 
 
 def choose_named(name: str, label: str, names: Mapping[str, str], usual: str, **look: Any) -> str:

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened, run
 from views.ui import state
-from views.ui.state import VISIT
+from views.ui.state import VISIT, distinct_labels
 
 
 def page() -> None:
@@ -198,3 +198,28 @@ def test_a_default_that_the_app_puts_into_the_address_still_follows_others() -> 
     run(app)
     app.session_state["usual"] = "b"
     assert values(run(app))[1] == "a"
+
+
+def test_no_two_options_have_the_same_label() -> None:
+    called = {"a": "질문", "b": "질문 (2)", "c": "질문", "d": "질문", "e": ""}
+    assert distinct_labels(called, called.get) == {
+        "a": "질문",
+        "b": "질문 (2)",
+        "c": "질문 (3)",
+        "d": "질문 (4)",
+        "e": "e",
+    }
+
+
+def test_each_of_two_options_called_the_same_can_be_chosen() -> None:
+    def alike() -> None:
+        import streamlit as st
+
+        from views.ui.state import choose
+
+        st.text(choose(st.selectbox, "one", "One", ["a", "b"], "a", format_func=lambda _: "the same"))
+
+    app = opened(alike)
+    app.selectbox[0].set_value("b")
+    assert values(run(app)) == ["b"]
+    assert values(run(app)) == ["b"]
