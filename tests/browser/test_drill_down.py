@@ -35,6 +35,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     compared(page, "Run again")
     page.get_by_role("tab", name="By question", exact=True).click()
     expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
+    settled(page)  # the charts of the view before are gone
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     count = quadrant(page, "only_first")
     assert count > 0

@@ -37,6 +37,7 @@ def test_a_list_is_judged_by_keys_and_gone_on_with_after_a_reload(app: str, page
     compared(page, "Run again")
     unfold(page, EN["compare.notes"])
     expect(page.get_by_text(EN["compare.only_relevant"])).to_be_visible()
+    settled(page)  # a page that is drawn anew loses a click
     page.get_by_role("button", name=EN["pool.begin"]).click()
     number = page.get_by_role("spinbutton", name=EN["pool.questions"])
     number.fill("2")
