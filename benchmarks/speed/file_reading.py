@@ -1,4 +1,4 @@
-"""Reading files of several sizes: the processor's seconds and the peak memory, in a process of its own each.
+"""Reading files of several sizes: the processor's seconds and the peak memory, each in a separate process.
 
 BEFORE names the folder of another checkout: both then read in turns, and the ratios are printed. READING_ROWS are the
 sizes of the tables ("50000,1000000"), with KorQuAD's words, five questions a passage.

@@ -130,8 +130,7 @@ def _table_seen(
         opener = flat
         table, sample = looked_at(opener())
     else:
-        opener = with_flat_cells(opener)
-        table, sample = looked_at(opener())
+        opener, table, sample = with_flat_cells(opener, table, sample)
     refuse_predictions(table.names, name, recognised.value)
     given = {role: column for role, column in chosen.items() if column in table.names}
     by_user = told_by_columns(given, table.names, sample)
@@ -181,9 +180,11 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
         flat = _rows_opener(recognised)
         if flat is None and (tree := tree_in(recognised)) is not None:
             return _nested(file.name, recognised, tree.table)
-        table, sample = with_passage_columns(
-            *looked_at((flat or with_flat_cells(rows_opener(file.content, recognised)))())
-        )
+        opener = flat or rows_opener(file.content, recognised)
+        opened, first_rows = looked_at(opener())
+        if flat is None:
+            _, opened, first_rows = with_flat_cells(opener, opened, first_rows)
+        table, sample = with_passage_columns(opened, first_rows)
     else:
         table, sample = with_passage_columns(seen.table, seen.sample)
     require_columns(chosen, table.names)

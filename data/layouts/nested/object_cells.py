@@ -20,13 +20,14 @@ _NOT_SPREAD = {
 _SENTENCES = (*TEXT_NAMES, "abstract")
 
 
-def with_flat_cells(opener: Callable[[], Table]) -> Callable[[], Table]:
-    """Return what opens the same table with plain cells.
+def with_flat_cells(
+    opener: Callable[[], Table], table: Table, sample: list[Cells]
+) -> tuple[Callable[[], Table], Table, list[Cells]]:
+    """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
 
     A question that is an object becomes its text, other objects with keys of known names become columns, and in a
     table of documents a list of sentences becomes one text.
     """
-    table, sample = looked_at(opener())
     rows = [with_parsed_cells(row) for row in sample]
     by_plain = {plain_name(name): name for name in reversed(table.names)}
     objects = [name for name in table.names if _all_are(name, rows, dict)]
@@ -41,7 +42,7 @@ def with_flat_cells(opener: Callable[[], Table]) -> Callable[[], Table]:
     if asked is None and not inner and any(name in by_plain for name in (*TITLE_NAMES, "id", "docid")):
         joined = [name for name in table.names if plain_name(name) in _SENTENCES and _has_texts(name, rows)]
     if not (texts or inner or joined):
-        return opener
+        return opener, table, sample
     names = [name for name in table.names if name not in inner]
     new_names = {
         (name, key): key if key not in table.names else f"{name}.{key}" for name, keys in inner.items() for key in keys
@@ -64,7 +65,7 @@ def with_flat_cells(opener: Callable[[], Table]) -> Callable[[], Table]:
         rows = (row if row.problem else row._replace(cells=flat(row.cells)) for row in table.rows)
         return replace(table, names=tuple(names), rows=rows)
 
-    return opened
+    return (opened, *looked_at(opened()))
 
 
 def _all_are(name: str, rows: Sequence[Cells], kind: type) -> bool:
