@@ -12,6 +12,7 @@ from benchmarks.app.waiting import first_page, first_visit, own_set
 from benchmarks.growth import growth
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
 from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
+from benchmarks.quality.languages import languages
 from benchmarks.quality.lexical_options import lexical_options
 from benchmarks.quality.mixes import mixes, trained_mixes
 from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
@@ -44,6 +45,7 @@ _ALL = {
         first_visit,
         growth,
         interactions,
+        languages,
         laptop_training,
         large_sets,
         late_interaction,

@@ -29,6 +29,24 @@ def korquad() -> Path:
     return path
 
 
+_DEVELOPMENT_SETS = {
+    "NPL (vaswani), English": "vaswani.beir.zip",
+    "Cranfield, English": "cranfield.beir.zip",
+    "XQuAD, Russian": "xquad.ru.json",
+    "JaQuAD, Japanese": "jaquad_dev.json",
+    "KorQuAD, Korean": NAME,
+}
+
+
+def development_sets() -> dict[str, Path]:
+    """Return the files of the sets on which methods are chosen, by name; ends the program if one is missing."""
+    folder = korquad().parent
+    paths = {name: folder / file for name, file in _DEVELOPMENT_SETS.items()}
+    if missing := [path.name for path in paths.values() if not path.is_file()]:
+        sys.exit(f"the folder of MRC_DATA lacks {', '.join(missing)}")
+    return paths
+
+
 def most_memory(pid: int | str = "self") -> int:
     """Return the most bytes that a process had in memory, those of mapped files included; 0 of one that has ended.
 

@@ -184,12 +184,17 @@ class Script(StrEnum):
     SPACED = "spaced"
 
 
+def beginnings(texts: Iterable[str]) -> list[str]:
+    """Return the beginnings of the first texts, composed (NFC): what tells the script and the language of a corpus."""
+    return [unicodedata.normalize("NFC", text[:_CHARACTERS]) for text in islice(texts, _TEXTS)]
+
+
 def script_of(texts: Iterable[str]) -> Script:
     """Tell the script of a corpus by the beginnings of its first texts.
 
     A script counts when it makes up a tenth of the letters: Korean passages are full of Latin names, not the reverse.
     """
-    sample = unicodedata.normalize("NFC", "".join(text[:_CHARACTERS] for text in islice(texts, _TEXTS)))
+    sample = "".join(beginnings(texts))
     letters = max(1, len(_LETTER.findall(sample)))
     if len(_HANGUL.findall(sample)) >= letters / 10:
         return Script.KOREAN

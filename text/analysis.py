@@ -1,5 +1,5 @@
-"""How a text becomes tokens, by an analyzer, its way with compounds and a dictionary; where each stands, and how all of
-them are kept.
+"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `text.located` says where
+they are in the text.
 
 Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
 an analysis takes an `Analyzer` as well, which is one without options.
@@ -8,23 +8,19 @@ Analyzed texts are arrays, kept on disk a part at a time: an interrupted analysi
 corpus that grew analyzes what is new."""
 
 import unicodedata
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from importlib.metadata import version
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
 
 import numpy as np
 import regex
 
 from data import cache
 from data.cache import cached_arrays, key_of
-from data.passages import Passages
-from data.records import Passage
 from data.texts import fingerprint_of, in_blocks
-from text.analyzers import VERSION, Analyzer, Compounds, LocatedToken, Span, choose, morphemes
+from text import languages
+from text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, choose, morphemes
 from text.dictionary import Dictionary, DictionaryError
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -42,17 +38,23 @@ class Analysis:
     Kiwi uses all of a dictionary, and pairs of letters beside it are those that stand in the text. `WORD` and
     `WHITESPACE` use its synonyms, where a whole token is one of them; `BIGRAM` can use none. With `pairs` each token is
     two neighbours, of morphemes where there are such: words in the same order say more than the words alone (Metzler &
-    Croft 2005, "A Markov random field model for term dependencies"). Raises `DictionaryError` where an analyzer cannot
-    use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before it is `chosen`.
+    Croft 2005, "A Markov random field model for term dependencies"). The analyzers of languages use the synonyms of a
+    dictionary, whose stems are compared, and leave out the language's `stop_words`. Raises `DictionaryError` where an
+    analyzer cannot use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before it is `chosen`.
     """
 
     analyzer: Analyzer
     compounds: Compounds = Compounds.AS_READ
     dictionary: Dictionary | None = None
     pairs: bool = False
+    stop_words: bool = False
 
     def __post_init__(self) -> None:
-        if self.analyzer in (Analyzer.AUTO, *WITH_KIWI):
+        if self.analyzer is Analyzer.AUTO:
+            return
+        if self.stop_words and not self.language:
+            raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what="stop_words = true")
+        if self.analyzer in WITH_KIWI:
             return
         if self.compounds is not Compounds.AS_READ:
             raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what=f"compounds = {self.compounds.value}")
@@ -67,8 +69,13 @@ class Analysis:
         return analysis if isinstance(analysis, Analysis) else cls(analysis)
 
     def chosen(self, texts: Iterable[str]) -> "Analysis":
-        """Return it with `AUTO` resolved by the script of the texts. Raises `DictionaryError`."""
+        """Return it with `AUTO` resolved by the script and language of the texts. Raises `DictionaryError`."""
         return replace(self, analyzer=choose(self.analyzer, texts))
+
+    @property
+    def language(self) -> str:
+        """The ISO 639-1 code of the language whose words are stemmed; empty if no words are."""
+        return LANGUAGE_OF.get(self.analyzer, "")
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -84,11 +91,23 @@ class Analysis:
     @property
     def options_key(self) -> tuple[str, ...]:
         """What tells the options, for keys of what is kept; empty where there are none."""
-        paired = ("pairs",) if self.pairs else ()
+        options = ["pairs"] if self.pairs else []
+        if self.language:
+            options.append(f"stems {languages.VERSION} {version('PyStemmer')}")
+        if self.stop_words:
+            options.append(f"stop words {version('stopwordsiso')}")
         if self.compounds is Compounds.AS_READ and not self.dictionary:
-            return paired
+            return tuple(options)
         of_kiwi = version("kiwipiepy")
-        return self.compounds, self.dictionary.fingerprint if self.dictionary else "", of_kiwi, *paired
+        return self.compounds, self.dictionary.fingerprint if self.dictionary else "", of_kiwi, *options
+
+    @property
+    def chosen_key(self) -> tuple[str, ...]:
+        """What tells a resolved analysis for keys of what is kept beside the name of its analyzer, which may be `AUTO`.
+
+        An analyzer of a language tells its name too: until there were such, `AUTO` was `WORD` there.
+        """
+        return self.key if self.language else self.options_key
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -107,7 +126,9 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         case Analyzer.KIWI_BIGRAM:
             both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
             return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
-    written = _WRITTEN[analysis.analyzer](composed)
+    if analysis.language:
+        return _stemmed(analysis, composed)
+    written = WRITTEN[analysis.analyzer](composed)
     if not (names := analysis.names):
         return written
     return [[names.get(token.lower(), token) for token in tokens] for tokens in written]
@@ -115,6 +136,32 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
     return [_WORD.findall(text.lower()) for text in texts]
+
+
+def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
+    """Return the words of each composed text (NFC), in the lower case of a language."""
+    return [_WORD.findall(languages.lower(language, text)) for text in texts]
+
+
+def _stemmed(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
+    written = words_in(analysis.language, texts)
+    distinct = list(dict.fromkeys(chain.from_iterable(written)))
+    stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
+    return [[stem for word in words if (stem := stems[word])] for words in written]
+
+
+def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
+    """Return what each word in lower case is read as by the analyzer of a language; empty for a stop word left out."""
+    language = analysis.language
+    stems = languages.stems(language, words)
+    if analysis.names:
+        members, firsts = (languages.stems(language, some) for some in (analysis.names.keys(), analysis.names.values()))
+        names = dict(zip(members, firsts, strict=True))
+        stems = [names.get(stem, stem) for stem in stems]
+    if analysis.stop_words:
+        left_out = languages.stop_words(language)
+        stems = ["" if word in left_out else stem for word, stem in zip(words, stems, strict=True)]
+    return stems
 
 
 def _bigrams(texts: Sequence[str]) -> list[list[str]]:
@@ -134,111 +181,11 @@ def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
 
 
 # tokens of composed texts as they stand there, before synonyms
-_WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
+WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
     Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
     Analyzer.BIGRAM: _bigrams,
 }
-
-
-Piece = tuple[str, float]  # a stretch of text, and the sum of the weights of the tokens that stand there
-
-
-class TokenKind(StrEnum):
-    """`LETTERS` are two letters in a row, wherever they stand in a word, or a word of one letter."""
-
-    WORD = "word"
-    MORPHEME = "morpheme"
-    LETTERS = "letters"
-
-
-class IndexedText(NamedTuple):
-    """A passage as it is indexed: composed (NFC), its title on the line before it where that is indexed too."""
-
-    text: str
-    start: int  # where the passage's own text begins
-
-    def title_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Cut the title by the weights of spans of `text`; empty where it is not indexed."""
-        return weighted_pieces(self.text, weights, 0, max(0, self.start - 1))
-
-    def text_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Cut the passage's own text by the weights of spans of `text`."""
-        return weighted_pieces(self.text, weights, self.start, len(self.text))
-
-
-def indexed_text(passage: Passage, *, title: bool) -> IndexedText:
-    """Return a passage as it is indexed."""
-    text = unicodedata.normalize("NFC", Passages.of([passage]).indexed_texts(title=title)[0])
-    # nothing composes with the line break between them, so the own text is as long as by itself
-    return IndexedText(text, len(text) - len(unicodedata.normalize("NFC", passage.text)))
-
-
-def reading(analysis: Analyzer | Analysis, token: str) -> tuple[str, TokenKind]:
-    """Return a token as a person reads it, without the mark of a morpheme, and what it is."""
-    analysis = Analysis.of(analysis)
-    analyzer = analysis.analyzer
-    if analysis.pairs:
-        return token, TokenKind.WORD
-    if analyzer is Analyzer.KIWI_BIGRAM:
-        return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.LETTERS)
-    kinds = {Analyzer.BIGRAM: TokenKind.LETTERS, Analyzer.KIWI: TokenKind.MORPHEME}
-    return token, kinds.get(analyzer, TokenKind.WORD)
-
-
-def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
-    """Return for each text (composed, NFC) its distinct tokens in their order, and where each of them stands."""
-    found = []
-    for tokens in located(analysis, texts):
-        spans: defaultdict[str, list[Span]] = defaultdict(list)
-        for token, span in tokens:
-            spans[token].append(span)
-        found.append({token: tuple(places) for token, places in spans.items()})
-    return found
-
-
-def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
-    """Return the tokens that `analyze` finds in each text (composed, NFC), in its order, with their places.
-
-    A synonym stands where its letters do, under the name that it is read as.
-    """
-    analysis = Analysis.of(analysis)
-    if analysis.pairs:
-        return [
-            [LocatedToken(f"{a} {b}", (first, last)) for (a, (first, _)), (b, (_, last)) in pairwise(tokens)]
-            for tokens in located(analysis.of_one, texts)
-        ]
-    match analysis.analyzer:
-        case Analyzer.KIWI:
-            return list(morphemes(texts, analysis.compounds, analysis.dictionary))
-        case Analyzer.KIWI_BIGRAM:
-            found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
-            marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
-            return [first + second for first, second in zip(marked, pairs, strict=True)]
-    names, written = analysis.names, (_located(analysis.analyzer, text) for text in texts)
-    return [[LocatedToken(names.get(token.lower(), token), span) for token, span in tokens] for tokens in written]
-
-
-def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int, end: int) -> list[Piece]:
-    """Cut `text[start:end]` where the weight of its letters changes; a letter weighs what the spans over it sum to."""
-    letters = np.zeros(len(text))
-    for (first, last), weight in weights:
-        letters[first:last] += weight
-    cuts = [start, *(start + 1 + np.flatnonzero(np.diff(letters[start:end]))).tolist(), end]
-    return [(text[a:b], float(letters[a])) for a, b in pairwise(cuts) if a < b]
-
-
-def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
-    written, origins = text, list(range(len(text)))
-    if analyzer is not Analyzer.WHITESPACE:
-        written = text.lower()
-        origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some become two letters
-    start, end, pairs = -1, 0, analyzer is Analyzer.BIGRAM
-    for token in _WRITTEN[analyzer]([text])[0]:
-        # between two tokens stands no letter of either, so the first place is the right one; pairs overlap by a letter
-        start = written.index(token, start + 1 if pairs and len(token) == 2 else end)
-        end = start + len(token)
-        yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
 
 
 PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
@@ -314,26 +261,62 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
     def compute() -> cache.Arrays:
         if analysis.pairs:
             return _paired(_part(analysis.of_one, texts, tell))
+        if analysis.language:
+            return _renumbered(analysis, _words_of(analysis.language, texts, tell))
         if analysis.analyzer is Analyzer.KIWI:
             both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
             if both is not None:
                 return _without_bigrams(both)
         return _analyzed(analysis, texts, tell)
 
-    arrays = cached_arrays("tokens", _key(analysis, texts), compute, keep=len(texts) > 1, alone=True)
+    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=len(texts) > 1, alone=True))
+
+
+def _tokens(arrays: cache.Arrays) -> "Tokens":
     return Tokens(_vocabulary(arrays["vocabulary"]), arrays["ids"], arrays["offsets"])
 
 
 def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+    return _numbered(lambda block: analyze(analysis, block), texts, tell)
+
+
+def _words_of(language: str, texts: Sequence[str], tell: Callable[[int], None]) -> "Tokens":
+    """Return the words of texts: those of the analyzer `WORD`, unless the language has a lower case of its own."""
+    if not languages.has_own_case(language):
+        return _part(Analysis(Analyzer.WORD), texts, tell)
+
+    def words(block: Sequence[str]) -> list[list[str]]:
+        return words_in(language, [unicodedata.normalize("NFC", text) for text in block])
+
+    return _tokens(_numbered(words, texts, tell))
+
+
+def _numbered(
+    analyze_block: Callable[[Sequence[str]], list[list[str]]], texts: Sequence[str], tell: Callable[[int], None]
+) -> cache.Arrays:
     number: dict[str, int] = {}
     ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
     for block in in_blocks(texts, _BLOCK):
-        documents = analyze(analysis, block)
+        documents = analyze_block(block)
         lengths += map(len, documents)
         found = (number.setdefault(token, len(number)) for document in documents for token in document)
         ids.append(np.fromiter(found, dtype=np.int32))
         tell(len(lengths) - 1)
     return {"vocabulary": _bytes(number), "ids": np.concatenate(ids), "offsets": np.cumsum(lengths, dtype=np.int64)}
+
+
+def _renumbered(analysis: Analysis, words: "Tokens") -> cache.Arrays:
+    """Return the stems of words, as arrays to be stored: each distinct word is stemmed once."""
+    number: dict[str, int] = {}
+    stems = stems_of(analysis, words.vocabulary)
+    translation = np.array([number.setdefault(stem, len(number)) if stem else -1 for stem in stems], dtype=np.int32)
+    ids = translation[words.ids]
+    offsets = words.offsets
+    if analysis.stop_words:
+        is_kept = ids >= 0
+        ids = ids[is_kept]
+        offsets = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[offsets]
+    return {"vocabulary": _bytes(number), "ids": ids, "offsets": offsets}
 
 
 def _without_bigrams(both: cache.Arrays) -> cache.Arrays:

@@ -1,5 +1,8 @@
 """The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
 
+The analyzers of languages are named as Elasticsearch and Lucene name theirs. Each stems the words of its language, see
+`text.languages`.
+
 They are named, so that results and caches can say which one they saw; `text.analysis` carries them out. Kiwi cuts
 고속도로 or not as its dictionary has it, so that a question and its passage may disagree: it takes a user's words and
 synonyms, and compounds are read in one of four ways, which are those of nori's `decompound_mode` and one that joins."""
@@ -11,8 +14,9 @@ from typing import Any, NamedTuple
 
 import regex
 
-from data.texts import Script, script_of
+from data.texts import Script
 from text.dictionary import TAG, Dictionary, Word, name_of
+from text.languages import STEMMED, detected
 
 Span = tuple[int, int]  # first letter, and the one after the last
 
@@ -23,7 +27,7 @@ CONTENT_TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
 
 
 class Analyzer(StrEnum):
-    """The analyzers by name. `AUTO` looks at the script of the passages."""
+    """The analyzers by name. `AUTO` looks at the script and the language of the passages."""
 
     AUTO = "auto"
     WHITESPACE = "whitespace"
@@ -31,18 +35,51 @@ class Analyzer(StrEnum):
     BIGRAM = "bigram"
     KIWI = "kiwi"
     KIWI_BIGRAM = "kiwi+bigram"
+    ARABIC = "arabic"
+    ARMENIAN = "armenian"
+    BASQUE = "basque"
+    CATALAN = "catalan"
+    CZECH = "czech"
+    DANISH = "danish"
+    DUTCH = "dutch"
+    ENGLISH = "english"
+    ESPERANTO = "esperanto"
+    ESTONIAN = "estonian"
+    FINNISH = "finnish"
+    FRENCH = "french"
+    GERMAN = "german"
+    GREEK = "greek"
+    HINDI = "hindi"
+    HUNGARIAN = "hungarian"
+    INDONESIAN = "indonesian"
+    IRISH = "irish"
+    ITALIAN = "italian"
+    LITHUANIAN = "lithuanian"
+    NORWEGIAN = "norwegian"
+    PERSIAN = "persian"
+    POLISH = "polish"
+    PORTUGUESE = "portuguese"
+    ROMANIAN = "romanian"
+    RUSSIAN = "russian"
+    SPANISH = "spanish"
+    SWEDISH = "swedish"
+    TURKISH = "turkish"
 
 
-_OF_SCRIPT = {
-    Script.KOREAN: Analyzer.KIWI_BIGRAM,
-    Script.UNSPACED: Analyzer.BIGRAM,
-    Script.SPACED: Analyzer.WORD,
-}
+OF_LANGUAGE = {language: Analyzer(name) for language, name in STEMMED.items()}
+LANGUAGE_OF = {analyzer: language for language, analyzer in OF_LANGUAGE.items()}  # of the analyzers that stem
+_OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIGRAM}
 
 
 def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
-    """Resolve `AUTO` by script: Kiwi + bigrams for Korean, bigrams where words are not spaced, else words."""
-    return analyzer if analyzer is not Analyzer.AUTO else _OF_SCRIPT[script_of(texts)]
+    """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams where words are not spaced, else stems of the language.
+
+    It is words where most texts are in no language that is stemmed, or in several.
+    """
+    if analyzer is not Analyzer.AUTO:
+        return analyzer
+    script, language = detected(texts)
+    return _OF_SCRIPT.get(script) or OF_LANGUAGE.get(language, Analyzer.WORD)
 
 
 def kiwi_tokens(texts: Sequence[str]) -> list[Any]:

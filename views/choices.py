@@ -21,11 +21,11 @@ from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search
 from text.analysis import Analysis
-from text.analyzers import Analyzer, choose
+from text.analyzers import LANGUAGE_OF, Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, planned_runs, shared_runs
 from views.forecasts import Expected, expected_on
-from views.names import analyzer_words, base_name, plan_of, retriever_name
+from views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from views.resources.sets import split_of
 from views.ui.words import plain, word, word_or
 
@@ -253,8 +253,11 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
     if spec.pairs:
         chosen = Analysis(chosen).of_one.analyzer
-    cut = analyzer_words(chosen)
-    said = [word("method.bm25", cut=cut[:1].lower() + cut[1:])]
+    if stemmed := LANGUAGE_OF.get(chosen):
+        said = [word("method.stems", language=language_name(stemmed))]
+    else:
+        cut = analyzer_words(chosen)
+        said = [word("method.bm25", cut=cut[:1].lower() + cut[1:])]
     if isinstance(spec, WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))
     if spec.pairs:

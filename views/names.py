@@ -15,7 +15,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from retrieval.analysis.slices import Property, Slice, labels_of
 from retrieval.report.words import retriever_name as called_retriever
 from retrieval.report.words import retriever_names as called_retrievers
-from text.analyzers import Analyzer
+from text.analyzers import LANGUAGE_OF, Analyzer
 from training.options.texts import LANGUAGE_MODEL
 from training.runs.jobs import UNTRAINED, Ablation, Search
 from training.runs.runs import Phase, Plan, Run, find_model_run
@@ -70,7 +70,14 @@ def kind_words(kind: str) -> str:
 
 def analyzer_words(analyzer: Analyzer) -> str:
     """Return what the pages call an analyzer."""
+    if stemmed := LANGUAGE_OF.get(analyzer):
+        return word("analyzer.stems", language=language_name(stemmed))
     return word(f"analyzer.{analyzer.value.replace('+', '_')}")
+
+
+def language_name(code: str) -> str:
+    """Return the name of a language by its ISO 639-1 code; the code where it has none here."""
+    return word_or(f"language_name.{code}", code)
 
 
 def answers_line(question: Question) -> str:

@@ -26,7 +26,7 @@ from retrieval.evaluation.significance import difference_intervals, share_interv
 from retrieval.hybrid import Fusion
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.analysis import WITH_KIWI
-from text.analyzers import Analyzer, choose
+from text.analyzers import LANGUAGE_OF, Analyzer, choose
 
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
 BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
@@ -60,9 +60,11 @@ def numbers(text: str, *, most: float) -> tuple[float, ...]:
 
 
 def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
-    """Return the analyzers worth trying on passages of this script, the one chosen by itself first."""
+    """Return the analyzers worth trying on passages of this script and language, the one chosen by itself first."""
     best = choose(Analyzer.AUTO, texts)
     others = {Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD), Analyzer.BIGRAM: (Analyzer.WORD,)}
+    if best in LANGUAGE_OF:
+        return best, Analyzer.WORD, Analyzer.BIGRAM, Analyzer.WHITESPACE
     return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))
 
 
@@ -89,6 +91,7 @@ def bm25_lab(
         name = f"{window}{analyzer} · k1 {k1:g} · b {b:g}"
         values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b}
         values |= {"title": known.title, "pairs": known.pairs}
+        values |= {"stop_words": known.stop_words and analyzer in LANGUAGE_OF}
         kind = WindowedBM25Spec if length else BM25Spec
         of_kiwi = () if analyzer in WITH_KIWI else _OF_KIWI  # the others use little of it, or nothing
         values |= {of: kept for of, kept in _options(known).items() if of in kind.model_fields and of not in of_kiwi}

@@ -43,6 +43,7 @@ class TermSpec(Spec):
     compounds: Compounds = Field(default=Compounds.AS_READ, exclude_if=lambda chosen: chosen is Compounds.AS_READ)
     dictionary: str = Field(default="", exclude_if=not_)
     pairs: bool = Field(default=False, exclude_if=not_)
+    stop_words: bool = Field(default=False, exclude_if=not_)
 
     @property
     def score_kind(self) -> str:
@@ -55,11 +56,16 @@ class TermSpec(Spec):
 
     def analysis(self, dictionary: Dictionary | None) -> Analysis:
         """Return how texts are analyzed, with the dictionary found. Raises `DictionaryError` where it is of no use."""
-        return Analysis(self.analyzer, self.compounds, dictionary, self.pairs)
+        return Analysis(self.analyzer, self.compounds, dictionary, self.pairs, self.stop_words)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
         options = BM25Options(self.analyzer, self.k1, self.b, self.title, title_weight=self.title_weight)
-        return replace(options, compounds=self.compounds, dictionary=dictionary, pairs=self.pairs)
+        options = replace(options, compounds=self.compounds, dictionary=dictionary)
+        return replace(options, pairs=self.pairs, stop_words=self.stop_words)
+
+    def analysis_key(self, materials: Materials, dictionary: Dictionary | None) -> tuple[str, ...]:
+        """Return what tells how the passages are analyzed, for keys that hold the values of this retriever."""
+        return self.analysis(dictionary).chosen(materials.texts(self.title)).chosen_key
 
     @model_validator(mode="after")
     def _values_go_together(self) -> "TermSpec":
@@ -106,7 +112,7 @@ class BM25Spec(TermSpec):
     def make(self, materials: Materials) -> CachedRetriever:
         dictionary = self.dictionary_of(materials)
         build = partial(BM25, self.name, materials.passages, self.options(dictionary), materials.on_progress)
-        return materials.kept(self, build, *self.analysis(dictionary).options_key)
+        return materials.kept(self, build, *self.analysis_key(materials, dictionary))
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
         return replace(
@@ -133,7 +139,7 @@ class WindowedBM25Spec(TermSpec):
         build = partial(
             WindowedBM25, self.name, materials.passages, options, sentences=self.sentences, on_progress=tell
         )
-        return materials.kept(self, build, *self.analysis(dictionary).options_key)
+        return materials.kept(self, build, *self.analysis_key(materials, dictionary))
 
 
 class DenseSpec(ReadingSpec):
@@ -317,5 +323,7 @@ class MilvusSpec(Spec):
             return Milvus(self.name, len(passages), fields, where, fusion=fusion, on_progress=materials.on_progress)
 
         # the address, without what opens it, tells the times of one server from another's
-        known_by = (where.shown, of_model.fingerprint if of_model else "")
+        known_by = [where.shown, of_model.fingerprint if of_model else ""]
+        if self.search is not Search.DENSE:
+            known_by += Analysis(self.analyzer).chosen(materials.texts(self.title)).chosen_key
         return materials.kept(self, build, *known_by, meter=of_model.meter if of_model else None)

@@ -12,22 +12,13 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from retrieval.lexical.bm25 import BM25, BM25Options, Feedback, windows_of
+from retrieval.lexical.bm25 import BM25, BM25Options, Feedback, options_for, windows_of
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analysis import (
-    IndexedText,
-    Piece,
-    TokenKind,
-    analyze,
-    are_kept,
-    indexed_text,
-    reading,
-    spans_by_token,
-    tokens_of,
-)
+from text.analysis import analyze, are_kept, tokens_of
 from text.analyzers import Span
+from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token
 
 
 class LocatedTerm(Protocol):
@@ -189,7 +180,7 @@ class BM25Explainer:
         fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
         terms = [
-            self._term(token, place, of, fields, passage.start)
+            self._term(token, place, of, fields, _Texts(question, passage))
             for (token, of), place in zip(asked.items(), places, strict=True)
         ]
         terms.sort(key=lambda term: -term.value)
@@ -229,7 +220,7 @@ class BM25Explainer:
         return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
 
     def _term(
-        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], start: int
+        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], texts: "_Texts"
     ) -> TermContribution:
         found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
         spans = tuple(sorted(span for of_field in found for span in of_field.spans))
@@ -237,7 +228,7 @@ class BM25Explainer:
         count = sum(field.counted(one.times, self.options.b) for field, one in zip(fields, found, strict=False))
         saturated = self._factor * count / (count + self.options.k1) if count else 0.0
         return TermContribution(
-            *reading(self.analysis, token),
+            *reading(self.analysis, token, texts.written(asked.standing.spans, spans)),
             in_question=asked.standing.times,
             in_passage=sum(one.times for one in found),
             passages=holders,
@@ -245,7 +236,7 @@ class BM25Explainer:
             value=asked.weight * idf * saturated,
             question_spans=asked.standing.spans,
             passage_spans=spans,
-            in_title=sum(end < start for _, end in spans),
+            in_title=sum(end < texts.passage.start for _, end in spans),
             weight=asked.weight,
             sources=asked.sources,
         )
@@ -276,6 +267,20 @@ def counting_explainer(
         return {token: Standing(count) for token, count in held.items()}
 
     return BM25Explainer(passages, options, read)
+
+
+class _Texts(NamedTuple):
+    """A question and a passage, both composed."""
+
+    question: str
+    passage: IndexedText
+
+    def written(self, in_question: Sequence[Span], in_passage: Sequence[Span]) -> str:
+        """Return a term as it is first written in the question, else in the passage; empty where it is in neither."""
+        for text, spans in ((self.question, in_question), (self.passage.text, in_passage)):
+            if spans:
+                return text[slice(*spans[0])].lower()
+        return ""
 
 
 class _Asked(NamedTuple):
@@ -313,7 +318,7 @@ class WindowedBM25Explainer:
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None, *, sentences: int = 1) -> None:
         texts, self._bounds = windows_of(passages, sentences)
-        self._explainer = BM25Explainer(texts, options)
+        self._explainer = BM25Explainer(texts, options_for(passages, options))
 
     def explain(self, question: str, row: int) -> BM25Explanation:
         """Explain the score of the passage in a row of the corpus; the passage explained is its best window."""

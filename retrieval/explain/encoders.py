@@ -25,8 +25,8 @@ from models.encoders.token_encoder import TokenEncoder
 from models.sources import find_model, is_starter, starter_bi_encoder_folder
 from models.windows import Window, WindowOptions
 from retrieval.explain.bm25 import Explanation, TermExplanation, Weights
-from text.analysis import IndexedText, TokenKind, indexed_text, reading, spans_by_token
 from text.analyzers import Analyzer, Span
+from text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
 from text.marking import sentence_spans
 
 

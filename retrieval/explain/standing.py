@@ -15,8 +15,8 @@ from retrieval.explain.bm25 import BM25Explanation, TermContribution
 from retrieval.explain.encoders import SparseExplanation, StaticExplanation
 from retrieval.hybrid import Fusion, min_max, normalised
 from retrieval.rankings import Findings, Rankings
-from text.analysis import TokenKind
 from text.dictionary import Dictionary, name_of
+from text.located import TokenKind
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
 WEIGHED = (

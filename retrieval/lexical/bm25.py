@@ -15,7 +15,7 @@ score, is a model of what was asked for; its best terms are mixed with the quest
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -27,9 +27,10 @@ from data.passages import Passage, Passages
 from retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
 from retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings, joined
-from text.analysis import Analysis, TokenKind, Tokens, analyze, are_kept, reading, tokens_of
+from text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary
+from text.located import TokenKind, reading
 from text.marking import marked_sentences
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
@@ -64,7 +65,7 @@ class BM25Options:
     The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
     with `title_weight` (above 0, at most a million) as a field of its own that counts so much (BM25F). With
     `feedback_passages` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
-    `compounds`, `dictionary` and `pairs` are those of `Analysis`.
+    `compounds`, `dictionary`, `pairs` and `stop_words` are those of `Analysis`.
     """
 
     analyzer: Analyzer = Analyzer.AUTO
@@ -79,6 +80,7 @@ class BM25Options:
     compounds: Compounds = Compounds.AS_READ
     dictionary: Dictionary | None = None
     pairs: bool = False
+    stop_words: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.k1 <= _MOST_WEIGHT and 0 <= self.b <= 1):
@@ -98,7 +100,8 @@ class BM25Options:
 
     def analysis(self, texts: Iterable[str]) -> Analysis:
         """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""
-        return Analysis(self.analyzer, self.compounds, self.dictionary, self.pairs).chosen(texts)
+        analysis = Analysis(self.analyzer, self.compounds, self.dictionary, self.pairs, self.stop_words)
+        return analysis.chosen(texts)
 
 
 class BM25:
@@ -253,7 +256,7 @@ class WindowedBM25:
         self.name = name
         texts, bounds = windows_of(passages, sentences)
         self._first = bounds[:-1]
-        self._index = BM25(name, texts, options, on_progress)
+        self._index = BM25(name, texts, options_for(passages, options), on_progress)
         self.memory_bytes = self._index.memory_bytes
 
     def make_ready(self, questions: Sequence[str]) -> None:
@@ -264,6 +267,13 @@ class WindowedBM25:
         blocks = self._index.score_blocks(questions) if len(self._first) else ()
         best_windows = (np.maximum.reduceat(scores, self._first, axis=1) for scores in blocks)
         return best_of_blocks(best_windows, (len(questions), len(self._first)), k)
+
+
+def options_for(passages: Sequence[Passage], options: BM25Options | None) -> BM25Options:
+    """Return options whose analyzer is the one of these passages: their windows may begin in another language."""
+    options = options or BM25Options()
+    texts = Passages.of(passages).indexed_texts(title=options.title)
+    return replace(options, analyzer=options.analysis(texts).analyzer)
 
 
 def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, np.ndarray]:

@@ -19,10 +19,10 @@ from data.records import QuestionSet
 from data.texts import in_blocks
 from retrieval.lexical.weights import counts_by_term, term_statistics
 from text.analysis import Analysis, Tokens, analyze, tokens_of
-from text.analyzers import CONTENT_TAGS, Analyzer, Reader, reader_of
+from text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
 from text.dictionary import Dictionary
 
-NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
+OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one is not Analyzer.AUTO and one not in LANGUAGE_OF)
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,14 @@ class UnmatchedQuestions:
     own: np.ndarray
 
 
-def readings(text: str) -> dict[Analyzer, list[str]]:
-    """Return the tokens of a text under every analyzer."""
-    return {analyzer: analyze(analyzer, [text])[0] for analyzer in NAMED}
+def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, list[str]]:
+    """Return the tokens of a text under every analyzer that is of no single language, and under `analyzer`.
+
+    `AUTO` is the analyzer that suits the text.
+    """
+    first = choose(analyzer, [text])
+    stems = [first] if first in LANGUAGE_OF else []
+    return {one: analyze(one, [text])[0] for one in (*stems, *OF_ANY_LANGUAGE)}
 
 
 def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True) -> UnmatchedQuestions:

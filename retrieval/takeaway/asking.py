@@ -170,7 +170,8 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
         terms_read = SparseTextEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
         return [_weights(engine, one) for one in weights_by_term(terms_read.encode_questions(questions))]
     dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
-    analysis = Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary, told.get("pairs", False))
+    options = {name: told.get(name, False) for name in ("pairs", "stop_words")}
+    analysis = Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary, **options)
     tokens = tokens_of(analysis, questions)
     if engine is not Engine.MILVUS:
         return [_coded(engine, text) for text in written(tokens.texts())]

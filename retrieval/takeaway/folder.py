@@ -177,6 +177,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         "analyzer": signal.analysis.analyzer,
         "compounds": signal.analysis.compounds,
         "pairs": signal.analysis.pairs,
+        "stop_words": signal.analysis.stop_words,
         "dictionary": dictionary,
     }
     return {"field": signal.field, "kind": signal.kind, **told}

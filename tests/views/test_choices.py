@@ -67,11 +67,19 @@ def test_the_plainest_are_told_of_only_where_there_are_no_two_others(picked: lis
 
 
 def test_where_bm25_is_of_words_anyway_there_is_no_second_one() -> None:
-    rows = (Passage("p", "Words that are spaced, and nothing else."),)
-    english = QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))
-    choices = choices_for(keep(english))
+    rows = (Passage("p", "Maneno matatu tofauti."),)
+    swahili = QuestionSet("swahili", rows, (Question("q", "Maneno gani?", (), ("p",)),))
+    choices = choices_for(keep(swahili))
     assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
     assert choices.first_picked == tuple(choices.specs)
+
+
+def test_stems_are_compared_with_words() -> None:
+    rows = (Passage("p", "Words that are spaced, and nothing else."),)
+    choices = choices_for(keep(QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))))
+    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
+    assert choices.analyzer is Analyzer.ENGLISH
+    assert "stems (English)" in method_line(choices.specs["BM25"], choices)
 
 
 @pytest.mark.packaged

@@ -14,7 +14,7 @@ from retrieval.explain.encoders import LateExplanation
 from retrieval.rankings import Findings
 from retrieval.report.drawing import LETTERS, PALETTE, colour_of, shape_of
 from retrieval.report.words import retriever_name, retriever_names
-from text.analysis import Piece
+from text.located import Piece
 from text.marking import MarkedText
 from views.ui import tables
 from views.ui.words import language, word

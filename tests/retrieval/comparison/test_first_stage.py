@@ -152,7 +152,7 @@ def test_an_analyzer_chosen_by_itself_that_cannot_use_it_fails_with_words() -> N
     spec = BM25Spec(name="auto", compounds=Compounds.SPLIT)
     (failed,) = compare(Experiment(data="x", retriever=(spec,)), english).results
     assert isinstance(failed.error, DictionaryError)
-    assert failed.error.details == {"analyzer": "word", "what": "compounds = split"}
+    assert failed.error.details == {"analyzer": "english", "what": "compounds = split"}
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])

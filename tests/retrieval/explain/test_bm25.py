@@ -20,8 +20,9 @@ from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
-from text.analysis import TokenKind, analyze, tokens_of, weighted_pieces
+from text.analysis import analyze, tokens_of
 from text.analyzers import Analyzer
+from text.located import TokenKind, weighted_pieces
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]

@@ -34,8 +34,9 @@ from retrieval.explain.encoders import (
 from retrieval.explain.standing import WEIGHED, weighed_table
 from tests.doubles import texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
-from text.analysis import analyze, weighted_pieces
+from text.analysis import analyze
 from text.analyzers import Analyzer
+from text.located import weighted_pieces
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_con
 from retrieval.late import Late
 from tests.doubles import PASSAGES, KeywordEncoder
 from tests.hub import SENTENCES, build_bi_encoder
-from text.analysis import IndexedText
+from text.located import IndexedText
 from text.marking import sentence_spans
 
 WORDS = " ".join(SENTENCES).split()

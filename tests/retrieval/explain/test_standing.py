@@ -26,8 +26,8 @@ from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND, Findings, Rankings
 from retrieval.rerank import Reranked
-from text.analysis import IndexedText, TokenKind
 from text.analyzers import Analyzer
+from text.located import IndexedText, TokenKind
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),

@@ -145,7 +145,8 @@ def test_the_reference_finds_the_same_first_passage(sample: QuestionSet, analyze
 
 def test_auto_is_chosen_from_the_passages() -> None:
     assert BM25("bm25", PASSAGES).analysis.analyzer is Analyzer.KIWI_BIGRAM
-    assert BM25("bm25", passages("seven words")).analysis.analyzer is Analyzer.WORD
+    assert BM25("bm25", passages("zwo wort")).analysis.analyzer is Analyzer.WORD
+    assert BM25("bm25", passages("These are seven words.")).analysis.analyzer is Analyzer.ENGLISH
     assert BM25("bm25", PASSAGES, BM25Options(Analyzer.BIGRAM)).analysis.analyzer is Analyzer.BIGRAM
 
 

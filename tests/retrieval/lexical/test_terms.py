@@ -4,20 +4,23 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from data.store import CATALOG, read_entry
-from retrieval.lexical.terms import NAMED, CutWord, Evidence, cut_words, readings, unmatched
+from retrieval.lexical.terms import OF_ANY_LANGUAGE, CutWord, Evidence, cut_words, readings, unmatched
 from tests.doubles import small_set
 from text.analysis import analyze
 from text.analyzers import Analyzer, morphemes
 from text.dictionary import Dictionary, Word, with_words
 
 
-def test_readings_are_those_of_every_analyzer() -> None:
+def test_readings_are_those_of_every_analyzer_for_the_text() -> None:
     found = readings("한글을 만든 King")
-    assert list(found) == list(NAMED)
+    assert list(found) == list(OF_ANY_LANGUAGE)
     assert Analyzer.AUTO not in found
     assert found[Analyzer.WHITESPACE] == ["한글을", "만든", "King"]
     assert found[Analyzer.BIGRAM] == ["한글", "글을", "만든", "ki", "in", "ng"]
     assert readings("")[Analyzer.KIWI] == []
+    assert readings("Running", Analyzer.ENGLISH)[Analyzer.ENGLISH] == ["run"]
+    assert next(iter(readings("The shoes are running."))) is Analyzer.ENGLISH
+    assert Analyzer.GERMAN not in readings("The shoes are running.")
 
 
 def test_questions_without_a_shared_term_counted_by_hand() -> None:
@@ -38,7 +41,7 @@ def test_questions_without_a_shared_term_counted_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analyzer", NAMED)
+@pytest.mark.parametrize("analyzer", [*OF_ANY_LANGUAGE, Analyzer.ENGLISH])
 @pytest.mark.parametrize(
     "question_set", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"]
 )

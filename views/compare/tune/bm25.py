@@ -29,7 +29,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.engines import Engine
-from retrieval.lexical.terms import NAMED, UnmatchedQuestions, readings
+from retrieval.lexical.terms import OF_ANY_LANGUAGE, UnmatchedQuestions, readings
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import stored
@@ -80,12 +80,13 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
         look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
         present = st.selectbox(word("tune.present"), names, key="lab_bm25", **look)
+        suited = [analyzer.value for analyzer in analyzers_of(bench.view.data.key)]
         analyzers = choose_several(
             st.pills,
             "analyzers",
             word("tune.analyzers"),
-            [analyzer.value for analyzer in NAMED],
-            [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
+            list(dict.fromkeys([*suited, *OF_ANY_LANGUAGE])),
+            suited,
             format_func=lambda value: analyzer_words(Analyzer(value)),
             help=word("tune.analyzers_help"),
             key="lab_analyzers",
@@ -205,7 +206,7 @@ def _draw_readings(bench: Bench) -> None:
             key="lab_text",
         )
         with st.spinner(word("tune.reading")):
-            found = readings(text)
+            found = readings(text, analyzers_of(bench.view.data.key)[0])
         rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
         columns = {
             "analyzer": tables.text("tune.analyzer", width="small", pinned=True),

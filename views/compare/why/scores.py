@@ -15,9 +15,9 @@ from retrieval.comparison.spec import Spec
 from retrieval.explain.bm25 import BM25Explanation, Explanation
 from retrieval.explain.encoders import LateExplanation, SentenceExplanation, SparseExplanation, WindowExplanation
 from retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
-from text.analysis import TokenKind, weighted_pieces
 from text.analyzers import Compounds
 from text.dictionary import DictionaryError
+from text.located import TokenKind, weighted_pieces
 from views.compare.controls import change, choose_in_address
 from views.compare.why.questions import QuestionCase
 from views.names import with_display_names

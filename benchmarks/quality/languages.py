@@ -1,0 +1,77 @@
+"""What stems bring: BM25 with the analyzer that `auto` picks, against words and character bigrams.
+
+Nothing is chosen on the questions: k1 and b are the defaults, and the language is detected. All questions are asked.
+Questions about one passage are resampled together. Where assessors judged many passages for each question, as in NPL
+and Cranfield, passages connect nearly all questions, and each question is resampled by itself."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.material import development_sets
+from benchmarks.quality.article_split import MEASURE, scores
+from data.questions.read import read_file
+from data.records import QuestionSet
+from data.split import Part
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from text.analyzers import LANGUAGE_OF, Analyzer, choose
+
+_DEFAULT = "BM25"
+
+
+def languages() -> list[str]:
+    """Return a Markdown table: a row a retriever of each set, and its difference from BM25 by default."""
+    lines = [
+        "| set | questions | BM25 with | R@1 | nDCG@10 | 95 % | difference from the default | 95 % |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        for name, path in development_sets().items():
+            lines += _rows(name, _compared(read_file(path).question_set))
+    return lines
+
+
+def _compared(question_set: QuestionSet) -> Comparison:
+    chosen = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+    retrievers = [BM25Spec(name=_DEFAULT)]
+    retrievers += [BM25Spec(name=one, analyzer=one) for one in (Analyzer.WORD, Analyzer.BIGRAM) if one is not chosen]
+    if chosen in LANGUAGE_OF:
+        retrievers.append(BM25Spec(name="stems, without stop words", stop_words=True))
+    experiment = Experiment(data="", split=Part.ALL, ks=(1, 10), retriever=tuple(retrievers))
+    comparison = compare(experiment, question_set)
+    if failed := [result for result in comparison.results if result.error]:
+        raise RuntimeError(f"{failed[0].name}: {failed[0].error}")
+    return comparison
+
+
+def _groups(asked: QuestionSet) -> np.ndarray | None:
+    return question_groups(asked) if all(len(one.relevant) == 1 for one in asked.questions) else None
+
+
+def _rows(name: str, comparison: Comparison) -> Iterator[str]:
+    asked, found = comparison.question_set, scores(comparison)
+    groups = _groups(asked)
+    default = found[_DEFAULT].per_question[MEASURE]
+    others = [one for one in found if one != _DEFAULT]
+    tests = paired_tests(
+        [Pair(one, _DEFAULT, MEASURE, found[one].per_question[MEASURE], default) for one in others], groups
+    )
+    chosen = choose(Analyzer.AUTO, asked.passages.indexed_texts(title=True))
+    differences = {test.a: test for test in tests}
+    for retriever, one in found.items():
+        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+        is_default = retriever == _DEFAULT
+        first = f"{name} | {len(asked.questions):,}" if is_default else " | "
+        called = f"`auto`: {chosen}" if is_default else retriever
+        figures = f"{means['recall@1'] * 100:.2f} | {means[MEASURE] * 100:.2f} | {low * 100:.2f} to {high * 100:.2f}"
+        compared = " | "
+        if not is_default:
+            test = differences[retriever]
+            compared = f"{test.difference * 100:+.2f} | {test.low * 100:+.2f} to {test.high * 100:+.2f}"
+        yield f"| {first} | {called} | {figures} | {compared} |"
