@@ -11,10 +11,13 @@ from benchmarks.app.ten_sessions import ten_sessions
 from benchmarks.app.waiting import first_page, first_visit, own_set
 from benchmarks.growth import growth
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
+from benchmarks.quality.bm25_values import bm25_values
+from benchmarks.quality.japanese import japanese
 from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
 from benchmarks.quality.languages import languages
 from benchmarks.quality.lexical_options import lexical_options
 from benchmarks.quality.mixes import mixes, trained_mixes
+from benchmarks.quality.published import published
 from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
 from benchmarks.quality.untrained import best_without_download, long_passages
 from benchmarks.serve import at_scale, serve
@@ -36,6 +39,7 @@ _ALL = {
         attackers,
         best_without_download,
         bm25,
+        bm25_values,
         cold_and_warm,
         deeper_comparison,
         dense_search,
@@ -45,6 +49,7 @@ _ALL = {
         first_visit,
         growth,
         interactions,
+        japanese,
         languages,
         laptop_training,
         large_sets,
@@ -60,6 +65,7 @@ _ALL = {
         pretrained_reranking,
         pretrained_training,
         pretraining_ablation,
+        published,
         reader_training,
         reading,
         reranking,

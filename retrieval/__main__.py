@@ -42,6 +42,7 @@ from retrieval.comparison.store import (
 )
 from retrieval.encode import encode_command
 from retrieval.takeaway.fusion import MEASURE, Engine
+from retrieval.tune import tune_command
 
 commands = commands_of("retrieval", "Compare retrievers on a question set, and manage stored comparisons.")
 Key = Annotated[str, Parameter(help="its key, as list shows it, its experiment file, or a folder of compare --out")]
@@ -164,6 +165,7 @@ def _report(comparison: Comparison, gate: Gate | None = None) -> int:
     return int(any(result.error for result in comparison.results) or not all(verdict.holds for verdict in verdicts))
 
 
+commands.command(tune_command, name="tune")
 commands.command(encode_command, name="encode")
 
 

@@ -30,7 +30,13 @@ MORE_VALIDATION = SplitOptions(validation=0.2, test=40 / 140)
 MEASURE = "ndcg@10"
 
 
-def compared(question_set: QuestionSet, part: Part, *retrievers: Spec, split: SplitOptions = SPLIT) -> Comparison:
+def compared(
+    question_set: QuestionSet,
+    part: Part,
+    *retrievers: Spec,
+    split: SplitOptions = SPLIT,
+    ks: tuple[int, ...] = (1, 10),
+) -> Comparison:
     """Compare retrievers on a part of the questions."""
     experiment = Experiment(
         data=str(korquad()),
@@ -38,7 +44,7 @@ def compared(question_set: QuestionSet, part: Part, *retrievers: Spec, split: Sp
         validation_share=split.validation,
         test_share=split.test,
         seed=split.seed,
-        ks=(1, 10),
+        ks=ks,
         retriever=retrievers,
     )
     return compare(experiment, question_set)

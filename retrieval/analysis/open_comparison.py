@@ -15,6 +15,7 @@ from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.analysis.changes import Change, changes
+from retrieval.analysis.cross_fit import CrossFit, cross_fit
 from retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from retrieval.analysis.labs import lab_figures
 from retrieval.analysis.questions import (
@@ -116,6 +117,10 @@ class OpenComparison:
     @_last(16)
     def lab_figures(self, measure: str) -> pd.DataFrame:
         return lab_figures(self.comparison, measure, self.groups)
+
+    @_last(16)
+    def cross_fit(self, present: str, measure: str) -> CrossFit | None:
+        return cross_fit(self.comparison, self.lab_figures(measure), present, measure, self.groups)
 
     # on which questions, and in which step
 

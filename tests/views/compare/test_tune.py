@@ -1,7 +1,5 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
-import re
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -9,6 +7,7 @@ from data.split import Part
 from data.store import StoredSet, keep
 from jobs.folder import State, Status
 from jobs.machine import this_process
+from retrieval.analysis.cross_fit import cross_fit
 from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
@@ -134,9 +133,13 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     leader = best(figures)
     assert leader.startswith("bigram")
     named = f"BM25 · Character bigrams{leader.removeprefix('bigram')}"
-    assert re.search(rf"\*\*{re.escape(named)}\*\* scores [\d.]+ points higher than \*\*Words\*\*", texts(app))
+    fit = cross_fit(found, figures, "Words", "ndcg@10", question_groups(found.question_set))
+    assert fit is not None
+    points = f"{fit.test.difference * 100:.1f} points higher than **Words** on nDCG@10 in cross-validation"
+    assert f"**{named}** is the best of 4 settings. The best setting scores {points}" in texts(app)
     assert app.button(key="use_bm25").proto.type == "primary"
-    assert "the best of 4 on these very questions" in "".join(c.value for c in app.caption)
+    captions = "".join(caption.value for caption in app.caption)
+    assert f"{fit.selections[leader]} of {fit.folds} selections are this setting" in captions
 
     press(app, "use_bm25")
     spec = next(spec for spec in tried(lab) if spec.name == leader)
@@ -179,7 +182,8 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     (table,) = tables(app, "k1")
     look_at(app, lab, data, 1)
     assert f"BM25 · Words · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
-    assert "on these very questions" not in "".join(caption.value for caption in app.caption)
+    assert "Cross-validation" not in "".join(caption.value for caption in app.caption)
+    assert "in cross-validation" not in texts(app)
 
 
 @pytest.mark.slow

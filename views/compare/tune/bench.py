@@ -18,6 +18,7 @@ from retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
+from retrieval.evaluation.significance import PairTest
 from retrieval.report.headline import interval_of_lead
 from text.dictionary import stored
 from views.choices import choices_for
@@ -181,30 +182,49 @@ def figure_columns(bench: Bench) -> dict[str, Any]:
 
 
 def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
+    """Draw how a setting compares with the present one.
+
+    The best of all is judged by the cross-fitted gain of selecting it: on the questions that select it, it looks too
+    good.
+    """
+    measure = str(bench.measure)
+    fit = found.opened.cross_fit(present, measure) if is_best else None
+    test = fit.test if fit else next(iter(found.opened.tests((present, name), measure)), None)
     values = {
         "best": plain(retriever_name(to_use(found.experiment, name).name)),
         "present": plain(retriever_name(present)),
         "figure": bench.measure.long,
         "questions": f"{bench.questions:,}",
+        "count": f"{len(tried(found.experiment)):,}",
     }
-    test = next(iter(found.opened.tests((present, name), str(bench.measure))), None)
     sure = "alone"
     with st.container(border=True):
         if test is None:
             st.markdown(word("tune.verdict_alone", **values))
         else:
-            lead = test if test.a == name else turned(test)
+            lead = test if fit or test.a == name else turned(test)
             sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
-            if test.sure:
-                values |= {"points": f"{abs(lead.difference) * 100:.1f}"}
-                values |= interval_of_lead(lead.difference, lead.low, lead.high)
-            else:
-                values |= {"points": signed(lead.difference), "low": signed(lead.low), "high": signed(lead.high)}
-            values |= {"p": f"{test.p:.2g}"}
-            st.markdown(word(f"tune.verdict_{sure}", **values))
-        if is_best:
-            st.caption(word("tune.flattered", count=f"{len(tried(found.experiment)):,}"))
+            kind = "selection" if fit else "verdict"
+            st.markdown(word(f"tune.{kind}_{sure}", **values, **_points(lead)))
+        if fit:
+            same = fit.selections.get(name, 0)
+            st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
+        elif is_best:
+            st.caption(word("tune.flattered", count=values["count"]))
         draw_use(bench, found.experiment, name, recommended=sure == "more")
+
+
+def _points(lead: PairTest) -> dict[str, str]:
+    """Return a difference in percentage points with its interval and p: without a sign where the sign is certain."""
+    if lead.sure:
+        points = {"points": f"{abs(lead.difference) * 100:.1f}"}
+        return points | interval_of_lead(lead.difference, lead.low, lead.high) | {"p": f"{lead.p:.2g}"}
+    return {
+        "points": signed(lead.difference),
+        "low": signed(lead.low),
+        "high": signed(lead.high),
+        "p": f"{lead.p:.2g}",
+    }
 
 
 def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:

@@ -1,0 +1,200 @@
+"""What values of k1 and b are worth on seven sets: the best pair, the cross-validated one, and pairs from other sets.
+
+A default that is not chosen by labelled questions of the set itself has to come from other sets. Two kinds are tried,
+each leaving one set out: the pair that gains most on the other sets without losing on any of them; and one of two
+pairs, by whether a statistic of the corpus or of the questions is above a threshold, where the statistic, the threshold
+and both pairs are those that gain most on the other sets.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.material import korquad
+from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
+from benchmarks.quality.mixes import alike
+from data.pairs.reading import PairOptions, read_pairs
+from data.questions.read import read_file
+from data.records import QuestionSet
+from data.split import Part, split
+from data.store import CATALOG, read_entry
+from retrieval.analysis.cross_fit import cross_fit
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.evaluation.significance import mean_interval, question_groups
+from retrieval.lexical.weights import counts_by_term
+from text.analysis import tokens_of
+from text.analyzers import Analyzer, choose
+
+K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0, 3.0)
+BS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
+PAIRS = [*product(K1S, BS)]
+DEFAULT = (0.9, 0.4)
+_FILES = {
+    "NPL (vaswani)": "vaswani.beir.zip",
+    "Cranfield": "cranfield.beir.zip",
+    "XQuAD Russian": "xquad.ru.json",
+    "JaQuAD dev": "jaquad_dev.json",
+}
+
+
+class Measured(NamedTuple):
+    """A set's nDCG@10 with every one of the `PAIRS`, and its statistics."""
+
+    question_set: QuestionSet
+    values: np.ndarray  # (n_pairs, n_questions) float64
+    groups: np.ndarray  # (n_questions,) of `question_groups`
+    statistics: Mapping[str, float]
+    cross_validated: tuple[float, float, float]  # the gain and its 95% interval
+
+    @property
+    def gains(self) -> np.ndarray:
+        """The mean difference of every pair to the default, `(n_pairs,)`."""
+        means = self.values.mean(axis=1)
+        gains: np.ndarray = means - means[PAIRS.index(DEFAULT)]
+        return gains
+
+    def gain(self, pair: int) -> tuple[float, float, float]:
+        """The mean difference of a pair to the default, and its 95% interval."""
+        differences = self.values[pair] - self.values[PAIRS.index(DEFAULT)]
+        return float(differences.mean()), *mean_interval(differences, self.groups)
+
+
+def bm25_values() -> list[str]:
+    """Search every set with every pair; returns a Markdown table, and what one pair for all would change."""
+    with workspace():
+        measured = {name: _measure(question_set) for name, question_set in sets()}
+    return report(measured)
+
+
+def report(measured: Mapping[str, Measured]) -> list[str]:
+    """Return a row for each set, and what one pair for all sets would have gained on each."""
+    lines = [
+        "| | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated | pair of the other sets "
+        "| by a statistic |",
+        "|---|---:|---:|---:|---|---|---|---|",
+    ]
+    for name, of in measured.items():
+        others = [one for other, one in measured.items() if other != name]
+        rule = threshold_rule(others)
+        cells = [
+            name,
+            f"{len(of.question_set.passages):,}",
+            f"{len(of.question_set.questions):,}",
+            f"{of.values[PAIRS.index(DEFAULT)].mean() * 100:.2f}",
+            _pair(of, int(of.gains.argmax())),
+            _points(of.cross_validated),
+            _pair(of, harmless_pair(others)),
+            f"{_pair(of, rule.pair(of.statistics))}, {rule.statistic}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", *_in_hindsight(measured)]
+
+
+def harmless_pair(sets: list[Measured]) -> int:
+    """Return the pair of the highest mean gain among those that lose on none of the sets."""
+    gains = np.stack([of.gains for of in sets])
+    means = np.where(gains.min(axis=0) >= 0, gains.mean(axis=0), -np.inf)
+    return int(means.argmax())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pair above a threshold of a statistic, another one up to it."""
+
+    statistic: str
+    threshold: float
+    above: int
+    below: int
+
+    def pair(self, statistics: Mapping[str, float]) -> int:
+        return self.above if statistics[self.statistic] > self.threshold else self.below
+
+
+def threshold_rule(sets: list[Measured]) -> Rule:
+    """Return the rule of the highest mean gain on the sets; thresholds are halfway between two sets' values."""
+    best, rules = -np.inf, list[Rule]()
+    for statistic in sets[0].statistics:
+        values = sorted(of.statistics[statistic] for of in sets)
+        for low, high in pairwise(values):
+            threshold = (low + high) / 2
+            above = np.sum([of.gains for of in sets if of.statistics[statistic] > threshold], axis=0)
+            below = np.sum([of.gains for of in sets if of.statistics[statistic] <= threshold], axis=0)
+            if above.max() + below.max() > best:
+                best = above.max() + below.max()
+                rules.append(Rule(statistic, threshold, int(above.argmax()), int(below.argmax())))
+    return rules[-1]
+
+
+def sets() -> Iterator[tuple[str, QuestionSet]]:
+    """Yield the sets for which no figure of another table is reported, or whose default values stay as they are."""
+    folder = Path(os.environ.get("MRC_DATA", ""))
+    for name, file in _FILES.items():
+        yield name, read_file(folder / file).question_set
+    whole = read_file(korquad()).question_set
+    parts = split(whole, SPLIT)
+    rows = np.sort(np.concatenate([parts.rows[part] for part in (Part.TRAIN, Part.VALIDATION)]))
+    yield "KorQuAD, the other 100 articles", whole.with_questions(rows)
+    yield "Korean sample", read_entry(CATALOG["sample"]).question_set
+    pairs = read_pairs([((folder / "korsts_train.tsv").read_bytes(), "korsts_train.tsv")], PairOptions()).pairs
+    yield "KorSTS train", alike(pairs, "KorSTS train")
+
+
+def _measure(question_set: QuestionSet) -> Measured:
+    specs = [BM25Spec(name=_name(k1, b), k1=k1, b=b) for k1, b in PAIRS]
+    comparison = compared(question_set, Part.ALL, *specs)
+    values = np.stack([scores(comparison)[spec.name].per_question[MEASURE] for spec in specs])
+    groups = question_groups(comparison.question_set)
+    figures = pd.DataFrame({"name": [spec.name for spec in specs], "tried": True})
+    fit = cross_fit(comparison, figures, _name(*DEFAULT), MEASURE, groups)
+    if fit is None:
+        raise ValueError(f"{question_set.name} has too few groups of questions")
+    gain = (fit.test.difference, fit.test.low, fit.test.high)
+    return Measured(comparison.question_set, values, groups, statistics(comparison.question_set), gain)
+
+
+def statistics(question_set: QuestionSet) -> dict[str, float]:
+    """Return what a rule may look at: lengths, repetition and rarity of the terms; lengths are in terms."""
+    texts = question_set.passages.indexed_texts(title=True)
+    analyzer = choose(Analyzer.AUTO, texts)
+    passages = tokens_of(analyzer, texts)
+    questions = tokens_of(analyzer, [question.text for question in question_set.questions])
+    lengths = np.diff(passages.offsets)
+    counts = counts_by_term(passages.ids, passages.offsets, len(passages.vocabulary))
+    holders = np.bincount(counts.indices, minlength=len(passages.vocabulary))
+    idf = np.log1p((len(texts) - holders + 0.5) / (holders + 0.5))
+    return {
+        "passage length": float(lengths.mean()),
+        "spread of lengths": float(lengths.std() / lengths.mean()),
+        "term frequency": float(counts.data.mean()),
+        "idf": float(idf[passages.ids].mean()),
+        "question length": float(np.diff(questions.offsets).mean()),
+        "passages": float(len(texts)),
+    }
+
+
+def _in_hindsight(measured: Mapping[str, Measured]) -> list[str]:
+    """Say which one pair for all would have gained, chosen on the very sets it is told for."""
+    pair = harmless_pair([*measured.values()])
+    k1, b = PAIRS[pair]
+    gains = ", ".join(f"{name} {_points(of.gain(pair))}" for name, of in measured.items())
+    return [f"One pair for all, in hindsight: k1 {k1:g} and b {b:g} lose on none. Points of nDCG@10: {gains}."]
+
+
+def _name(k1: float, b: float) -> str:
+    return f"k1 {k1:g} b {b:g}"
+
+
+def _pair(of: Measured, pair: int) -> str:
+    k1, b = PAIRS[pair]
+    return f"{k1:g}, {b:g}: {_points(of.gain(pair))}"
+
+
+def _points(gain: tuple[float, float, float]) -> str:
+    mean, low, high = (f"{100 * value:+.2f}" for value in gain)
+    return f"{mean} ({low} to {high})"

@@ -1,0 +1,169 @@
+"""Japanese without spaces: character bigrams against what else can be indexed, and against segmenters.
+
+Segmenters are no requirement of this project: those that are installed are measured (fugashi with unidic-lite,
+sudachipy with sudachidict_core). All are read by the same BM25 with its default values; what one text is indexed as
+stands in it as words. The interval of a difference is over JaQuAD's articles.
+"""
+
+import os
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import regex
+
+from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
+from data.questions.read import read_file
+from data.records import Passage, Passages, Question, QuestionSet
+from data.split import Part
+from data.split.parts import passage_groups
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.evaluation.significance import mean_interval
+from text.analysis import tokens_of
+from text.analyzers import Analyzer
+
+Segment = Callable[[Sequence[str]], list[list[str]]]
+
+_FILE = "jaquad_dev.json"
+_BASE = "bigrams"
+_HAN = regex.compile(r"\p{Han}")
+_RUNS = regex.compile(r"\p{Han}+|\p{Katakana}[\p{Katakana}ー]*|\p{Latin}+|\p{N}+")  # of one script, hiragana left out
+_CHARACTERS = regex.compile(r"[\p{L}\p{N}]")
+_CONTENT = frozenset(["名詞", "動詞", "形容詞", "形状詞", "副詞", "連体詞", "代名詞", "接頭辞", "接尾辞", "感動詞"])
+
+
+class _Row(NamedTuple):
+    values: np.ndarray  # nDCG@10 of every question
+    tokens: int
+    characters_per_second: float
+
+
+def japanese() -> list[str]:
+    """Index JaQuAD's dev passages in each way; returns a Markdown table."""
+    with workspace():
+        question_set = read_file(Path(os.environ.get("MRC_DATA", "")) / _FILE).question_set
+        rows = {name: _measure(question_set, parts) for name, parts in _ways()}
+    relevance = question_set.relevance
+    articles = passage_groups(question_set)[relevance.indices[relevance.indptr[:-1]]]
+    groups = np.unique(articles, return_inverse=True)[1]
+    return table(rows, groups)
+
+
+def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
+    """Return a row for each way; `groups` `(n_questions,)` number the articles."""
+    lines = [
+        f"| JaQuAD dev, {len(groups):,} questions | nDCG@10 | above {_BASE}, points | tokens | characters a second |",
+        "|---|---:|---|---:|---:|",
+    ]
+    for name, row in rows.items():
+        differences = row.values - rows[_BASE].values
+        low, high = mean_interval(differences, groups)
+        mean = float(differences.mean())
+        gain = "" if name == _BASE else f"{100 * mean:+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+        cells = f"{100 * row.values.mean():.2f} | {gain} | {row.tokens:,} | {row.characters_per_second:,.0f}"
+        lines.append(f"| {name} | {cells} |")
+    return lines
+
+
+def _ways() -> Iterator[tuple[str, list[Segment]]]:
+    yield _BASE, [_bigrams]
+    yield "bigrams and characters", [_bigrams, _characters]
+    yield "bigrams and kanji", [_bigrams, _kanji]
+    yield "bigrams and runs of one script", [_bigrams, _runs]
+    yield "bigrams, kanji and runs of one script", [_bigrams, _kanji, _runs]
+    for name, segment in (*_of_fugashi(), *_of_sudachi()):
+        yield name, [segment]
+        yield f"bigrams and {name}", [_bigrams, segment]
+
+
+def _measure(question_set: QuestionSet, parts: list[Segment]) -> _Row:
+    texts = [*question_set.passages.indexed_texts(title=True)]
+    began = time.perf_counter()
+    passages = _words(texts, parts)
+    seconds = time.perf_counter() - began
+    questions = _words([question.text for question in question_set.questions], parts)
+    indexed = QuestionSet(
+        question_set.name,
+        Passages.of(
+            [Passage(one.id, " ".join(words)) for one, words in zip(question_set.passages, passages, strict=True)]
+        ),
+        tuple(
+            Question(one.id, " ".join(words), relevant=one.relevant)
+            for one, words in zip(question_set.questions, questions, strict=True)
+        ),
+    )
+    comparison = compared(indexed, Part.ALL, BM25Spec(name="BM25", analyzer=Analyzer.WHITESPACE, title=False))
+    values = scores(comparison)["BM25"].per_question[MEASURE]
+    return _Row(values, sum(map(len, passages)), sum(map(len, texts)) / seconds)
+
+
+def _words(texts: Sequence[str], parts: list[Segment]) -> list[list[str]]:
+    """Return the tokens of all parts of each text; the same string of two parts is two tokens."""
+    found = [part(texts) for part in parts]
+    return [
+        [f"{number}:{token}" for number, tokens in enumerate(of_text) for token in tokens]
+        for of_text in zip(*found, strict=True)
+    ]
+
+
+def _bigrams(texts: Sequence[str]) -> list[list[str]]:
+    return tokens_of(Analyzer.BIGRAM, texts).texts()
+
+
+def _characters(texts: Sequence[str]) -> list[list[str]]:
+    return [_CHARACTERS.findall(_normal(text)) for text in texts]
+
+
+def _kanji(texts: Sequence[str]) -> list[list[str]]:
+    return [_HAN.findall(_normal(text)) for text in texts]
+
+
+def _runs(texts: Sequence[str]) -> list[list[str]]:
+    return [_RUNS.findall(_normal(text)) for text in texts]
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+def _of_fugashi() -> Iterator[tuple[str, Segment]]:
+    """Yield unidic-lite's words by their base forms: all, and those of content alone."""
+    try:
+        tagger = import_module("fugashi").Tagger(f"-d {import_module('unidic_lite').DICDIR}")
+    except ImportError:
+        return
+
+    def read(text: str, *, content: bool) -> list[str]:
+        words = (word for word in tagger(_normal(text)) if _CHARACTERS.search(word.surface))
+        return [word.feature.orthBase or word.surface for word in words if not content or word.feature.pos1 in _CONTENT]
+
+    yield "fugashi", lambda texts: [read(text, content=False) for text in texts]
+    yield "fugashi, content words", lambda texts: [read(text, content=True) for text in texts]
+
+
+def _of_sudachi() -> Iterator[tuple[str, Segment]]:
+    """Yield sudachi's normalised words in each of its modes, and of the shortest those of content alone."""
+    try:
+        sudachi = import_module("sudachipy")
+        import_module("sudachidict_core")
+    except ImportError:
+        return
+    tokenizer = sudachi.Dictionary().create()
+
+    def segment(mode: str, *, content: bool) -> Segment:
+        def read(text: str) -> list[str]:
+            words = tokenizer.tokenize(_normal(text), getattr(sudachi.SplitMode, mode))
+            kept = (word for word in words if _CHARACTERS.search(word.surface()))
+            return [
+                word.normalized_form().lower() for word in kept if not content or word.part_of_speech()[0] in _CONTENT
+            ]
+
+        return lambda texts: [read(text) for text in texts]
+
+    for mode in ("A", "B", "C"):
+        yield f"sudachi {mode}", segment(mode, content=False)
+    yield "sudachi A, content words", segment("A", content=True)

@@ -1,0 +1,156 @@
+"""Published figures beside those of this project's BM25 on the same set, with what differs.
+
+What others published is data, in `benchmarks/published.toml`. BM25 with its default values is measured here by the same
+measure, where the set is in the folder of MRC_DATA.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from benchmarks.quality.article_split import compared, workspace
+from data.questions.read import read_file
+from data.records import QuestionSet
+from data.split import Part
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.evaluation.measures import evaluate, hits_of
+from retrieval.evaluation.significance import mean_interval, question_groups
+from retrieval.rankings import Rankings
+
+FILE = Path(__file__).parents[1] / "published.toml"
+DEPTH = 1000  # passages of a question, as those of trec_eval
+_LABELS = {
+    "hit@1": "hit@1",
+    "hit@5": "hit@5",
+    "hit@10": "hit@10",
+    "ndcg@10": "nDCG@10",
+    "ndcg@5, ndcg@10": "mean of nDCG@5 and nDCG@10",
+    "ndcg": "nDCG",
+    "map": "MAP",
+}
+
+
+class Source(BaseModel):
+    """Who published, where, and when it was read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    id: str
+    title: str
+    address: str = Field(pattern="^https://")
+    read: date
+
+
+class Figure(BaseModel):
+    """A published figure, in percent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    system: str
+    measure: str
+    value: float = Field(ge=0, le=100)
+    source: str
+    differs: str = ""
+
+
+class PublishedSet(BaseModel):
+    """A question set with the figures that were published for it; `file` is its name in the folder of MRC_DATA."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    file: str = ""
+    figure: tuple[Figure, ...] = Field(min_length=1)
+
+
+class Published(BaseModel):
+    """All that `published.toml` holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    source: tuple[Source, ...]
+    set: tuple[PublishedSet, ...]
+
+
+class Own(NamedTuple):
+    """A figure of this project's BM25 with its 95% interval, in percent."""
+
+    value: float
+    low: float
+    high: float
+
+
+def read_published(path: Path = FILE) -> Published:
+    """Return what others published. Raises `ValueError` if the file does not have its form."""
+    return Published.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def published() -> list[str]:
+    """Measure BM25 on every set that is at hand; returns a Markdown table and the list of sources."""
+    known, folder = read_published(), Path(os.environ.get("MRC_DATA", ""))
+    own: dict[tuple[str, str], Own] = {}
+    with workspace():
+        for of in known.set:
+            if of.file:
+                question_set = read_file(folder / of.file).question_set
+                own |= {(of.name, name): value for name, value in _measure(question_set, of).items()}
+    return table(known, own)
+
+
+def table(known: Published, own: Mapping[tuple[str, str], Own]) -> list[str]:
+    """Return a row for each published figure, and the sources by their numbers; `own` are by set and measure."""
+    numbers = {source.id: number for number, source in enumerate(known.source, start=1)}
+    lines = ["| | measure | published | source | BM25 here | what differs |", "|---|---|---:|:---:|---|---|"]
+    for of in known.set:
+        lines.append(f"| **{of.name}** | | | | | |")
+        for figure in of.figure:
+            here = own.get((of.name, figure.measure))
+            cells = [
+                figure.system,
+                _LABELS[figure.measure],
+                f"{figure.value:g}",
+                f"[{numbers[figure.source]}]",
+                f"{here.value:.2f} ({here.low:.2f} to {here.high:.2f})" if here else "set not at hand",
+                figure.differs,
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    sources = [
+        f"{number}. [{source.title}]({source.address}), read on {source.read}."
+        for number, source in enumerate(known.source, start=1)
+    ]
+    return [*lines, "", *sources]
+
+
+def _measure(question_set: QuestionSet, of: PublishedSet) -> dict[str, Own]:
+    comparison = compared(question_set, Part.ALL, BM25Spec(name="BM25"), ks=(1, 5, 10, DEPTH))
+    asked, (result,) = comparison.question_set, comparison.results
+    if result.rankings is None:
+        raise ValueError(f"BM25 failed on {of.name}: {result.error}")
+    groups = question_groups(asked)
+    own = {}
+    for measure in dict.fromkeys(figure.measure for figure in of.figure):
+        values = per_question(result.rankings, asked, measure)
+        low, high = mean_interval(values, groups)
+        own[measure] = Own(*(100 * number for number in (float(values.mean()), low, high)))
+    return own
+
+
+def per_question(rankings: Rankings, question_set: QuestionSet, measure: str) -> np.ndarray:
+    """Return a measure of the `_LABELS` for every question, `(n_questions,)`, 0 to 1."""
+    if measure == "map":
+        return average_precision(rankings, question_set)
+    names = [f"ndcg@{DEPTH}"] if measure == "ndcg" else measure.split(", ")
+    scores = evaluate(rankings, question_set, [int(name.partition("@")[2]) for name in names]).per_question
+    values: np.ndarray = np.mean([scores[name] for name in names], axis=0)
+    return values
+
+
+def average_precision(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+    """Return each question's mean precision at the ranks of its relevant passages, 0 for those not found."""
+    hits = hits_of(rankings, question_set)
+    precision = hits.cumsum(axis=1) / np.arange(1, hits.shape[1] + 1)
+    relevant: np.ndarray = np.diff(question_set.relevance.indptr)
+    values: np.ndarray = (precision * hits).sum(axis=1) / relevant
+    return values

@@ -1,0 +1,122 @@
+"""`python -m retrieval tune`: the page's laboratory of k1 and b as a command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.split import Part
+from data.store import find
+from retrieval.__main__ import main
+from retrieval.analysis.cross_fit import cross_fit
+from retrieval.analysis.labs import best, bm25_lab, lab_figures
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import read_experiment
+from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.evaluation.significance import question_groups
+from text.analyzers import Analyzer
+
+EXPERIMENT = """data = "sample"
+split = "test"  # what is reported
+
+[[retriever]]
+name = "BM25"
+kind = "bm25"
+analyzer = "word"
+pairs = true
+
+[[retriever]]
+name = "Windows"
+kind = "bm25-windows"
+analyzer = "word"
+sentences = 2
+
+[[retriever]]
+name = "Dense"
+kind = "dense"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(EXPERIMENT, encoding="utf-8")
+    return path
+
+
+def tuned(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> dict[str, Any]:
+    assert main(["tune", str(path), *words, "--json"]) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+@pytest.mark.slow
+def test_prints_the_cross_validated_gain_of_the_page_s_lab(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tuned(capsys, path, "BM25", "--k1", "2", "0.3", "--b", "0.5", "--analyzer", "bigram", "word")
+    experiment = read_experiment(path)
+    lab = bm25_lab(experiment, "BM25", [Analyzer.BIGRAM, Analyzer.WORD], k1s=[0.3, 2], bs=[0.5])
+    comparison = compare(lab, find("sample"))
+    groups = question_groups(comparison.question_set)
+    figures = lab_figures(comparison, "ndcg@10", groups)
+    fit = cross_fit(comparison, figures, "BM25", "ndcg@10", groups)
+    assert fit is not None
+    assert result["best"] == best(figures)
+    assert {row["name"]: row["value"] for row in result["settings"]} == pytest.approx(
+        figures.set_index("name")["value"].to_dict()
+    )
+    assert result["cross_validated"]["difference"] == pytest.approx(fit.test.difference)
+    assert result["cross_validated"]["selections"] == dict(fit.selections)
+    assert result["questions"] == len(comparison.question_set.questions)
+
+
+@pytest.mark.slow
+def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", str(path), "BM25", "--k1", "1.6", "--b", "0.75", "--add"]) == 0
+    printed = capsys.readouterr().out
+    assert "Best: word · k1 1.6 · b 0.75, selected in 5 of 5 folds." in printed
+    assert "points of nDCG@10 over BM25" in printed
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith(EXPERIMENT)
+    added = text.removeprefix(EXPERIMENT).strip()
+    assert added in printed
+    before, after = EXPERIMENT.count("[[retriever]]"), read_experiment(path).retriever
+    assert len(after) == before + 1
+    assert after[-1] == BM25Spec(
+        name="BM25 · word · k1 1.6 · b 0.75",
+        analyzer=Analyzer.WORD,
+        pairs=True,
+        k1=1.6,
+        b=0.75,
+        chosen_on=Part.VALIDATION,
+    )
+    assert main(["tune", str(path), "BM25", "--k1", "1.6", "--b", "0.75", "--add"]) == 2
+    assert "already" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.slow
+def test_windows_stay_windows(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tuned(capsys, path, "Windows", "--k1", "1.2", "--b", "0.4", "--by", "recall@10")
+    assert result["measure"] == "recall@10"
+    assert (result["retriever"]["kind"], result["retriever"]["sentences"]) == ("bm25-windows", 2)
+    assert WindowedBM25Spec.model_validate(result["retriever"]).k1 == 1.2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("Dense",), "is no BM25 of the experiment"),
+        (("BM26",), "['BM25', 'Windows']"),
+        (("BM25", "--k1", "11"), "between 0 and 10"),
+        (("BM25", "--b", "1.5"), "between 0 and 1"),
+        (("BM25", "--b", *(f"0.{number}" for number in range(10, 30))), "is not 1 to 12 numbers"),
+        (("BM25", "--by", "mrr@7"), "is no measure of the experiment"),
+    ],
+)
+def test_refuses_what_cannot_be_tuned(
+    path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    assert main(["tune", str(path), *words]) == 2
+    assert says in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == EXPERIMENT
