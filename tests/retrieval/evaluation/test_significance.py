@@ -52,6 +52,21 @@ def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> N
         np.testing.assert_allclose(ours[column], theirs.confidence_interval, atol=2e-3)
 
 
+def test_topics_linked_by_pooled_judgements_are_groups_of_their_own() -> None:
+    """Chains through single passages would make one group of all of them."""
+    passages = tuple(Passage(id_, id_) for id_ in "abcdef")
+    relevant = ("abc", "cde", "efa", "cba", "")
+    questions = tuple(Question(str(row), str(row), (), tuple(ids)) for row, ids in enumerate(relevant))
+    groups = question_groups(QuestionSet("pooled", passages, questions)).tolist()
+    assert groups[0] == groups[3]
+    assert sorted(groups) == [0, 0, 1, 2, 3]
+
+
+def test_questions_about_one_passage_stay_one_group() -> None:
+    questions = tuple(Question(str(row), str(row), (), ("a",)) for row in range(5))
+    assert question_groups(QuestionSet("one", (Passage("a", "a"), Passage("b", "b")), questions)).tolist() == [0] * 5
+
+
 @pytest.mark.slow
 def test_interval_of_groups_is_that_of_scipy_over_their_sums_and_sizes() -> None:
     rng = np.random.default_rng(3)
