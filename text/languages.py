@@ -10,6 +10,7 @@ taken for Russian. Stop words are those of stopwords-iso.
 """
 
 import hashlib
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -55,6 +56,7 @@ STEMMED = {
 }
 _UNSPACED = {"th": r"\p{Thai}", "lo": r"\p{Lao}", "km": r"\p{Khmer}", "my": r"\p{Myanmar}", "zh": r"\p{Han}"}
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
+_CHINESE_CHARACTERS = {"ja", "zh"}  # a short Japanese question may be in these alone
 _JAPANESE = 0.05  # of the unspaced characters are kana in Japanese; Chinese quotes a name now and then
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _TURKISH_I = str.maketrans("Iİ", "ıi")
@@ -177,6 +179,9 @@ class WordEvidence(NamedTuple):
     weight: float
 
 
+_NONE = WordEvidence(0, 0.0)
+
+
 def evidence(text: str) -> dict[str, WordEvidence]:
     """Return what the words of a text say for each language."""
     words, weights, listed = Counter[str](), defaultdict[str, float](float), _weights()
@@ -209,3 +214,21 @@ def _lists() -> dict[str, frozenset[str]]:
         language: frozenset(word.lower() for word in stopwords(language) if _WORD.fullmatch(word))
         for language in sorted(spaced)
     }
+
+
+_DECISIVE_WORDS, _DECISIVE_LEAD = 2, 2.0  # of a short text: stop words of a language, times those of the corpus's
+
+
+def foreign_language(text: str, language: str) -> str:
+    """Return the language of a short text, such as a question, if it surely is another than `language`; else empty."""
+    script = script_of([text])
+    if script is not Script.SPACED:
+        found = _language(script, [text])
+        return "" if {found, language} <= _CHINESE_CHARACTERS or found == language else found
+    found_words = evidence(unicodedata.normalize("NFC", text))
+    own = found_words.pop(language, _NONE)
+    if not found_words:
+        return ""
+    other, most = max(found_words.items(), key=lambda item: item[1].weight)
+    is_sure = most.words >= max(_DECISIVE_WORDS, _DECISIVE_LEAD * own.words)
+    return other if is_sure and most.weight >= _DECISIVE_LEAD * own.weight else ""

@@ -11,7 +11,10 @@ from typing import Any
 
 import regex
 
-from text.analyzers import Analyzer, Span, choose, kiwi_tokens
+from data.texts import Script, script_of
+from text.analyzers import LANGUAGE_OF, Analyzer, LocatedToken, Span, choose, kiwi_tokens
+from text.languages import lower, stop_words
+from text.located import located
 
 _Term = tuple[str, str]  # lower-cased form, and the kind of word it is
 
@@ -34,8 +37,9 @@ _SILENT = frozenset(_SILENT_WORDS.split())
 def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
     """Return for each text (composed, NFC) the spans whose words also occur in the question, in order, none touching.
 
-    Korean is compared by Kiwi's content morphemes, other scripts by lower-cased words, those that are written without
-    spaces by pairs of letters. Words that say nothing ("the", "하다") never match.
+    Korean is compared by Kiwi's content morphemes, languages without spaces by pairs of letters, other languages by
+    the stems of words where they have a stemmer, else by lower-cased words. Words that say nothing ("the", "하다")
+    never match.
     """
     question = unicodedata.normalize("NFC", question)
     asked, *found = _terms([question, *texts])
@@ -60,7 +64,19 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer is Analyzer.BIGRAM:
         return [[*_words(text), *_pairs(text)] for text in texts]
+    if analyzer in LANGUAGE_OF:
+        tokens = located(analyzer, texts)
+        return [list(_stems(analyzer, *both)) for both in zip(texts, tokens, strict=True)]
     return [list(_words(text)) for text in texts]
+
+
+def _stems(analyzer: Analyzer, text: str, tokens: Sequence[LocatedToken]) -> Iterator[tuple[_Term, Span]]:
+    language = LANGUAGE_OF[analyzer]
+    # the library's English list is long, and holds words of content
+    silent = _SILENT if language == "en" else stop_words(language)
+    for stem, (start, end) in tokens:
+        if lower(language, text[start:end]) not in silent:
+            yield (stem, "word"), (start, end)
 
 
 def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
@@ -99,7 +115,7 @@ def sentence_spans(text: str) -> list[Span]:
 
     Kiwi cuts Korean; elsewhere they are `marked_sentences`.
     """
-    if choose(Analyzer.AUTO, [text]) is not Analyzer.KIWI_BIGRAM:
+    if script_of([text]) is not Script.KOREAN:
         return marked_sentences(text)
     lines = list(_LINE.finditer(text))
     found = []

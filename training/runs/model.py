@@ -23,7 +23,7 @@ from jobs.machine import hardware, versions
 from models.hub import TIMEOUT_SECONDS
 from models.precision import Precision
 from models.sources import ModelSource, find_model, identity, is_starter
-from text.analyzers import Analyzer, choose
+from text.languages import language_of
 from training.options.common import TrainingOptions, uses_bfloat16
 from training.options.questions import READER
 from training.options.texts import LANGUAGE_MODEL
@@ -52,7 +52,7 @@ def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
         "data": {
             "name": plan.data_name,
             "fingerprint": plan.fingerprint,
-            "language": "ko" if choose(Analyzer.AUTO, texts) is Analyzer.KIWI_BIGRAM else "",  # empty: not known
+            "language": language_of(texts),  # empty: not known
             **family.about(data, plan.split, plan.options),
         },
         "split": asdict(plan.split),

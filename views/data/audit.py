@@ -25,6 +25,7 @@ from data.questions.audit import (
 from data.records import Passage, Question, QuestionSet
 from data.split import PARTS, Split, SplitMethod
 from text.marking import merged
+from views.data.languages import draw_languages
 from views.names import kind_words
 from views.resources.sets import content_notes_of, passages_found
 from views.splits import draw_few_of, split_text
@@ -42,6 +43,7 @@ _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
 def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
     """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
     _counts(figures)
+    draw_languages(questions)
     if questions.questions:
         overlap = figures.overlap
         chance = "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}"

@@ -26,6 +26,7 @@ from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation
 from models.sources import find_model
+from retrieval.analysis.languages import SetLanguages, set_languages
 from retrieval.comparison.store import kept_comparisons
 from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word
@@ -150,6 +151,12 @@ def _content_of(parts: Split) -> bytes:
 def content_notes_of(questions: QuestionSet, parts: Split) -> tuple[Problem, ...]:
     """Return the notes about the texts of a set, which may not be stored."""
     return content_notes(questions, parts)
+
+
+@cached(max_entries=8, hash_funcs={QuestionSet: lambda one: one.fingerprint})
+def languages_of(questions: QuestionSet) -> SetLanguages:
+    """Return the languages of a set, which may not be stored."""
+    return set_languages(questions)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def displayed(app: AppTest) -> str:
     written = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.success]
     parts = [element.value.replace("\\", "") for element in written]
     parts += [html(app), *(button.label.replace("\\", "") for button in app.button)]
-    for choice in (*app.selectbox, *app.pills):
+    for choice in (*app.selectbox, *app.pills, *app.multiselect):
         parts += [choice.label, *(option.replace("\\", "") for option in choice.options)]
     parts += [text for table in app.dataframe for text in cells(table)]
     parts += [text for chart in app.get("vega_lite_chart") for text in chart_texts(chart.proto)]

@@ -53,7 +53,7 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     start = app.button(key="start_bm25")
     assert start.proto.type == "primary"
     assert any(caption.value.startswith("Tries Words, Character bigrams") for caption in app.caption)
-    app.pills(key="lab_analyzers").set_value(["word", "bigram"])
+    app.multiselect(key="lab_analyzers").set_value(["word", "bigram"])
     app.pills(key="lab_windows").set_value(["0", "1"])
     app.text_input(key="typed_k1").set_value("2, 0.3")
     app.text_input(key="typed_b").set_value("0.5")

@@ -29,12 +29,13 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.engines import Engine
-from retrieval.lexical.terms import OF_ANY_LANGUAGE, UnmatchedQuestions, readings
+from retrieval.lexical.terms import UnmatchedQuestions
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import stored
 from views.compare.charts import heat
 from views.compare.tune import dictionaries
+from views.compare.tune.analyzers import choose_analyzers, draw_readings
 from views.compare.tune.bench import (
     Bench,
     LabResult,
@@ -47,7 +48,6 @@ from views.compare.tune.bench import (
 )
 from views.names import analyzer_words, retriever_name
 from views.resources.retrieval import analyzers_of
-from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.headings import draw_heading
@@ -64,7 +64,7 @@ def draw_values(bench: Bench) -> None:
     names = names_of(bench, BM25Spec, WindowedBM25Spec)
     if not names:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
-        _draw_readings(bench)
+        draw_readings(bench)
         return
     place = st.container()
     experiment = _pick_values(bench, names)
@@ -73,24 +73,14 @@ def draw_values(bench: Bench) -> None:
         if found and experiment:
             _draw_values_found(bench, found, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
             _draw_unmatched(found)
-    _draw_readings(bench)
+    draw_readings(bench)
 
 
 def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
         look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
         present = st.selectbox(word("tune.present"), names, key="lab_bm25", **look)
-        suited = [analyzer.value for analyzer in analyzers_of(bench.view.data.key)]
-        analyzers = choose_several(
-            st.pills,
-            "analyzers",
-            word("tune.analyzers"),
-            list(dict.fromkeys([*suited, *OF_ANY_LANGUAGE])),
-            suited,
-            format_func=lambda value: analyzer_words(Analyzer(value)),
-            help=word("tune.analyzers_help"),
-            key="lab_analyzers",
-        )
+        analyzers = choose_analyzers(bench.view.data.key)
         windows = choose_several(
             st.pills,
             "windows",
@@ -115,9 +105,8 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     except ValueError:
         st.error(word("tune.no_numbers"), icon=":material/error:")
         return None
-    chosen = [Analyzer(value) for value in analyzers]
     lengths = [int(length) for length in windows]
-    return bm25_lab(bench.view.comparison.experiment, present, chosen, sentences=lengths, **values)
+    return bm25_lab(bench.view.comparison.experiment, present, analyzers, sentences=lengths, **values)
 
 
 def _tried_in_words(experiment: Experiment) -> str:
@@ -193,27 +182,6 @@ def _draw_unmatched_questions(asked: QuestionSet, rows: UnmatchedQuestions) -> N
         "anywhere": tables.checkbox("tune.in_others"),
     }
     tables.draw(table, columns)
-
-
-def _draw_readings(bench: Bench) -> None:
-    with st.expander(word("tune.readings"), icon=":material/segment:"):
-        text = st.text_area(
-            word("tune.text"),
-            question_set(bench.view.data.key).questions[0].text[:2000],
-            max_chars=2000,
-            height=80,
-            help=word("tune.text_help"),
-            key="lab_text",
-        )
-        with st.spinner(word("tune.reading")):
-            found = readings(text, analyzers_of(bench.view.data.key)[0])
-        rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
-        columns = {
-            "analyzer": tables.text("tune.analyzer", width="small", pinned=True),
-            "count": tables.number("tune.token_count", width="small"),
-            "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
-        }
-        tables.draw(pd.DataFrame(rows, columns=[*columns]), columns, row_height=44)
 
 
 def draw_changes(bench: Bench) -> None:

@@ -1,0 +1,24 @@
+"""The language of a question set, the analyzer that suits it, and a warning about questions in another language."""
+
+import streamlit as st
+
+from data.records import QuestionSet
+from views.names import analyzer_words, language_name
+from views.resources.sets import languages_of
+from views.ui.words import plain, word
+
+
+def draw_languages(questions: QuestionSet) -> None:
+    found = languages_of(questions)
+    analyzer = plain(analyzer_words(found.analyzer))
+    explained = word("data_page.language_help")
+    if found.language:
+        st.markdown(
+            word("data_page.language", language=language_name(found.language), analyzer=analyzer), help=explained
+        )
+    else:
+        st.markdown(word("data_page.language_unclear", analyzer=analyzer), help=explained)
+    if found.foreign:
+        languages = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in found.foreign.items())
+        counts = {"count": f"{found.foreign_count:,}", "examined": f"{found.examined:,}"}
+        st.warning(word("data_page.foreign_questions", languages=languages, **counts), icon=":material/translate:")
