@@ -18,7 +18,10 @@ from views.ui.words import word
 
 
 def choose_analyzers(key: str) -> list[Analyzer]:
-    """Draw the choice of analyzers for a stored dataset: first those that suit it, then those of other languages."""
+    """Draw the choice of analyzers for a stored dataset: first those that suit it, then those of other languages.
+
+    They are returned in the order of `Analyzer`, so that the same choice is the same lab in whatever order it was made.
+    """
     suited = [analyzer.value for analyzer in analyzers_of(key)]
     chosen = choose_several(
         _draw_analyzers,
@@ -30,7 +33,7 @@ def choose_analyzers(key: str) -> list[Analyzer]:
         help=word("tune.analyzers_help"),
         key="lab_analyzers",
     )
-    return [Analyzer(value) for value in chosen]
+    return [analyzer for analyzer in Analyzer if analyzer.value in chosen]
 
 
 def _draw_analyzers(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
