@@ -27,6 +27,7 @@ from benchmarks.speed.file_reading import file_reading
 from benchmarks.speed.late_interaction import late_interaction, late_large
 from benchmarks.speed.libraries import analyzers, encoding, reranking
 from benchmarks.speed.reading import reading
+from benchmarks.speed.stems import stem_speed
 from benchmarks.speed.training import laptop_training, training_estimate
 from benchmarks.speed.whole_job import cold_and_warm, whole_job
 from jobs.machine import hardware
@@ -72,6 +73,7 @@ _ALL = {
         sentence_training,
         serve,
         starter_training,
+        stem_speed,
         ten_sessions,
         tokenizer_training,
         training_estimate,

@@ -36,6 +36,7 @@ from retrieval.comparison.experiment import Experiment, read_as, write_experimen
 from retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
+from text.languages import VERSION as LANGUAGES_VERSION
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
 
@@ -80,7 +81,7 @@ class ReadingJob(RequestJob[ReadingExperiment]):
 
     place, file = "reading", "experiment.toml"
     form = TypeAdapter(ReadingExperiment)
-    versions = (1, RETRIEVAL_VERSION, ANALYZER_VERSION)
+    versions = (1, RETRIEVAL_VERSION, ANALYZER_VERSION, LANGUAGES_VERSION)
 
     @classmethod
     def beside(cls, request: ReadingExperiment) -> tuple[object, ...]:

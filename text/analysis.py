@@ -189,6 +189,7 @@ WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
 
 
 PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+_FEW_TEXTS = 20_000  # whose words are stemmed in a fraction of a second
 _BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
 
 
@@ -235,6 +236,8 @@ def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
         sources.append(sources[0].of_one)
     if sources[-1].analyzer is Analyzer.KIWI:
         sources.append(replace(sources[-1], analyzer=Analyzer.KIWI_BIGRAM))
+    if sources[-1].language and not languages.has_own_case(sources[-1].language):
+        sources.append(Analysis(Analyzer.WORD))
     return 1 < len(texts) <= PART and any(cache.are_kept("tokens", _key(source, texts)) for source in sources)
 
 
@@ -269,7 +272,14 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
                 return _without_bigrams(both)
         return _analyzed(analysis, texts, tell)
 
-    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=len(texts) > 1, alone=True))
+    keep = len(texts) > 1 and not _from_words(analysis, texts)
+    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
+
+
+def _from_words(analysis: Analysis, texts: Sequence[str]) -> bool:
+    """Whether stems are made anew of stored words: of few texts, that takes less time than writing them to disk."""
+    has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
+    return bool(has_words) and len(texts) <= _FEW_TEXTS
 
 
 def _tokens(arrays: cache.Arrays) -> "Tokens":

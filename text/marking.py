@@ -13,7 +13,7 @@ import regex
 
 from data.texts import Script, script_of
 from text.analyzers import LANGUAGE_OF, Analyzer, LocatedToken, Span, choose, kiwi_tokens
-from text.languages import lower, stop_words
+from text.languages import lower
 from text.located import located
 
 _Term = tuple[str, str]  # lower-cased form, and the kind of word it is
@@ -72,10 +72,8 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
 
 def _stems(analyzer: Analyzer, text: str, tokens: Sequence[LocatedToken]) -> Iterator[tuple[_Term, Span]]:
     language = LANGUAGE_OF[analyzer]
-    # the library's English list is long, and holds words of content
-    silent = _SILENT if language == "en" else stop_words(language)
     for stem, (start, end) in tokens:
-        if lower(language, text[start:end]) not in silent:
+        if lower(language, text[start:end]) not in _SILENT:
             yield (stem, "word"), (start, end)
 
 

@@ -1,14 +1,10 @@
 """What stems bring: BM25 with the analyzer that `auto` picks, against words and character bigrams.
 
-Nothing is chosen on the questions: k1 and b are the defaults, and the language is detected. All questions are asked.
-Questions about one passage are resampled together. Where assessors judged many passages for each question, as in NPL
-and Cranfield, passages connect nearly all questions, and each question is resampled by itself."""
+Nothing is chosen on the questions: k1 and b are the defaults, and the language is detected. All questions are asked."""
 
 import os
 import tempfile
 from collections.abc import Iterator
-
-import numpy as np
 
 from benchmarks.material import development_sets
 from benchmarks.quality.article_split import MEASURE, scores
@@ -50,13 +46,9 @@ def _compared(question_set: QuestionSet) -> Comparison:
     return comparison
 
 
-def _groups(asked: QuestionSet) -> np.ndarray | None:
-    return question_groups(asked) if all(len(one.relevant) == 1 for one in asked.questions) else None
-
-
 def _rows(name: str, comparison: Comparison) -> Iterator[str]:
     asked, found = comparison.question_set, scores(comparison)
-    groups = _groups(asked)
+    groups = question_groups(asked)
     default = found[_DEFAULT].per_question[MEASURE]
     others = [one for one in found if one != _DEFAULT]
     tests = paired_tests(

@@ -1,7 +1,7 @@
 """The language of a question set's passages, and the questions that are in another one."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ from text.analyzers import Analyzer, choose
 from text.languages import foreign_language, language_of
 
 _MOST_QUESTIONS = 10_000  # that are looked at, evenly spread: a second
+_SOME_PASSAGES, _CHARACTERS = 300, 400  # that are looked at for other languages, and of each its beginning
+_FEW_PASSAGES = 0.05  # of them in a language: questions in it have passages to match
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class SetLanguages:
     """`language` is the ISO 639-1 code of the passages' language, empty if it is unclear or if there are several.
 
     `analyzer` is the one that `auto` resolves to. `foreign` holds ascending rows of questions by their language, the
-    most frequent first: of the `examined` questions those that surely are in another language than the passages.
+    most frequent first: of the `examined` questions those that surely are in a language that few passages are in.
     """
 
     language: str
@@ -34,11 +36,12 @@ class SetLanguages:
 def set_languages(question_set: QuestionSet) -> SetLanguages:
     """Detect the languages of a question set."""
     texts = question_set.passages.indexed_texts(title=True)
-    language, count = language_of(texts), len(question_set.questions)
-    rows = np.unique(np.linspace(0, count - 1, min(count, _MOST_QUESTIONS)).astype(np.int64))
+    language, rows = language_of(texts), _spread(len(question_set.questions), _MOST_QUESTIONS)
+    in_passages = _others_in(texts, language) if language else frozenset()
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for row in rows.tolist() if language else []:
-        if other := foreign_language(question_set.questions[row].text, language):
+    for row in rows if language else []:
+        other = foreign_language(question_set.questions[row].text, language)
+        if other and other not in in_passages:
             found[other].append(row)
     most_first = sorted(found.items(), key=lambda item: -len(item[1]))
     return SetLanguages(
@@ -47,3 +50,15 @@ def set_languages(question_set: QuestionSet) -> SetLanguages:
         len(rows),
         {other: np.array(of_language) for other, of_language in most_first},
     )
+
+
+def _others_in(texts: Sequence[str], language: str) -> frozenset[str]:
+    """Return the other languages that more than a few passages are in."""
+    rows = _spread(len(texts), _SOME_PASSAGES)
+    counts = Counter(foreign_language(texts[row][:_CHARACTERS], language) for row in rows)
+    return frozenset(other for other, count in counts.items() if count > _FEW_PASSAGES * len(rows))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return at most so many of `count` rows, evenly spread."""
+    return list(range(0, count, -(-count // most))) if count else []

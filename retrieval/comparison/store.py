@@ -33,13 +33,14 @@ from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, questi
 from retrieval.mix import SignalTold
 from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
+from text.languages import VERSION as LANGUAGES_VERSION
 
 
 class ComparisonJob(RequestJob[Experiment]):
     """The job of one comparison over a question set: the experiment, and what `keep` writes."""
 
     place, file = "comparisons", "experiment.toml"
-    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION)
+    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION, LANGUAGES_VERSION)
 
     @classmethod
     def written(cls, request: Experiment) -> str:

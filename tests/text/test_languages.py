@@ -14,7 +14,7 @@ from text import languages
 from text.analysis import Analysis, analyze, tokens_of, words_in
 from text.analyzers import LANGUAGE_OF, OF_LANGUAGE, Analyzer, choose
 from text.dictionary import DictionaryError, read_dictionary
-from text.languages import STEMMED, detected, language_of, lower, stems, stop_words
+from text.languages import STEMMED, detected, foreign_language, language_of, lower, stems, stop_words
 from text.located import TokenKind, located, reading
 
 SENTENCES: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "sentences.toml").read_text(encoding="utf-8"))
@@ -204,3 +204,31 @@ def test_the_language_is_detected_once_for_a_corpus(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(languages, "_language", fail)
     assert detected(iter(texts)).language == "sv"
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_hardly_ever_foreign_in_its_own_language(language: str) -> None:
+    assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
+
+
+@pytest.mark.parametrize("language", ["en", "ko", "ru"])
+def test_most_sentences_of_other_languages_are_foreign(language: str) -> None:
+    others = [(code, text) for code, texts in SENTENCES.items() if code != language for text in texts]
+    found = [(code, foreign_language(text, language)) for code, text in others]
+    assert sum(bool(other) for _, other in found) > 0.8 * len(found)
+    assert sum(code == other for code, other in found) > 0.7 * len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "foreign"),
+    [
+        ("한글은 누가 만들었나?", "en", "ko"),
+        ("東京タワーの高さは?", "ko", "ja"),
+        ("東京都庁所在地", "ja", ""),
+        ("iPhone 15 Pro Max", "ko", ""),
+        ("AB-123", "en", ""),
+        ("", "en", ""),
+    ],
+)
+def test_a_short_text_in_another_script_is_foreign(text: str, language: str, foreign: str) -> None:
+    assert foreign_language(text, language) == foreign

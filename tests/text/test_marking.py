@@ -81,7 +81,7 @@ def matched(question: str, text: str) -> list[str]:
         ("GDP와 1434년", "gdp가 1434년에 14배 늘었다", ["gdp", "1434"]),
         ("Who is the king of Korea?", "The King of Korea's kingdom", ["King", "Korea"]),
         ("What is Seoul?", "서울(Seoul)은 한국의 수도이고 seoul이라 쓴다", ["Seoul", "seoul"]),
-        ("Кто написал Войну и мир?", "«Война и мир», мир", ["и", "мир", "мир"]),
+        ("Кто написал Войну и мир?", "«Война и мир», мир", ["Война", "и", "мир", "мир"]),
         ("東京タワーの高さは?", "高い東京タワーは赤い。それは塔です。", ["東京タワー"]),
         ("the of is 이 그 것은", "the of is 이것은 그 것", []),
         ("", "세종은 한글을 만들었다.", []),
@@ -121,3 +121,16 @@ def test_every_text_has_its_own_spans() -> None:
 )
 def test_merged(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     assert merged(spans) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "matches"),
+    [
+        ("Who runs in the park?", "The runners were running through many parks of the town.", ["running", "parks"]),
+        ("Какая книга?", "В этой комнате на столах лежали две книги и одна газета.", ["книги"]),
+        ("Welche Häuser?", "Das Haus ist in der Stadt und die Häuser sind alt.", ["Haus", "Häuser"]),
+    ],
+)
+def test_words_match_by_their_stems(question: str, text: str, matches: list[str]) -> None:
+    (spans,) = matched_spans(question, [text])
+    assert [text[start:end] for start, end in spans] == matches

@@ -20,6 +20,7 @@ from data.workspace import number_in, workspace, write_text
 from jobs.folder import Job
 from jobs.queue import Queue
 from text.analyzers import VERSION as ANALYZER_VERSION
+from text.languages import VERSION as LANGUAGES_VERSION
 from training.options.common import TrainingOptions
 from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
 
@@ -322,7 +323,7 @@ class Rehearsal(Job):
             drawn_by = {"title", "seed"}
             options = {of: value for of, value in options.items() if of.startswith("negatives") or of in drawn_by}
         decides = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
-        key = key_of(task, ANALYZER_VERSION, json.dumps(decides, sort_keys=True))[:24]
+        key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(decides, sort_keys=True))[:24]
         return cls(workspace() / "cache" / "rehearsals" / key, task)
 
     @property

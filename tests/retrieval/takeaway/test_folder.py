@@ -111,13 +111,24 @@ def test_a_second_load_into_milvus_is_asked_for(tmp_path: Path) -> None:
 PAIRS = WORDS | {"name": "Pairs", "pairs": True}
 
 
-@pytest.mark.parametrize("specs", [(), (PAIRS,)], ids=["usual", "pairs"])
+STEMS = WORDS | {"name": "Stems", "analyzer": "english"}
+NO_STOP_WORDS = STEMS | {"name": "No stop words", "stop_words": True}
+
+
+@pytest.mark.parametrize(
+    "specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)], ids=["usual", "pairs", "stems", "stop-words"]
+)
 @pytest.mark.parametrize("engine", [Engine.ELASTICSEARCH, Engine.VESPA, Engine.MILVUS])
 def test_a_new_question_is_read_as_those_of_the_comparison(
     engine: Engine, specs: tuple[dict[str, object], ...], tmp_path: Path
 ) -> None:
     folder = written(engine, tmp_path / "made", str((*specs, ODD)[0]["name"]), *specs)
-    assert (specs != ()) == (read_json(folder / TOLD)["signals"][0].get("pairs") is True)
+    told = read_json(folder / TOLD)["signals"][0]
+    for spec in specs:
+        options = {"analyzer": "word", "pairs": False, "stop_words": False} | spec
+        assert {name: told[name] for name in ("analyzer", "pairs", "stop_words")} == {
+            name: options[name] for name in ("analyzer", "pairs", "stop_words")
+        }
     asked = lines(folder / "questions.jsonl")
     values = values_of(folder, [one["text"] for one in asked])
     assert json.loads(json.dumps(values)) == [one["values"] for one in asked]

@@ -403,3 +403,18 @@ def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
     assert "다른 도구에서 쓰기" in texts(app)
     labels = [button.label for button in app.get("download_button")]
     assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}
+
+
+def test_the_language_of_the_passages_is_shown(app: AppTest) -> None:
+    assert "지문 언어는 **한국어**입니다. BM25의 기본 분석기: 형태소(Kiwi)와 글자 바이그램." in texts(app)
+    assert "다른 언어" not in texts(app)
+
+
+def test_questions_in_another_language_are_told_with_advice() -> None:
+    app = opened(data_page, lang="en")
+    passage = "The museum is open every day from nine in the morning until five in the afternoon."
+    upload(
+        app, f"question,context\nWhen is the museum open?,{passage}\n박물관은 언제 여나요?,{passage}\n", "museum.csv"
+    )
+    assert "Passages are in **English**. BM25's default analyzer: English: stems." in texts(app)
+    assert "**1 of 2 questions** are in another language than the passages (Korean 1)." in texts(app)

@@ -1,0 +1,71 @@
+"""How fast texts are analyzed and searched by their stems, against words: from texts to stored tokens, to an index, to
+rankings. Each round works in an empty folder, so nothing is read from an earlier one, and both take turns."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.material import development_sets
+from data.questions.read import read_file
+from data.records import QuestionSet
+from retrieval.lexical.bm25 import BM25, BM25Options
+from text.analysis import tokens_of
+from text.analyzers import LANGUAGE_OF, Analyzer, choose
+
+_ROUNDS, _DEPTH = 5, 100
+
+
+class _Seconds(NamedTuple):
+    analysis: float
+    build: float  # of an index, with the tokens stored
+    search: float
+
+
+def stem_speed() -> list[str]:
+    """Return a Markdown table: rates with words and with stems, and the ratio of the medians of all rounds."""
+    lines = [
+        "| set | tokens | | words | stems | stems / words |",
+        "|---|---:|---|---:|---:|---:|",
+    ]
+    for name, path in development_sets().items():
+        question_set = read_file(path).question_set
+        stems = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+        if stems in LANGUAGE_OF:
+            lines += _rows(name, question_set, stems)
+    return lines
+
+
+def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
+    n_tokens = len(tokens_of(Analyzer.WORD, question_set.passages.indexed_texts(title=True)).ids)
+    amounts = {"tokens a second": n_tokens, "passages indexed a second": len(question_set.passages)}
+    amounts["questions a second"] = len(question_set.questions)
+    rounds = [[_measured(question_set, one) for one in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)]
+    words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # what is loaded and compiled counts to the first round
+    lines: list[str] = []
+    for (what, amount), of_words, of_stems in zip(amounts.items(), words, stemmed, strict=True):
+        first = f"{name} | {n_tokens:,}" if not lines else " | "
+        rates = f"{amount / of_words:,.0f} | {amount / of_stems:,.0f} | {of_words / of_stems:.2f}"
+        lines.append(f"| {first} | {what} | {rates} |")
+    return lines
+
+
+def _measured(question_set: QuestionSet, analyzer: Analyzer) -> _Seconds:
+    texts, questions = question_set.passages.indexed_texts(title=True), [one.text for one in question_set.questions]
+    options = BM25Options(analyzer)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        analysis = _seconds(lambda: tokens_of(analyzer, texts))
+        build = _seconds(lambda: BM25("", question_set.passages, options))
+        index = BM25("", question_set.passages, options)
+        search = _seconds(lambda: index.search(questions, _DEPTH))
+    return _Seconds(analysis, build, search)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
