@@ -11,10 +11,13 @@ mixed, `EXTRA` times as much for the signals that count only as far as that is l
 
 Which strength is right depends on how many queries there are, and with few of them one retriever alone can be better
 than any fit. So the weights are the average over the components: each retriever alone, the untrained mix, and a fit of
-each strength, all scaled to explain the queries best. A component counts in proportion to exp(the sum over training
-queries of nDCG@10), each query ranked by the component as fitted without the query's fold (stacking by exponential
-weights: Yao et al. 2018, "Using stacking to average Bayesian predictive distributions"; Rigollet & Tsybakov 2012). An
-average of linear weights is linear.
+each strength pulled to either of two m: the untrained mix, or the average of the retrievers alone and the untrained
+mix, each in proportion to the root of its likelihood. All are scaled to explain the queries best. A component
+counts in proportion to its prior * exp(`SHARPNESS` * the sum over training queries of nDCG@10), each query ranked by
+the component as fitted without the query's fold (exponential weights: Rigollet & Tsybakov 2012, "Sparse estimation by
+exponential weighting"). The components that are not fitted share a prior of `UNFITTED`, the fits share the rest. An
+average of linear weights is linear. Strengths, prior and sharpness were chosen on development sets, with all their
+queries and with samples of 60.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +35,8 @@ from retrieval.rankings import NOT_FOUND, ranked
 VALUES = 2  # of a passage, by each signal
 STRENGTHS = (30.0, 10.0, 3.0)  # of the pull to the untrained mix, in queries
 USUAL_STRENGTH = 10.0  # of a single fit, where several would take long
+UNFITTED = 0.5  # prior of each retriever alone and of the untrained mix, together
+SHARPNESS = 1.0
 EXTRA = 10.0  # times the strength, for signals that are not in the untrained mix
 _STEEPEST = 100.0  # the largest factor of the untrained mix
 _MOST_HELD_OUT = 1000  # queries that weigh the components
@@ -70,7 +75,7 @@ class TrainingLists:
         averaged = np.zeros((FOLDS + 1, len(start)))
         for fold in range(FOLDS + 1):
             without = frozenset({fold} - {FOLDS})
-            proportions = softmax(few.held_out_ndcg(without, start, free))
+            proportions = softmax(np.log(_prior(start)) + SHARPNESS * few.held_out_ndcg(without, start, free))
             averaged[fold] = proportions @ self.components(without, start, free)
         return averaged
 
@@ -86,24 +91,33 @@ class TrainingLists:
     def components(self, without: frozenset[int], start: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Return the weights of each component, `(n_components, n_values)`, learned from the folds not in `without`.
 
-        First the retrievers alone, in the order of the signals, then the untrained mix, then a fit of each strength.
+        First the retrievers alone, in the order of the signals, then the untrained mix, then a fit of each strength
+        pulled to it, then those pulled to the average.
         """
         key = (without, start.tobytes(), free.tobytes())
         if key not in self._fits:
             rows = ~np.isin(self.lessons.folds, [*without])
-            scaled = [self._scaled(rows, weights) for weights in (*_alone(start), start)]
-            self._fits[key] = np.array([*scaled, *self.fits(rows, start, free, STRENGTHS)])
+            scaled = np.array([self._scaled(rows, weights) for weights in (*_alone(start), start)])
+            losses = self._queries(rows & ~self.lessons.known).losses(scaled)
+            centre = softmax(-0.5 * losses) @ scaled
+            fits = [fit for mean in (start, centre) for fit in self.fits(rows, mean, free, STRENGTHS, _is_mixed(start))]
+            self._fits[key] = np.array([*scaled, *fits])
         return self._fits[key]
 
     def fits(
-        self, rows: np.ndarray, start: np.ndarray, free: np.ndarray, strengths: Sequence[float] = (USUAL_STRENGTH,)
+        self,
+        rows: np.ndarray,
+        start: np.ndarray,
+        free: np.ndarray,
+        strengths: Sequence[float] = (USUAL_STRENGTH,),
+        is_mixed: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of a fit of each strength to the queries at `rows` `(n_queries,)` bool.
 
         A model's own training queries show nothing of how good it is on others: they weigh the other signals only, and
         all signals are then fitted to the remaining queries, pulled to those weights.
         """
-        is_mixed = np.repeat(start.reshape(-1, VALUES).any(axis=1), VALUES)
+        is_mixed = _is_mixed(start) if is_mixed is None else is_mixed
         pulls = [np.where(is_mixed, strength, EXTRA * strength) for strength in strengths]
         others = np.where(self.trained, 0.0, start)
         new = self._queries(rows & ~self.lessons.known)
@@ -131,7 +145,7 @@ class TrainingLists:
         The queries of a fold are ranked by the components that the folds left learned. Queries that a model was trained
         on do not count.
         """
-        sums = np.zeros(np.count_nonzero(start) + 1 + len(STRENGTHS))
+        sums = np.zeros(len(_prior(start)))
         for fold in sorted({*range(FOLDS)} - without):
             rows = np.flatnonzero((self.lessons.folds == fold) & ~self.lessons.known)
             if len(rows):
@@ -189,6 +203,10 @@ class _Queries:
 
         return np.asarray(weights * minimize_scalar(loss_at, bounds=(0.0, _STEEPEST), method="bounded").x)
 
+    def losses(self, weights: np.ndarray) -> np.ndarray:
+        """Return the loss of each of some weights `(n, n_values)`, `(n,)`."""
+        return np.array([self._loss(self._values @ some)[0] for some in weights])
+
     def least(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of the least penalised loss for each of the `pulls` `(n_values,)`.
 
@@ -240,3 +258,14 @@ def _drawn(n_queries: int, most: int) -> np.ndarray:
 def _alone(start: np.ndarray) -> list[np.ndarray]:
     """Return the weights of each retriever of the untrained mix alone, by the value that is in it."""
     return [np.where(np.arange(len(start)) == position, 1.0, 0.0) for position in np.flatnonzero(start)]
+
+
+def _prior(start: np.ndarray) -> np.ndarray:
+    """Return the prior of each component, `(n_components,)` of sum 1."""
+    n_unfitted, n_fits = np.count_nonzero(start) + 1, 2 * len(STRENGTHS)
+    return np.repeat([UNFITTED / n_unfitted, (1 - UNFITTED) / n_fits], [n_unfitted, n_fits])
+
+
+def _is_mixed(start: np.ndarray) -> np.ndarray:
+    """Return whether each weight is of a retriever of the untrained mix, `(n_values,)` bool."""
+    return np.repeat(start.reshape(-1, VALUES).any(axis=1), VALUES)

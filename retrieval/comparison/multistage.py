@@ -59,11 +59,19 @@ class HybridSpec(Spec):
         return self.depth
 
     def make(self, materials: Materials) -> CachedRetriever:
-        parts, n_passages = [materials.part(name) for name in self.of], len(materials.passages)
+        depths = _scored_depths(self, materials)
         build = partial(
-            Hybrid, self.name, parts, n_passages=n_passages, depth=self.depth, fusion=self.fusion, weights=self.weights
+            Hybrid,
+            self.name,
+            [materials.part(name) for name in self.of],
+            n_passages=len(materials.passages),
+            depth=self.depth,
+            fusion=self.fusion,
+            weights=self.weights,
+            depths=depths,
         )
-        return materials.kept(self, build)
+        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.depth
+        return materials.kept(self, build, *(depths if is_shortened else []))
 
 
 class RerankSpec(ReadingSpec):
@@ -161,9 +169,7 @@ class LearnedSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
         own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
-        depths = [
-            materials.specs[name].scored(self.depth) if name in materials.specs else self.depth for name in self.of
-        ]
+        depths = _scored_depths(self, materials)
         halves = [_part_of(materials.specs.get(name)) for name in self.of]
         trained = [
             any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
@@ -229,6 +235,12 @@ class LearnedSpec(Spec):
             chosen.append(drawn)
             left -= len(drawn)
         return np.sort(np.concatenate(chosen)), chosen[1]
+
+
+def _scored_depths(spec: HybridSpec | LearnedSpec, materials: Materials) -> list[int]:
+    """Return how many of each retriever's first `depth` passages have scores of its own."""
+    specs = materials.specs
+    return [specs[name].scored(spec.depth) if name in specs else spec.depth for name in spec.of]
 
 
 def _part_of(spec: Spec | None) -> str:

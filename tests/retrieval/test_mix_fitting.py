@@ -72,11 +72,12 @@ def test_components_count_by_their_ndcg_on_queries_that_they_did_not_see() -> No
         return float(evaluate(ranking, lessons.question_set.with_questions(rows), (10,)).per_question["ndcg@10"].sum())
 
     def averaged(without: set[int]) -> np.ndarray:
-        sums = np.zeros(3 + len(STRENGTHS))  # two retrievers and their mix before the fits
+        sums = np.zeros(3 + 2 * len(STRENGTHS))  # two retrievers and their mix before the fits
         for fold in {*range(FOLDS)} - without:
             learned = lists.components(frozenset({*without, fold}), START, FREE)
             sums += [ndcg_sum(weights, fold) for weights in learned]
-        weights = np.exp(sums - sums.max())
+        prior = np.array([0.5 / 3] * 3 + [0.5 / 6] * 6)
+        weights = prior * np.exp(sums - sums.max())
         components = lists.components(frozenset(without), START, FREE)
         return np.asarray((weights[:, None] * components).sum(axis=0) / weights.sum())
 
@@ -91,8 +92,16 @@ def test_components_are_each_retriever_alone_their_mix_and_fits_ever_further_fro
     assert np.flatnonzero(first).tolist() == [0]
     assert np.flatnonzero(second).tolist() == [2]
     np.testing.assert_allclose(untrained / untrained.sum(), START)
-    distances = [np.linalg.norm(weights - untrained) for weights in fits]
-    assert distances == sorted(distances)
+    likelihoods = []
+    for weights in (first, second, untrained):
+        scores = np.where(lists.indices != NOT_FOUND, lists.values @ weights, -np.inf)
+        chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        likelihoods.append(np.log(chances[lists.relevant]).sum())
+    roots = np.exp(0.5 * (np.array(likelihoods) - max(likelihoods)))
+    average = (roots / roots.sum()) @ np.array([first, second, untrained])
+    for centre, of_centre in ((untrained, fits[:3]), (average, fits[3:])):
+        distances = [np.linalg.norm(weights - centre) for weights in of_centre]
+        assert distances == sorted(distances)
 
 
 def test_of_many_queries_some_weigh_the_components_and_all_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
