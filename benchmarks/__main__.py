@@ -12,6 +12,7 @@ from benchmarks.app.waiting import first_page, first_visit, own_set
 from benchmarks.growth import growth
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
 from benchmarks.quality.bm25_values import bm25_values
+from benchmarks.quality.few_questions import mixes_of_few
 from benchmarks.quality.japanese import japanese
 from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
 from benchmarks.quality.languages import languages
@@ -61,6 +62,7 @@ _ALL = {
         many_sentences,
         masked_pretraining,
         mixes,
+        mixes_of_few,
         trained_mixes,
         own_set,
         pretrained_reranking,

@@ -96,6 +96,10 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
 class Hybrid:
     """The first `depth` passages of each retriever, all of them fused; see `fused`.
 
+    `depths` are how many of each retriever's first passages have scores of their own, if fewer than `depth`: a reranker
+    leaves those that it did not read below, with scores that only keep their order. Where scores are fused, these
+    passages are left out of its list; where ranks are, they keep their ranks.
+
     What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
     found.
     """
@@ -109,13 +113,17 @@ class Hybrid:
         depth: int = 100,
         fusion: Fusion = Fusion.Z_SCORE,
         weights: Sequence[float] | None = None,
+        depths: Sequence[int] = (),
     ) -> None:
         if len(parts) < 2:
             raise ValueError("a hybrid needs at least two retrievers")
         self.name = name
         self._parts, self._n_passages, self._depth = parts, n_passages, depth
         self._fusion, self._weights = fusion, weights
+        by_score = depths and fusion is not Fusion.RRF
+        self._depths = depths if by_score else [depth] * len(parts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        rankings = [part.search(questions, self._depth) for part in self._parts]
+        searched = zip(self._parts, self._depths, strict=True)
+        rankings = [part.search(questions, self._depth).first(depth) for part, depth in searched]
         return fused(rankings, self._n_passages, self._fusion, self._weights, k)

@@ -1,23 +1,18 @@
 """A learned mix: how much each retriever counts is learned in seconds from questions whose passages are known.
 
-A retriever is a signal of two values for a passage of a question: its z-score in the retriever's list (see `hybrid`),
-and how far its score lies below the best of that list, in usual deviations of this retriever's lists: the one compares
-within the question, the other tells a clear best from one among many. A passage's score is the weighted sum of all
-values, higher is better. The weights w make the relevant passages of the questions that teach likely among their
-candidates: they minimise
+A retriever is a signal of two values for a passage of a query: its z-score in the retriever's list (see `hybrid`), and
+how far its score lies below the best of that list, in usual deviations of this retriever's lists: the first compares
+within the query, the second tells a clear best from one among many. A passage's score is the weighted sum of all
+values, higher is better. `mix_fitting` learns the weights: with few training queries the mix stays near the untrained
+mix or the best single retriever, with many it learns more (Bruch, Gai & Ingber 2023 find that a mix of two needs few).
+Trees over the same values (LambdaMART, Burges 2010) ranked no better where they were tried, on KorQuAD's questions,
+and explain less.
 
-    sum over questions of the mean over relevant passages p of -log softmax(w . x)[p]  +  _STRENGTH * |w - t * w0|^2
+A model that was trained on some of these queries knows their answers and would be trusted too much for them: they teach
+how the other signals count, and the remaining queries alone how far to go from there with all of them, in the same way.
 
-with the softmax over the candidates (a listwise loss, Cao et al. 2007), w0 the untrained mix and t the factor by which
-it alone explains the questions best. So few questions leave the mix as it is untrained, and many decide (Bruch, Gai &
-Ingber 2023 find that a mix of two needs few). It is convex: there is one best w. Trees over the same values
-(LambdaMART, Burges 2010) ranked no better where they were tried, on KorQuAD's questions, and do not say why.
-
-A model that was trained on some of these questions knows their answers, and would be trusted too much for them: they
-teach how the other signals count, and the others alone how far to go from there with all of them, in the same way.
-
-No question is ranked by weights that saw it: the questions that teach are in folds by groups of their passages, and
-those of a fold are ranked by weights that the other folds taught.
+No query is ranked by weights that saw it: the training queries are in folds by groups of their passages, and those of a
+fold are ranked by weights learned from the other folds.
 """
 
 from collections import Counter
@@ -27,26 +22,22 @@ from typing import Any
 
 import numpy as np
 from pydantic import FiniteFloat
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
 from data.records import composed
 from data.split.folds import FOLDS, Lessons
-from retrieval.evaluation.measures import CUT, evaluate, hits_of
+from retrieval.evaluation.measures import hits_of
 from retrieval.hybrid import Fusion, fused, normalised
+from retrieval.mix_fitting import VALUES, TrainingLists
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 
-_VALUES = 2  # of a passage, by each signal
-_STRENGTH = 10.0  # of the pull to the untrained mix, in questions
 _CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
-_STEEPEST = 100.0  # the largest factor of the untrained mix
 _AT_ONCE = 1000  # questions that are ranked at a time
 _EXPLAINING = 1000  # questions on which it is looked up what each signal brings
 
 
 class SignalTold(TypedDict):
-    """What is told of a signal, see `told`."""
+    """What is told of a signal, see `explained`."""
 
     share: FiniteFloat
     brings: FiniteFloat
@@ -54,9 +45,9 @@ class SignalTold(TypedDict):
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned; `n` signals have `_VALUES * n` weights, one signal's after the other's.
+    """What was learned; `n` signals have `VALUES * n` weights, one signal's after the other's.
 
-    `weights` `(FOLDS + 1, _VALUES * n)` are those of each fold, taught by the others, and last those that all questions
+    `weights` `(FOLDS + 1, VALUES * n)` are those of each fold, taught by the others, and last those that all questions
     taught. `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps;
     `trained` `(n,)` bool are the signals of models that know the answers to some questions of the lessons.
     """
@@ -74,7 +65,7 @@ class LearnedMix:
     the retrievers of a part. One that belongs to none, None, counts only where that was learned. The untrained mix
     picks the candidates, and is the mix itself where nothing taught. `trained` are those whose models know the answers
     to the lessons' `known` questions. `depths` are how many of each retriever's first passages its scores tell of,
-    where that are fewer than `depth`: of a reranker, those it read. `notes` tell what was learned, see `told`.
+    where that are fewer than `depth`: of a reranker, those it read. `notes` tell what was learned, see `explained`.
     """
 
     def __init__(
@@ -118,7 +109,7 @@ class LearnedMix:
             rankings = [self._taught_by(part, is_trained).first(depth) for part, is_trained, depth in asked]
             self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)
             if self._lessons.texts:
-                self.notes = told(rankings, self._learned, self._lessons, [part.name for part in self._parts])
+                self.notes = explained(rankings, self._learned, self._lessons, [part.name for part in self._parts])
         return self._learned
 
     def _taught_by(self, part: Retriever, is_trained: bool) -> Rankings:
@@ -140,28 +131,40 @@ def learn(
     n_passages: int,
     trained: Sequence[bool] = (),
 ) -> Learned:
-    """Learn from what each signal found for the questions of the lessons. A copy of a signal before it is left out.
+    """Learn from what each signal found for the training queries. A copy of a signal before it is left out.
 
     If all signals are copies of one, there is nothing to weigh: the mix ranks as that signal does.
     """
-    distinct = _distinct(rankings)
-    own = [half if new else None for half, new in zip(halves, distinct, strict=True)]
-    sizes = Counter(half for half in own if half)  # parts count the same, and so do the signals of a part
-    shares = np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in own])
-    untrained = np.zeros((len(rankings), _VALUES))
-    untrained[:, 0] = shares
-    start = untrained.ravel()
-    found = Learned(
-        np.tile(start, (FOLDS + 1, 1)),
+    originals = _originals(rankings)
+    distinct = originals == np.arange(len(rankings))
+    shares = _untrained_shares(halves, originals)
+    start = np.zeros((len(rankings), VALUES))
+    start[:, 0] = shares
+    learned = Learned(
+        np.tile(start.ravel(), (FOLDS + 1, 1)),
         shares,
-        np.array([_usual_deviation(one) for one in rankings]),
+        np.array([_usual_deviation(signal) for signal in rankings]),
         np.array(trained or [False] * len(rankings)),
     )
     if lessons.texts and distinct.sum() > 1:
-        lists = _Lists.of(rankings, found, lessons, n_passages)
-        free = np.repeat(distinct, _VALUES)
-        found.weights[:] = [lists.taught(lessons.folds != fold, start, free) for fold in range(FOLDS + 1)]
-    return found
+        lists = training_lists(rankings, learned, lessons, n_passages)
+        learned.weights[:] = lists.averaged(start.ravel(), np.repeat(distinct, VALUES))
+    return learned
+
+
+def _untrained_shares(halves: Sequence[str | None], originals: np.ndarray) -> np.ndarray:
+    """Return how much each signal counts before anything is learned, `(n_signals,)` of sum 1; a copy counts nothing.
+
+    Parts count the same, and so do the signals of a part. If no signal but a copy belongs to a part, its original does.
+    """
+    own = [
+        half if original == row else None for row, (half, original) in enumerate(zip(halves, originals, strict=True))
+    ]
+    if not any(own):
+        for half, original in zip(halves, originals.tolist(), strict=True):
+            own[original] = own[original] or half
+    sizes = Counter(half for half in own if half)
+    return np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in own])
 
 
 def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
@@ -179,118 +182,51 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
     return ranked(candidates, scores, min(k, n_passages))
 
 
-def told(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
-    """Tell, JSON-able, how many `questions` taught, and of each of the `signals`, by name, `share` and `brings`.
+def explained(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
+    """Describe a mix, JSON-able: the number of training `questions`, and of the `signals`, by name, `share`, `brings`.
 
-    `leaks`, if any, are the questions that share a relevant passage with a question of another fold.
+    `leaks`, if any, are the queries that share a relevant passage with a query of another fold.
 
-    A share is that of what the scores of a question's candidates differ by, 0 to 1, all together 1; of questions that
-    no model was trained on, where there are some. `brings` is by how
-    much nDCG@10 of the questions that teach falls where the signal is left out and the others are taught anew, each
-    question ranked by weights that did not see it. Of many questions some are drawn for that.
+    A share is that of what the scores of a query's candidates differ by, 0 to 1, all together 1; of queries that no
+    model was trained on, if there are some. `brings` is by how much nDCG@10 of the training queries falls if the signal
+    is left out and the others are fitted anew, each query ranked by weights that did not see it. It compares single
+    fits of the usual strength. Of many queries some are drawn for that.
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
-    some = [Rankings(one.indices[drawn], one.scores[drawn]) for one in rankings]
+    some = [Rankings(signal.indices[drawn], signal.scores[drawn]) for signal in rankings]
     few = lessons.some(drawn)
-    n_passages = len(lessons.question_set.passages)
-    lists = _Lists.of(some, learned, few, n_passages)
-    start, free = np.zeros((len(names), _VALUES)), np.repeat(_distinct(rankings), _VALUES)
+    lists = training_lists(some, learned, few, len(lessons.question_set.passages))
+    start, free = np.zeros((len(names), VALUES)), np.repeat(_originals(rankings) == np.arange(len(names)), VALUES)
     start[:, 0] = learned.shares
-    parts = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), _VALUES).sum(axis=3)
-    parts = parts if few.known.all() else parts[~few.known]
-    spread = np.sqrt(((parts - parts.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
+    values = (lists.values * learned.weights[FOLDS]).reshape(*lists.values.shape[:2], len(names), VALUES).sum(axis=3)
+    values = values if few.known.all() else values[~few.known]
+    spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
     spread /= spread.sum() or 1.0  # of a single passage no score differs
-    reached = lists.reached(start.ravel(), free)
+    reached = _held_out_ndcg(lists, start.ravel(), free)
     signals: dict[str, SignalTold] = {}
     for row, name in enumerate(names):
-        without, kept = start.copy(), free.copy().reshape(-1, _VALUES)
-        without[row], kept[row] = 0.0, False
-        brings = reached - lists.reached(without.ravel(), kept.ravel())
+        without, others = start.copy(), free.copy().reshape(-1, VALUES)
+        without[row], others[row] = 0.0, False
+        brings = reached - _held_out_ndcg(lists, without.ravel(), others.ravel())
         signals[name] = {"share": float(spread[row]), "brings": float(brings)}
     leaks = {"leaks": lessons.leaks} if lessons.leaks else {}
     return {"questions": len(lessons.texts), **leaks, "signals": signals}
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """Candidates of the questions that teach, best of the untrained mix first.
+def _held_out_ndcg(lists: TrainingLists, start: np.ndarray, free: np.ndarray) -> float:
+    """Return nDCG@10, 0 to 1, of a single fit, each fold ranked by weights of the others; 0 if no signal is left."""
+    if not free.any():
+        return 0.0
+    folds = lists.lessons.folds
+    return lists.ndcg({fold: lists.fits(folds != fold, start, free)[0] for fold in range(FOLDS)})
 
-    `indices` are rows of the corpus, `(n_questions, n)`, -1 where there is none, `values` `(n_questions, n, n_values)`
-    what the signals say, `relevant` `(n_questions, n)` bool, and `trained` `(n_values,)` bool what trained models say.
-    """
 
-    lessons: Lessons
-    indices: np.ndarray
-    values: np.ndarray
-    relevant: np.ndarray
-    trained: np.ndarray
-
-    @classmethod
-    def of(cls, rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, n_passages: int) -> "_Lists":
-        indices = _candidates(rankings, learned.shares, n_passages, _CANDIDATES)
-        values = _values(rankings, indices, learned.deviations, n_passages)
-        relevant = hits_of(Rankings(indices, np.zeros(indices.shape)), lessons.question_set)
-        return cls(lessons, indices, values, relevant, np.repeat(learned.trained, _VALUES))
-
-    def taught(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return the weights `(n_values,)` that the questions teach that `rows` `(n_questions,)` bool tells.
-
-        `start` is the untrained mix; weights that are not `free` are 0. What models were trained on teaches nothing of
-        what they say, only where the others begin.
-        """
-        others = np.where(self.trained, 0.0, start)
-        if self.trained.any() and others.any():
-            start = self._fitted(rows, others, free & ~self.trained)
-        return self._fitted(rows & ~self.lessons.known, start, free)
-
-    def _fitted(self, rows: np.ndarray, start: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return the best weights `(n_values,)` for the questions of `rows`, pulled to `start`."""
-        asked = rows & self.relevant.any(axis=1) & (~self.relevant & (self.indices != NOT_FOUND)).any(axis=1)
-        if not asked.any():
-            return start
-        there, shape = self.indices[asked] != NOT_FOUND, self.indices[asked].shape
-        values = self.values[asked][:, :, free].reshape(-1, int(free.sum()))  # a row a candidate: products of matrices
-        wanted = self.relevant[asked] / self.relevant[asked].sum(axis=1, keepdims=True)
-
-        def likelihoods(weights: np.ndarray) -> tuple[float, np.ndarray]:
-            """The sum over questions of -log, and the likelihood of each candidate, `shape`."""
-            told = log_softmax(np.where(there, (values @ weights).reshape(shape), -np.inf), axis=1)
-            return -float((wanted * np.where(there, told, 0.0)).sum()), np.exp(told)
-
-        def loss_at(factor: float) -> float:
-            return likelihoods(factor * start[free])[0]
-
-        untrained = start[free] * minimize_scalar(loss_at, bounds=(0.0, _STEEPEST), method="bounded").x
-
-        def penalised(weights: np.ndarray) -> tuple[float, np.ndarray]:
-            loss, chance = likelihoods(weights)
-            off = weights - untrained
-            slope = values.T @ (chance - wanted).ravel()
-            return loss + _STRENGTH * float(off @ off), slope + 2 * _STRENGTH * off
-
-        def curvature(weights: np.ndarray) -> np.ndarray:
-            chance = likelihoods(weights)[1]
-            weighed = values * chance.reshape(-1, 1)
-            means = weighed.reshape(*shape, -1).sum(axis=1)
-            return np.asarray(values.T @ weighed - means.T @ means + 2 * _STRENGTH * np.eye(len(weights)))
-
-        found = np.zeros(len(start))
-        found[free] = minimize(penalised, untrained, jac=True, hess=curvature, method="trust-exact").x
-        return found
-
-    def reached(self, start: np.ndarray, free: np.ndarray) -> float:
-        """Return nDCG@10, 0 to 1, where the questions of each fold are ranked by what the others taught.
-
-        Of questions that no model was trained on; 0 where there is none, and where no signal is left.
-        """
-        new = np.flatnonzero(~self.lessons.known)
-        if not len(new) or not free.any():
-            return 0.0
-        folds = self.lessons.folds
-        weights = np.stack([self.taught(folds != fold, start, free) for fold in range(FOLDS)])[folds[new]]
-        scores = np.einsum("qcv,qv->qc", self.values[new], weights)
-        asked = self.lessons.question_set.with_questions(new)
-        return evaluate(ranked(self.indices[new], scores, CUT), asked, (CUT,)).means()[f"ndcg@{CUT}"]
+def training_lists(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, n_passages: int) -> TrainingLists:
+    """Return the candidates of the training queries, those that the untrained mix ranks first."""
+    indices = _candidates(rankings, learned.shares, n_passages, _CANDIDATES)
+    values = _values(rankings, indices, learned.deviations, n_passages)
+    relevant = hits_of(Rankings(indices, np.zeros(indices.shape)), lessons.question_set)
+    return TrainingLists(lessons, indices, values, relevant, np.repeat(learned.trained, VALUES))
 
 
 def _candidates(rankings: Sequence[Rankings], shares: np.ndarray, n_passages: int, n: int) -> np.ndarray:
@@ -304,7 +240,7 @@ def _values(
 
     Of a passage that is not in its list a signal says what it says of the last in it.
     """
-    told = np.zeros((*candidates.shape, len(rankings), _VALUES))
+    told = np.zeros((*candidates.shape, len(rankings), VALUES))
     rows = np.arange(len(candidates), dtype=np.int64)[:, None] * n_passages
     wanted = rows + candidates
     for signal, (one, deviation) in enumerate(zip(rankings, deviations, strict=True)):
@@ -335,13 +271,15 @@ def _usual_deviation(rankings: Rankings) -> float:
     return float(np.sqrt(variances.mean())) or 1.0 if len(variances) else 1.0
 
 
-def _distinct(rankings: Sequence[Rankings]) -> np.ndarray:
-    """Whether each signal says another thing than all before it, up to a factor, `(n_signals,)` bool."""
-    scores = [normalised(one, Fusion.Z_SCORE)[0] for one in rankings]
+def _originals(rankings: Sequence[Rankings]) -> np.ndarray:
+    """Return for each signal the first that has the same lists and, up to a factor, scores, `(n_signals,)` int64."""
+    scores = [normalised(signal, Fusion.Z_SCORE)[0] for signal in rankings]
 
-    def same(one: int, other: int) -> bool:
-        if not np.array_equal(rankings[one].indices, rankings[other].indices) or not len(rankings[one].indices):
+    def is_same(row: int, other: int) -> bool:
+        if row == other:
+            return True
+        if not np.array_equal(rankings[row].indices, rankings[other].indices) or not len(rankings[row].indices):
             return False
-        return np.allclose(scores[one], scores[other], atol=1e-4, equal_nan=True)
+        return np.allclose(scores[row], scores[other], atol=1e-4, equal_nan=True)
 
-    return np.array([not any(same(before, row) for before in range(row)) for row in range(len(rankings))])
+    return np.array([next(other for other in range(row + 1) if is_same(row, other)) for row in range(len(rankings))])

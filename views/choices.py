@@ -12,6 +12,7 @@ from data.records import RELEVANT_GRADE
 from data.split import Part, SplitMethod, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.folder import State
+from models.loading import TokenLayers
 from models.packaged import PREFIX, base_at_hand
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
@@ -246,7 +247,8 @@ def _does(spec: Spec, choices: Choices) -> str:
             return _terms(spec, choices.analyzer)
     model = dict(spec).get("model")
     told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
-    return word_or(f"method.{spec.kind}", spec.kind, **told)
+    is_upper = isinstance(spec, LateSpec) and spec.layers is TokenLayers.UPPER
+    return word_or("method.late_upper" if is_upper else f"method.{spec.kind}", spec.kind, **told)
 
 
 def _terms(spec: TermSpec, analyzer: Analyzer) -> str:

@@ -57,7 +57,9 @@ _RETRIEVERS: tuple[Spec, ...] = (
 def mixes() -> list[str]:
     """Ask the questions of each set once; returns a Markdown table, and what the mixes change."""
     with workspace():
-        tested = {question_set.name: compared(question_set, part, *_RETRIEVERS) for question_set, part in _sets()}
+        tested = {
+            question_set.name: compared(question_set, part, *_RETRIEVERS) for question_set, part in labelled_sets()
+        }
     lines = ["| | passages | questions | | R@1 | R@10 | nDCG@10 | 95% |", "|---|---:|---:|---|---:|---:|---:|---:|"]
     for name, comparison in tested.items():
         lines += _rows(name, comparison)
@@ -111,7 +113,8 @@ def _taught(runs: dict[str, Run]) -> Iterator[Spec]:
     yield LearnedSpec(name=_MIX, of=(_BM25, _DENSE, "Late", *runs), lessons=5000)
 
 
-def _sets() -> Iterator[tuple[QuestionSet, Part]]:
+def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
+    """Yield the sets on which nothing is chosen, and the part of each that is evaluated."""
     yield read_file(korquad()).question_set, Part.TEST
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):

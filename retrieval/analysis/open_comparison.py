@@ -195,7 +195,10 @@ class OpenComparison:
         depth = min(spec.depth, len(self.question_set.passages))
         if len(lists) < len(spec.of) or any(one.indices.shape[1] < depth for one in lists.values()):
             return None
-        return fusion_contributions(lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights)
+        depths = [self.comparison.experiment.specs[name].scored(spec.depth) for name in spec.of]
+        return fusion_contributions(
+            lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights, depths=depths
+        )
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> RerankExplanation | None:
         """Explain the move of a passage; None where the ranking before is not kept, or the model's weight is gone."""

@@ -88,7 +88,7 @@ class Result:
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
-    # of an imported run `trec.Notes`, of a mix `mix.told`, of a model that does not read all passages whole `cut_off`
+    # imported run: `trec.Notes`; mix: `mix.explained`; model that does not read all passages whole: `cut_off`
     notes: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
 

@@ -13,7 +13,7 @@ from data.split.folds import Lessons
 from models.encoders.vector_blocks import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, trained_on
-from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, LateSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.mix import LearnedMix
@@ -59,11 +59,19 @@ class HybridSpec(Spec):
         return self.depth
 
     def make(self, materials: Materials) -> CachedRetriever:
-        parts, n_passages = [materials.part(name) for name in self.of], len(materials.passages)
+        depths = _scored_depths(self, materials)
         build = partial(
-            Hybrid, self.name, parts, n_passages=n_passages, depth=self.depth, fusion=self.fusion, weights=self.weights
+            Hybrid,
+            self.name,
+            [materials.part(name) for name in self.of],
+            n_passages=len(materials.passages),
+            depth=self.depth,
+            fusion=self.fusion,
+            weights=self.weights,
+            depths=depths,
         )
-        return materials.kept(self, build)
+        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.depth
+        return materials.kept(self, build, *(depths if is_shortened else []))
 
 
 class RerankSpec(ReadingSpec):
@@ -127,7 +135,7 @@ class RerankSpec(ReadingSpec):
         return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
 
 
-_FOLDING = 2  # part of a mix's key: raise it when the folds of questions change
+_LEARNING = 3  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
 _PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage
@@ -161,10 +169,8 @@ class LearnedSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         named = [materials.part(name) for name in self.of]
         own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
-        depths = [
-            materials.specs[name].scored(self.depth) if name in materials.specs else self.depth for name in self.of
-        ]
-        halves = ["words" if isinstance(materials.specs.get(name), TermSpec) else "meaning" for name in self.of]
+        depths = _scored_depths(self, materials)
+        halves = [_part_of(materials.specs.get(name)) for name in self.of]
         trained = [
             any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
             for name in self.of
@@ -189,7 +195,7 @@ class LearnedSpec(Spec):
             materials.part_asked,
             trained,
             depths,
-            _FOLDING,
+            _LEARNING,
         )
         return materials.kept(self, build, *taught_by, own=own)
 
@@ -229,6 +235,19 @@ class LearnedSpec(Spec):
             chosen.append(drawn)
             left -= len(drawn)
         return np.sort(np.concatenate(chosen)), chosen[1]
+
+
+def _scored_depths(spec: HybridSpec | LearnedSpec, materials: Materials) -> list[int]:
+    """Return how many of each retriever's first `depth` passages have scores of its own."""
+    specs = materials.specs
+    return [specs[name].scored(spec.depth) if name in specs else spec.depth for name in spec.of]
+
+
+def _part_of(spec: Spec | None) -> str:
+    """Return the part of the untrained mix that a retriever belongs to: all three count the same."""
+    if isinstance(spec, LateSpec):
+        return "tokens"
+    return "words" if isinstance(spec, TermSpec) else "meaning"
 
 
 def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:

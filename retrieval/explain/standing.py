@@ -251,15 +251,18 @@ def fusion_contributions(
     depth: int,
     fusion: Fusion,
     weights: Sequence[float] | None = None,
+    depths: Sequence[int] = (),
 ) -> FusionExplanation:
     """Explain the score that a hybrid of these retrievers gives a passage; question and passage are rows.
 
     `lists` holds the rankings of each retriever by name, in the hybrid's order, at least as deep as the `depth` it
-    fuses: a list that was cut above has another range and deviation. `weights` None means 1 each.
+    fuses: a list that was cut above has another range and deviation. `weights` None means 1 each;
+    `depths` are as in `Hybrid`.
     """
     parts = {}
-    for (name, rankings), weight in zip(lists.items(), weights or [1.0] * len(lists), strict=True):
-        one = _of_question(rankings, question).first(depth)
+    scored = depths if depths and fusion is not Fusion.RRF else [depth] * len(lists)
+    for (name, rankings), weight, kept in zip(lists.items(), weights or [1.0] * len(lists), scored, strict=True):
+        one = _of_question(rankings, question).first(kept)
         values, absent = normalised(one, fusion)
         rank, score = _standing(one, passage)
         value = float(values[0, rank - 1] if rank else absent[0])

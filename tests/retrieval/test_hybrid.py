@@ -190,6 +190,24 @@ def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) ->
     np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("fusion", [Fusion.Z_SCORE, Fusion.MIN_MAX])
+def test_scores_below_a_rerankers_depth_do_not_count(fusion: Fusion) -> None:
+    """They only keep an order and lie far below: left in, all that the reranker read would look alike."""
+    words, reranked = Fixed([2, 1, 0, 3]), Fixed([0, 1, 2, 3])
+    cut = Hybrid("h", [words, Fixed([0, 1])], n_passages=4, fusion=fusion)
+    whole = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2))
+    found, expected = (hybrid.search(["?"], 4) for hybrid in (whole, cut))
+    assert found.indices.tolist() == expected.indices.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores)
+
+
+def test_ranks_below_a_rerankers_depth_count() -> None:
+    parts = [Fixed([2, 1, 0]), Fixed([0, 1, 2])]
+    found = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF, depths=(100, 1)).search(["?"], 3)
+    expected = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF).search(["?"], 3)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])
 def test_one_retriever_is_no_hybrid(parts: list[Fixed]) -> None:
     with pytest.raises(ValueError, match="at least two"):

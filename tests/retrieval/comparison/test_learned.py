@@ -55,6 +55,14 @@ BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=1.5)
 MIX = LearnedSpec(name="Mix", of=("BM25",))
 
 
+def test_surface_words_are_a_signal_where_words_are_stemmed() -> None:
+    english = BM25.model_copy(update={"analyzer": Analyzer.ENGLISH})
+    signals = [*MIX.signals(Materials(world(), specs={"BM25": english}))]
+    analyzers = {spec.name: spec.analyzer for spec in signals}
+    assert analyzers["BM25 words"] is Analyzer.WORD
+    assert analyzers["BM25 presence"] is Analyzer.ENGLISH
+
+
 def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
     parts = mix_of(world(), BM25, MIX)._parts
     names = ["BM25 bigrams", "BM25 pairs", "BM25 presence", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
@@ -185,6 +193,16 @@ def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
     mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials)._build()
     assert isinstance(mix, LearnedMix)
     assert [*mix._halves] == ["words", "meaning", *[None] * (len(mix._parts) - 2)]
+
+
+def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned() -> None:
+    late = LateSpec(name="Late", model="packaged:any")
+    materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense"), "Late": late})
+    for name in materials.specs:  # what searches is no matter here
+        materials.made[name] = BM25.model_copy(update={"name": name}).make(materials)
+    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=False).make(materials)._build()
+    assert isinstance(mix, LearnedMix)
+    assert [*mix._halves] == ["words", "meaning", "tokens"]
 
 
 def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
