@@ -74,6 +74,10 @@ class BiEncoderOptions(WindowedOptions):
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
     matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
     batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
+    shared_passages: bool = option(
+        False,
+        "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
+    )
     pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
@@ -133,6 +137,13 @@ class BiEncoderOptions(WindowedOptions):
         if self.objective in TAUGHT:
             return self.distillation_weight < 1
         return self.objective is not BiEncoderObjective.TRIPLET
+
+    @property
+    def shares_passages(self) -> bool:
+        """Whether batches hold passages with all their questions: with `shared_passages`, if the rest allows it."""
+        if self.base == STARTER or self.negatives or self.mini_batch_size:
+            return False
+        return self.shared_passages and self.objective is BiEncoderObjective.MULTIPLE_NEGATIVES
 
     @property
     def matryoshka_dimensions(self) -> list[int]:
