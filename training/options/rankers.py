@@ -78,6 +78,12 @@ class BiEncoderOptions(WindowedOptions):
         False,
         "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
     )
+    mix_weight: float = option(
+        0.0,
+        "part of the loss that learns the scores of the untrained mix over a batch's passages (shared-passages)",
+        0,
+        1,
+    )
     pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
@@ -102,6 +108,8 @@ class BiEncoderOptions(WindowedOptions):
             yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
             yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
+        if self.mix_weight and not self.shares_passages:
+            yield "mix_weight", "mix", "must be 0 without shared_passages, and with hard negatives or mini_batch_size"
         if 0 in self.matryoshka_dimensions:
             yield "matryoshka", "numbers", "must be whole numbers above 0"
 
@@ -109,7 +117,8 @@ class BiEncoderOptions(WindowedOptions):
     def suited_to(cls, base: str = STARTER) -> Self:
         """A table of vectors moves by large steps, which would wreck a pretrained transformer.
 
-        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began.
+        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is trained
+        on processors, so its lower layers are computed once and each passage once a step.
         """
         if base == STARTER:
             return cls(batch_size=256, learning_rate=1e-3)
@@ -119,9 +128,11 @@ class BiEncoderOptions(WindowedOptions):
             base=base,
             objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
             batches_of=BatchesOf.ARTICLES,
+            shared_passages=True,
+            frozen_layers=8,
             temperature=0.02,
-            learning_rate=3e-5,
-            batch_size=32,
+            learning_rate=1e-4,
+            batch_size=16,
             epochs=1.0,
         )
 

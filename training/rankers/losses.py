@@ -130,7 +130,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
             )
         case BiEncoderObjective.MULTIPLE_NEGATIVES:
             if options.shares_passages and processes == 1:
-                loss = SharedPassagesLoss(model, options.temperature)
+                loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
             else:
                 kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
                 loss = kind(model, scale=1 / options.temperature, **gathered, **parts)

@@ -28,7 +28,7 @@ NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "common": ("max_length", "pooling", "temperature", "patience", "lora_rank", "recompute", "title"),
-    "learning": ("batches_of", "shared_passages", "warmup", "weight_decay", "seed"),
+    "learning": ("batches_of", "shared_passages", "mix_weight", "warmup", "weight_decay", "seed"),
     "loss": (
         *("positive_margin", "negative_margin", "triplet_margin"),
         *("teacher_temperature", "teacher_bm25", "distillation_weight"),
@@ -52,7 +52,8 @@ MORE = {
 # the others, such as those of an added kind, are drawn with those of the loss
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
 _NO_PART_OF_A_STARTER = {
-    *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also", "shared_passages"),
+    *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also"),
+    *("shared_passages", "mix_weight"),
     *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
 _OF_LANGUAGE: set[StrEnum] = {*LanguageObjective}
@@ -81,6 +82,7 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "pairs_weight": {LanguageObjective.MLM_NSP},
     "batches_of": _ALL_BUT_TRIPLETS,
     "shared_passages": {BiEncoderObjective.MULTIPLE_NEGATIVES},
+    "mix_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
         *(SparseEncoderObjective.SPLADE, *TAUGHT, *CONTRASTED),
@@ -137,7 +139,7 @@ def _is_overruled(name: str, values: Mapping[str, Any]) -> bool:
     if name == "question_regularizer":  # questions have their own terms, no more
         return bool(values["question_side"] == QuestionSide.IDF)
     # with hard negatives each question has passages of its own
-    return name == "shared_passages" and values["negatives"] > 0
+    return name in ("shared_passages", "mix_weight") and values["negatives"] > 0
 
 
 def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:

