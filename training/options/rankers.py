@@ -133,7 +133,7 @@ class BiEncoderOptions(WindowedOptions):
             temperature=0.02,
             learning_rate=1e-4,
             batch_size=16,
-            epochs=1.0,
+            epochs=2.0,
         )
 
     @property
