@@ -132,7 +132,7 @@ class BiEncoderOptions(WindowedOptions):
             frozen_layers=8,
             temperature=0.02,
             learning_rate=1e-4,
-            batch_size=16,
+            batch_size=32,
             epochs=2.0,
         )
 
