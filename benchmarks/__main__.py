@@ -20,6 +20,7 @@ from benchmarks.quality.lexical_options import lexical_options
 from benchmarks.quality.mixes import mixes, trained_mixes
 from benchmarks.quality.published import published
 from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
+from benchmarks.quality.training_recipes import training_recipes
 from benchmarks.quality.untrained import best_without_download, long_passages
 from benchmarks.serve import at_scale, serve
 from benchmarks.speed.bm25 import bm25
@@ -79,6 +80,7 @@ _ALL = {
         ten_sessions,
         tokenizer_training,
         training_estimate,
+        training_recipes,
         whole_job,
     )
 }

@@ -70,6 +70,7 @@ class Examples:
     lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
     in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
     article: np.ndarray | None = None  # (n_examples,) int: then texts of one article go together, not of like length
+    shared: bool = False  # whether batches are of passages with their questions, see `engine.shared_passages`
 
     @classmethod
     def apart(cls, lengths: np.ndarray, *, contrasts: bool = False, article: np.ndarray | None = None) -> Self:

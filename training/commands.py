@@ -72,7 +72,10 @@ def planned(kind: str, words: PlanWords, chosen: dict[str, Any]) -> Plan:
         chosen = chosen | {"judged_on": placed(judges)}
     suited = made.suited_to(chosen.get("base", usual_base(kind)))
     objective = chosen.get("objective", suited.objective)
-    options = replace(suited, **(made.settings_for(objective) | chosen))
+    changes = made.settings_for(objective) | chosen
+    if changes.get("lora_rank"):
+        changes = {"frozen_layers": 0} | changes  # adapters leave every weight as it is
+    options = replace(suited, **changes)
     recipe.family.check(found, options)
     data = (placed(words.data), found.name, found.fingerprint)
     shares = SplitOptions(words.validation_share, words.test_share, words.split_seed)

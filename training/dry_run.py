@@ -27,6 +27,7 @@ Clock = Callable[[], float]
 BUDGET_SECONDS = 15.0  # for everything an estimate does
 _PARTS = (8, 4)  # which fraction of a batch is tried before whole ones
 _WHOLE_BATCHES = 3
+MEMORY_FRACTION = 0.25  # of the free memory, for the stored states of frozen layers
 _RESERVED = 0.2  # share of the budget left for the evaluation that is measured after the steps
 
 
@@ -96,11 +97,23 @@ class Step:
 
 
 @dataclass(frozen=True)
+class LowerLayersCost:
+    """What frozen layers cost once for each distinct text; false if their states are not stored."""
+
+    seconds_a_token: float = 0.0
+    bytes_a_token: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.bytes_a_token > 0
+
+
+@dataclass(frozen=True)
 class StepTimes:
     """Steps in the order in which they were taken; the first one is the warm-up."""
 
     steps: tuple[Step, ...]
     memory_before: int = 0  # bytes held before the first step; 0 if unknown
+    lower_layers: LowerLayersCost = field(default_factory=LowerLayersCost)  # not part of the steps' seconds
 
     @property
     def timed(self) -> tuple[Step, ...]:
@@ -181,10 +194,11 @@ class Pace:
     on_step: Callable[[StepTimes], None] = lambda _: None
     steps: list[Step] = field(default_factory=list)
     memory_before: int = 0
+    lower_layers: LowerLayersCost = field(default_factory=LowerLayersCost)
 
     @property
     def times(self) -> StepTimes:
-        return StepTimes(tuple(self.steps), self.memory_before)
+        return StepTimes(tuple(self.steps), self.memory_before, self.lower_layers)
 
     def add(self, seconds: float, optimizer_seconds: float, memory: int) -> bool:
         """Note a step; returns whether to go on."""
@@ -204,6 +218,7 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
+    from training.engine.frozen_layers import cached_lower_layers
     from training.engine.trainers import make_trainer, short_passes, tokenized_once
 
     class Fixed(DefaultBatchSampler):
@@ -214,11 +229,12 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
             return len(batches)
 
     class Stopwatch(TrainerCallback):
-        began = optimizer_began = optimizer_seconds = 0.0
+        began = optimizer_began = optimizer_seconds = lower_seconds = 0.0
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             memory.reset()
             self.optimizer_seconds = 0.0
+            self.lower_seconds = lower.seconds if lower else 0.0
             self.began = time.perf_counter()
 
         def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
@@ -229,6 +245,9 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
 
         def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
             seconds = time.perf_counter() - self.began
+            if lower:
+                seconds -= lower.seconds - self.lower_seconds
+                pace.lower_layers = LowerLayersCost(lower.seconds / lower.tokens, lower.bytes / lower.tokens)
             if not pace.add(seconds, self.optimizer_seconds, memory.most()):
                 control.should_training_stop = True
 
@@ -240,7 +259,8 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
         pace.memory_before = memory.most()
-        with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
+        cached = cached_lower_layers(task.model, options.frozen_layers)
+        with tokenized_once(task.model), cached as lower, short_passes(task.model, twice=options.recompute):
             trainer.train()
     return pace.times
 

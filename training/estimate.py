@@ -5,7 +5,7 @@ A page rehearses a training, its estimate or its hard negatives, in a process of
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from jobs.folder import State, Status
 from jobs.work import carry_out
 from models.sources import find_model
 from training.base import Task
+from training.characters import BatchReader, characters_read, distinct_characters
 from training.dry_run import (
+    MEMORY_FRACTION,
     Batch,
     Budget,
     Deadline,
@@ -26,7 +28,6 @@ from training.dry_run import (
     Pace,
     StepTimes,
     batches_to_try,
-    evenly,
     memory_available,
     take_steps,
 )
@@ -111,43 +112,6 @@ def _smaller_batch(options: TrainingOptions, need: Need, limit: float) -> dict[s
     return {"batch_size": size}
 
 
-_PROBED = 64  # texts
-
-
-def characters_read(task: Task) -> tuple[np.ndarray, float]:
-    """Characters that a training reads of each example, `(n_examples,)`, and of a place; the latter 1 for a starter.
-
-    A text, or a pair of a cross-encoder, counts up to as many as the model reads, by the characters that a token has.
-    """
-    from sentence_transformers import CrossEncoder
-
-    columns = [values for values in task.columns.values() if isinstance(values[0], str | list)]
-    columns = [values for values in columns if not isinstance(values[0], list) or isinstance(values[0][0], str)]
-    a_token, most = _characters_a_token(task.model, columns[-1])
-
-    def reads(texts: str | list[str], before: int = 0) -> float:
-        return sum(min(before + len(text), most) for text in ([texts] if isinstance(texts, str) else texts))
-
-    if isinstance(task.model, CrossEncoder):
-        asked, *shown = columns
-        read = [[reads(more, len(one)) for one, more in zip(asked, values, strict=True)] for values in shown]
-    else:
-        read = [[reads(more) for more in values] for values in columns]
-    return np.sum(read, axis=0, dtype=float), a_token
-
-
-def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]:
-    from models.inference import takes_rows
-
-    if not takes_rows(model):
-        return 1.0, float("inf")
-    some = [texts[row] for row in evenly(np.arange(len(texts)), _PROBED)]
-    flat = [text for one in some for text in ([one] if isinstance(one, str) else one)]
-    tokens = sum(map(len, model.tokenizer(flat, add_special_tokens=False, verbose=False)["input_ids"]))
-    a_token = sum(map(len, flat)) / max(1, tokens)
-    return a_token, a_token * float(model.max_seq_length or "inf")
-
-
 def estimate(
     plan: Plan,
     on_progress: Callable[[float], None] | None = None,
@@ -162,7 +126,7 @@ def estimate(
     """
     from transformers import set_seed
 
-    from training.engine.batches import batch_sampler
+    from training.engine.shared_passages import sampler_of
 
     budget = budget or Budget()
     options = plan.options
@@ -176,13 +140,14 @@ def estimate(
         task = task.labelled(lambda asked: asked.stand_ins())
     seconds_loading = time.perf_counter() - began
     read, a_token = characters_read(task)
-    sampler = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
-    batches = sorted(sampler(range(len(read))), key=lambda batch: float(read[batch].sum()))
+    sampler = sampler_of(task.examples, batch_size=options.batch_size, seed=options.seed)
+    reader = BatchReader.from_task(task, read, a_token)
+    batches = sorted(sampler(range(len(read))), key=reader.characters)
     meter = LoadMeter()
-    work = _Work(task, options, batches, read, a_token, available, seconds_loading)
+    work = _Work(task, options, batches, reader, a_token, available, seconds_loading)
     tried = batches_to_try(batches, read)
     pace = Pace(
-        sizes=[float(read[batch].sum()) for batch, _ in tried],
+        sizes=[reader.characters(batch) for batch, _ in tried],
         whole=[is_whole for _, is_whole in tried],
         budget=budget,
         memory_limit=SHARE_TO_USE * available,
@@ -201,7 +166,7 @@ class _Work:
     task: Task
     options: TrainingOptions
     batches: list[Batch]
-    read: np.ndarray  # (n_examples,) characters
+    reader: BatchReader
     a_token: float
     available: int
     seconds_loading: float
@@ -212,7 +177,7 @@ class _Work:
         """Return the estimate; `measuring` are the seconds of one evaluation, guessed from the steps if None."""
         task, options = self.task, self.options
         steps = int(np.ceil(len(self.batches) * options.epochs))
-        characters = [float(self.read[batch].sum()) for batch in self.batches]
+        characters = [self.reader.characters(batch) for batch in self.batches]
         seconds_a_step = times.seconds(float(np.mean(characters)))
         forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
         if measuring is None:
@@ -222,10 +187,13 @@ class _Work:
         if task.held_out:  # their loss is computed, too
             seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
         need = _need(task, times, max(characters), self.a_token)
-        memory = max(times.steps[-1].memory, need.memory())
+        tokens = distinct_characters(task) / self.a_token if times.lower_layers else 0.0
+        stored = min(tokens * times.lower_layers.bytes_a_token, MEMORY_FRACTION * self.available)
+        memory = int(max(times.steps[-1].memory, need.memory()) + stored)
         fits = memory <= SHARE_TO_USE * self.available
         forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        seconds = self.seconds_loading + teaching + steps * seconds_a_step + seconds_measuring
+        lower = tokens * times.lower_layers.seconds_a_token
+        seconds = self.seconds_loading + teaching + lower + steps * seconds_a_step + seconds_measuring
         return Estimate(
             steps=steps,
             seconds_a_step=seconds_a_step,

@@ -198,6 +198,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 
     The model of the task is the best measured afterwards, that of the step returned.
     """
+    from training.engine.frozen_layers import cached_lower_layers
     from training.engine.trainers import make_trainer, short_passes, tokenized_once
     from training.runs.progress import RunFolderCallback
 
@@ -207,7 +208,8 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     limits = {"save_limit": options.save_limit, "kept_models": task.kept_models}
     callback = RunFolderCallback(run, status, save_minutes=options.save_minutes, **limits)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
-    with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
+    cached = cached_lower_layers(task.model, options.frozen_layers)
+    with tokenized_once(task.model), cached, short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 

@@ -91,8 +91,8 @@ def trained_mixes() -> list[str]:
     return [
         *table(tested),
         "",
-        f"Steps of so many questions, and minutes with loading and measuring: {told}. Reranked are the first {_DEPTH} "
-        f"of {_UNTRAINED}.",
+        "Steps of so many questions (for Dense: passages with their questions), and minutes with loading and "
+        f"measuring: {told}. Reranked are the first {_DEPTH} of {_UNTRAINED}.",
         "",
         *differences(tested, *pairs),
     ]

@@ -132,7 +132,7 @@ def pretrained_training() -> list[str]:
     return [
         *table(tested),
         "",
-        f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} questions: "
+        f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
         f"{run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. Chosen on "
         f"the other articles: BM25's share of the mixes, {shares[_DENSE]:g} and {shares[_AFTER]:g}, by z-score.",
         "",

@@ -215,6 +215,8 @@ def _said(turn: Turn) -> dict[str, Any]:
     for name in ("base", "objective", "batch_size", "max_length", "precision", "batches_of", "temperature", "epochs"):
         if hasattr(options, name):
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if turn.kind == BI_ENCODER:
+        words += ["--frozen-layers", "0", "--no-shared-passages"]
     command = [sys.executable, "-m", "training", turn.kind, *words]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{\n") :])

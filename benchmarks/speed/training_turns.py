@@ -68,11 +68,15 @@ class Took:
 
 
 def options_of(turn: Turn) -> QuestionOptions:
-    """Our defaults for the packaged base, whatever the base is; where losses are compared, those of the library."""
+    """Our defaults for the packaged base, whatever the base is; where losses are compared, those of the library.
+
+    A bi-encoder trains all its layers on pairs, as the library's trainer does: both compute the same work.
+    """
     if turn.kind == CROSS_ENCODER:
         options: QuestionOptions = CrossEncoderOptions.suited_to(turn.base)
     else:
         options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), base=turn.base)
+        options = replace(options, frozen_layers=0, shared_passages=False)
     precision = Precision(turn.precision)
     options = replace(options, batch_size=turn.batch_size, max_length=turn.max_length, precision=precision)
     options = replace(options, logging_steps=1, epochs=1.0)

@@ -20,8 +20,9 @@ from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planne
 from training import estimate as estimating
 from training.__main__ import main
 from training.base import Task
+from training.characters import characters_read
 from training.dry_run import Batch, Budget, Load, Pace, StepTimes, evenly
-from training.estimate import SHARE_TO_USE, characters_read, estimate, rehearse
+from training.estimate import SHARE_TO_USE, estimate, rehearse
 from training.options.common import Report
 from training.options.rankers import (
     BI_ENCODER,

@@ -44,6 +44,10 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
     "mega-batch-margin-in-parts": {"mini_batch_size": 4, "pooling": "max"},
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
+    "shared-passages": {
+        **{"objective": "multiple-negatives", "shared_passages": True, "mix_weight": 0.5},
+        **{"frozen_layers": 1, "batch_size": 4},
+    },
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
     "triplet": {"objective": "triplet", "negatives": 1, "matryoshka": "16 8", "precision": "bfloat16"},
@@ -64,7 +68,8 @@ shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
 for name, kind, data, base, options in json.loads(trainings):
     named = [(option.replace("_", "-"), value) for option, value in options.items()]
-    pairs = [["--no-" + name] if value is False else ["--" + name, str(value)] for name, value in named]
+    flags = {"True": "--", "False": "--no-"}
+    pairs = [[flags.get(str(value), "--") + name] + [str(value)][: str(value) not in flags] for name, value in named]
     told = [word for pair in pairs for word in pair]
     assert main([kind, "--data", data, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
 """
@@ -225,7 +230,9 @@ def changed(ours: dict[str, np.ndarray], base: dict[str, np.ndarray]) -> set[str
     return {key for key, array in ours.items() if key in base and not np.array_equal(array, base[key])}
 
 
-@pytest.mark.parametrize(("name", "base"), [("gist", BI_ENCODER), ("ranknet", CROSS_ENCODER_BASE)])
+@pytest.mark.parametrize(
+    ("name", "base"), [("gist", BI_ENCODER), ("shared-passages", BI_ENCODER), ("ranknet", CROSS_ENCODER_BASE)]
+)
 def test_frozen_layers_are_the_same_bit_for_bit(trainings: Trainings, name: str, base: str) -> None:
     ours, theirs = trainings.weights(name), trainings.weights(base)
     moved = changed(ours, theirs)

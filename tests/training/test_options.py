@@ -45,6 +45,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "frozen_layers": {"base": "folder"},
     "lora_rank": {"base": "folder"},
     "mini_batch_size": {"base": "folder"},
+    "mix_weight": {"base": "folder", "objective": "multiple-negatives", "shared_passages": True},
     "save_steps": {"evaluation_steps": 1},
     "rounds": {"objective": "multiple-negatives", "negatives": 1},
     "negatives_first": {"negatives_last": 1000},

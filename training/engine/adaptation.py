@@ -6,6 +6,7 @@ from typing import Any
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource
+from training.engine.layers import transformer_layers
 from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
@@ -94,7 +95,7 @@ def _freezes(wanted: EmbeddingTable, network: Any) -> bool:
 
 def _freeze(network: Any, count: int) -> None:
     backbone = getattr(network, network.base_model_prefix, network)
-    layers = getattr(getattr(backbone, "encoder", backbone), "layer", None) or getattr(backbone, "layers", None)
+    layers = transformer_layers(network)
     if layers is None or count > len(layers):
         available = len(layers) if layers is not None else 0
         raise OptionError("frozen_layers", "layers", f"frozen_layers must be {available} or less for this base")

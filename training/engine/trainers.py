@@ -45,8 +45,8 @@ from training.base import (
     processes,
     trainer_arguments,
 )
-from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
+from training.engine.shared_passages import sampler_of
 from training.options.common import TrainingOptions
 
 
@@ -84,7 +84,7 @@ class _OwnBatches:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
         of_training, size = self.args.batch_sampler, self.args.per_device_train_batch_size
-        self.args.batch_sampler = batch_sampler(self.held_out, batch_size=size, seed=self.args.seed)
+        self.args.batch_sampler = sampler_of(self.held_out, batch_size=size, seed=self.args.seed)
         try:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
@@ -206,7 +206,7 @@ class _ValidationEvaluator(BaseEvaluator):
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
     """Return the trainer of a task, ready to `train()`: the library's for the model's class."""
-    sampler = batch_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
+    sampler = sampler_of(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
     told = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.measure, best_by)

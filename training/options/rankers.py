@@ -74,6 +74,16 @@ class BiEncoderOptions(WindowedOptions):
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
     matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
     batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
+    shared_passages: bool = option(
+        False,
+        "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
+    )
+    mix_weight: float = option(
+        0.0,
+        "part of the loss that learns the scores of the untrained mix over a batch's passages (shared-passages)",
+        0,
+        1,
+    )
     pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
@@ -98,6 +108,8 @@ class BiEncoderOptions(WindowedOptions):
             yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
             yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
+        if self.mix_weight and not self.shares_passages:
+            yield "mix_weight", "mix", "must be 0 without shared_passages, and with hard negatives or mini_batch_size"
         if 0 in self.matryoshka_dimensions:
             yield "matryoshka", "numbers", "must be whole numbers above 0"
 
@@ -105,7 +117,8 @@ class BiEncoderOptions(WindowedOptions):
     def suited_to(cls, base: str = STARTER) -> Self:
         """A table of vectors moves by large steps, which would wreck a pretrained transformer.
 
-        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began.
+        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is trained
+        on processors, so its lower layers are computed once and each passage once a step.
         """
         if base == STARTER:
             return cls(batch_size=256, learning_rate=1e-3)
@@ -115,10 +128,12 @@ class BiEncoderOptions(WindowedOptions):
             base=base,
             objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
             batches_of=BatchesOf.ARTICLES,
+            shared_passages=True,
+            frozen_layers=8,
             temperature=0.02,
-            learning_rate=3e-5,
+            learning_rate=1e-4,
             batch_size=32,
-            epochs=1.0,
+            epochs=2.0,
         )
 
     @property
@@ -133,6 +148,13 @@ class BiEncoderOptions(WindowedOptions):
         if self.objective in TAUGHT:
             return self.distillation_weight < 1
         return self.objective is not BiEncoderObjective.TRIPLET
+
+    @property
+    def shares_passages(self) -> bool:
+        """Whether batches hold passages with all their questions: with `shared_passages`, if the rest allows it."""
+        if self.base == STARTER or self.negatives or self.mini_batch_size:
+            return False
+        return self.shared_passages and self.objective is BiEncoderObjective.MULTIPLE_NEGATIVES
 
     @property
     def matryoshka_dimensions(self) -> list[int]:

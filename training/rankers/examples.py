@@ -16,7 +16,7 @@ from retrieval.dense import Dense
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
-from training.base import Columns, Examples
+from training.base import Columns, Examples, processes
 from training.options.common import TrainingError
 from training.options.questions import NegativesFrom, RankerOptions
 from training.options.rankers import (
@@ -227,7 +227,9 @@ def encoder_examples(
     together = options.contrasts and options.batches_of is BatchesOf.ARTICLES
     articles = material.article_of_passage if together else None
     article = None if articles is None else articles[rows[:, 0]]
-    examples = Examples(questions, rows, material.relevance, lengths, options.contrasts, article)
+    # several processes would each encode passages of their own
+    shared = isinstance(options, BiEncoderOptions) and options.shares_passages and processes() == 1
+    examples = Examples(questions, rows, material.relevance, lengths, options.contrasts, article, shared)
     return dict(zip(names, columns, strict=True)), examples
 
 

@@ -115,6 +115,8 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
     """
     from sentence_transformers.sentence_transformer import losses
 
+    from training.rankers.in_batch import SharedPassagesLoss
+
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     gathered = {"gather_across_devices": processes > 1}
     match options.objective:
@@ -127,8 +129,11 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
                 **parts,
             )
         case BiEncoderObjective.MULTIPLE_NEGATIVES:
-            kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
-            loss = kind(model, scale=1 / options.temperature, **gathered, **parts)
+            if options.shares_passages and processes == 1:
+                loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
+            else:
+                kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
+                loss = kind(model, scale=1 / options.temperature, **gathered, **parts)
         case BiEncoderObjective.GIST:
             guide = load_bi_encoder(find_model(options.guide or options.base), material.texts)
             guided = losses.CachedGISTEmbedLoss if parts else losses.GISTEmbedLoss

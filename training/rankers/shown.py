@@ -26,6 +26,7 @@ from training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
 from training.options.common import TrainingError
 from training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
 from training.rankers.material import Material
+from training.rankers.mix_teacher import MixTeacher
 
 Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
 
@@ -106,6 +107,8 @@ def lesson_of(
     options: BiEncoderOptions | LateOptions | SparseEncoderOptions, examples: Examples, material: Material
 ) -> TeacherLabels | None:
     """Return what the teacher of an encoder says of its examples; None where it has none."""
+    if isinstance(options, BiEncoderOptions) and options.mix_weight and examples.shared:
+        return MixTeacher(options.base, material, examples, options.window_options)
     if isinstance(options, SparseEncoderOptions) or options.objective not in TAUGHT:
         return None
     told = (options.teacher, material, examples, options.window_options)

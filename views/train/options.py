@@ -28,7 +28,7 @@ NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "common": ("max_length", "pooling", "temperature", "patience", "lora_rank", "recompute", "title"),
-    "learning": ("batches_of", "warmup", "weight_decay", "seed"),
+    "learning": ("batches_of", "shared_passages", "mix_weight", "warmup", "weight_decay", "seed"),
     "loss": (
         *("positive_margin", "negative_margin", "triplet_margin"),
         *("teacher_temperature", "teacher_bm25", "distillation_weight"),
@@ -53,6 +53,7 @@ MORE = {
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
 _NO_PART_OF_A_STARTER = {
     *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also"),
+    *("shared_passages", "mix_weight"),
     *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
 _OF_LANGUAGE: set[StrEnum] = {*LanguageObjective}
@@ -80,6 +81,8 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "deletion": {SentenceObjective.TSDAE},
     "pairs_weight": {LanguageObjective.MLM_NSP},
     "batches_of": _ALL_BUT_TRIPLETS,
+    "shared_passages": {BiEncoderObjective.MULTIPLE_NEGATIVES},
+    "mix_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
         *(SparseEncoderObjective.SPLADE, *TAUGHT, *CONTRASTED),
@@ -119,16 +122,24 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
     if (name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
         return False
-    if name == "batches_of" and values["objective"] in TAUGHT and values["distillation_weight"] == 1:
-        return False  # a teacher says nothing of the batch's other passages
-    if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
-        return False  # their own terms, no more
+    if _is_overruled(name, values):
+        return False
     new_model = values["objective"] in _OF_LANGUAGE  # a starter of those is a transformer
     if starter and name in (_NO_PART_OF_A_NEW_MODEL if new_model else _NO_PART_OF_A_STARTER):
         return False
     if values["objective"] not in _KNOWN:
         return True  # an added kind means its own by a name
     return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
+
+
+def _is_overruled(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether the value of another option leaves nothing for this one to change."""
+    if name == "batches_of":  # a teacher says nothing of the batch's other passages
+        return values["objective"] in TAUGHT and bool(values["distillation_weight"] == 1)
+    if name == "question_regularizer":  # questions have their own terms, no more
+        return bool(values["question_side"] == QuestionSide.IDF)
+    # with hard negatives each question has passages of its own
+    return name in ("shared_passages", "mix_weight") and values["negatives"] > 0
 
 
 def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:

@@ -50,9 +50,9 @@ def test_around_a_packaged_base() -> None:
     options = BiEncoderOptions.suited_to(DEFAULT.reference)
     assert changes_of(options) == [
         {},
-        {"learning_rate": 9e-5},
+        {"learning_rate": 3e-4},
         {"temperature": 0.05},
-        {"learning_rate": 1e-5},
+        {"learning_rate": 3e-5},
         {"batches_of": "lengths"},
         {"negatives": 1},
     ]
@@ -95,7 +95,7 @@ def test_how_much_longer_a_change_takes() -> None:
     assert load(options, {"learning_rate": 1e-4}) == 1
 
 
-CHANGES: list[Changes] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 1e-5}, {"weight_decay": 0.1}]
+CHANGES: list[Changes] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 3e-5}, {"weight_decay": 0.1}]
 OPTIONS = BiEncoderOptions(base="org/base", epochs=2.0)
 # 200 s, measured in 10 s, loaded in 3 s
 EPOCH = Estimate(100, 2.0, 30.0, 233.0, 4_000, 100_000, "cpu", fits=True, instead={}, seconds_loading=3.0)

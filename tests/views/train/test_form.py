@@ -137,7 +137,7 @@ def test_every_option_choice_and_objective_has_words(language: str) -> None:
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
-    codes += " rounds model_not_found"
+    codes += " rounds model_not_found mix"
     codes += " lora_also lora_table starter_reader no_answers overlap"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
 

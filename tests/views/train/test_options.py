@@ -28,8 +28,10 @@ DRAWN = {"negatives_first", "negatives_last", "negatives_margin", "negatives_wit
 NEGATIVES = DRAWN | {"negatives", "negatives_from", "negatives_model", "rounds"}
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
 OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
+OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
-NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS
+OF_OBJECTIVES |= OF_SHARED_PASSAGES
+NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
 NEVER_TAUGHT = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
 NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
 
@@ -46,7 +48,15 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
     [
         (BI_ENCODER, STARTER, MEGA_BATCH, {}, NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MEGA_BATCH, {}, NEVER_OF_MEGA_BATCH),
-        (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"}),
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}),
+            NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"} - OF_SHARED_PASSAGES,
+        ),
+        # with hard negatives each question has passages of its own
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}),
+            {"negatives_model"} | OF_OBJECTIVES - {"temperature"},
+        ),
         (
             *(BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}),
             NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"},

@@ -1,0 +1,137 @@
+"""Quality per minute of training on processors: recipes for the packaged bi-encoder, each from loading to before and
+after, on KorQuAD's article split and on the Korean sample.
+
+Each training runs in a fresh process with a workspace of its own. RECIPES names those that are measured, separated by
+commas, RECIPE_SETS the question sets (`korquad,sample`)."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.material import korquad, most_memory
+from benchmarks.quality.article_split import MORE_VALIDATION
+from data.split import SplitOptions
+from models.packaged import DEFAULT
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
+
+_SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}
+# what differs from the app's settings for the packaged base
+RECIPES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "mix": {"mix_weight": 0.6},
+    "mix-long": {"mix_weight": 0.6, "frozen_layers": 6, "epochs": 3.0},
+    "frozen-10": {"frozen_layers": 10},
+    "one-epoch": {"epochs": 1.0},
+    "pairs": {"shared_passages": False, "epochs": 0.5},
+    "all-layers": {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0},
+}
+_BY_DEFAULT = ("default", "mix", "mix-long", "frozen-10")  # the others take half an hour more
+_NAMES = {
+    "default": "Default",
+    "one-epoch": "One epoch",
+    "mix": "Labels and the mix's scores (.6)",
+    "mix-long": "The same, six frozen layers, three epochs",
+    "frozen-10": "Ten frozen layers",
+    "pairs": "Passages encoded for each question, half an epoch",
+    "all-layers": "The same, all layers, one epoch at a third of the rate",
+}
+_HEADER = (
+    *("", "", "steps", "seconds", "processor seconds", "peak memory, GiB"),
+    *("nDCG@10 before", "after", "gain", "95%"),
+)
+
+
+def training_recipes() -> list[str]:
+    """Train by each recipe on each set; returns a Markdown table of test questions."""
+    recipes = _chosen("RECIPES", RECIPES, _BY_DEFAULT)
+    lines = [f"| {' | '.join(_HEADER)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    for name in _chosen("RECIPE_SETS", _SETS, tuple(_SETS)):
+        lines.extend(_row(name, recipe, _in_fresh_process(name, recipe)) for recipe in recipes)
+    return [*lines, *_notes()]
+
+
+def _chosen(variable: str, known: dict[str, Any], default: tuple[str, ...]) -> list[str]:
+    names = [name.strip() for name in os.environ.get(variable, ",".join(default)).split(",") if name.strip()]
+    if unknown := set(names) - known.keys():
+        sys.exit(f"{variable}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return names
+
+
+def _row(name: str, recipe: str, result: dict[str, Any]) -> str:
+    test = result["test"]
+    low, high = test["gain"]["interval"]
+    before, after = (test[which]["ndcg@10"] for which in ("before", "after"))
+    cells = (
+        f"{_SETS[name][0]}, {test['questions']:,} test questions",
+        _NAMES[recipe],
+        f"{result['steps']:,}",
+        f"{result['seconds']:.0f}",
+        f"{result['processor_seconds']:.0f}",
+        f"{result['memory'] / 2**30:.1f}",
+        f"{before * 100:.2f}",
+        f"{after * 100:.2f}",
+        f"{test['gain']['difference'] * 100:+.2f}",
+        f"{low * 100:+.2f} to {high * 100:+.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _notes() -> Iterator[str]:
+    options = BiEncoderOptions.suited_to(DEFAULT.reference)
+    yield ""
+    yield (
+        f"The default trains the layers above the lowest {options.frozen_layers}, with {options.batch_size} passages "
+        f"and their questions a step, at a learning rate of {options.learning_rate:g}, for {options.epochs:g} epochs. "
+        f"Seconds count everything from the start of the process on {os.cpu_count()} CPU cores: loading, measuring "
+        "before and after, training."
+    )
+
+
+def _in_fresh_process(name: str, recipe: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"MRC_WORKSPACE": folder}
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "benchmarks.quality.training_recipes", name, recipe]
+        done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+        seconds = time.perf_counter() - began
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result | {"seconds": seconds}
+
+
+def _train(name: str, recipe: str) -> dict[str, Any]:
+    """Train in this process; returns what the run measured."""
+    from data.store import find
+    from jobs.folder import State
+    from jobs.machine import hold_freed_memory
+    from training.runs.runs import create_run, new_plan
+    from training.train import train
+
+    hold_freed_memory()
+    reference = str(korquad()) if name == "korquad" else name
+    question_set = find(reference)
+    options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), **RECIPES[recipe])
+    data = (reference, question_set.name, question_set.fingerprint)
+    run = create_run(new_plan(BI_ENCODER, recipe, data, _SETS[name][1], options))
+    ended = train(run)
+    if ended.state is not State.DONE:
+        raise RuntimeError(f"{recipe}: {ended.message}")
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    scores = json.loads(Path(run.folder, "scores.json").read_text(encoding="utf-8"))
+    return {
+        "test": scores["test"],
+        "steps": run.status().total_steps,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+        "memory": most_memory(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_train(*sys.argv[1:3])))

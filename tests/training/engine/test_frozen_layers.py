@@ -1,0 +1,122 @@
+"""Frozen lower layers are computed once for each text: the same losses, the same gradients, fewer layers a step."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.loading import load_bi_encoder, load_cross_encoder
+from models.sources import find_model
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from training.engine import frozen_layers
+from training.engine.adaptation import adapt
+from training.engine.frozen_layers import cached_lower_layers
+from training.engine.layers import transformer_layers
+from training.engine.trainers import short_passes
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["달은 왜 밝은가", "물", "강은 바다로 흐른다 그리고 바다는 깊다", "산은 높다"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = str(build_bi_encoder(tmp_path_factory.mktemp("base")))
+    model = load_bi_encoder(find_model(folder), [])
+    adapt(model, BiEncoderOptions(base=folder, frozen_layers=1))
+    return model
+
+
+def without_dropout(model: Any) -> Any:
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model.train()
+
+
+def loss_and_gradients(model: Any, texts: list[str]) -> tuple[float, dict[str, Any]]:
+    model.zero_grad()
+    vectors = model(model.preprocess(texts))["sentence_embedding"]
+    loss = (vectors @ vectors.T).pow(2).mean()
+    loss.backward()
+    named = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    return float(loss.detach()), named
+
+
+def calls_of_layers(model: Any, work: Any) -> list[int]:
+    """How often each layer is computed: its attention is only reached by its own forward pass."""
+    layers = transformer_layers(model[0].auto_model)
+    computed: list[int] = []
+    handles = [
+        layer.attention.register_forward_pre_hook(lambda *_, number=number: computed.append(number))
+        for number, layer in enumerate(layers)
+    ]
+    work()
+    for handle in handles:
+        handle.remove()
+    return [computed.count(number) for number in range(len(layers))]
+
+
+def test_losses_and_gradients_are_those_of_the_uncached_pass(model: Any) -> None:
+    import torch
+
+    without_dropout(model)
+    expected_loss, expected = loss_and_gradients(model, TEXTS)
+    with cached_lower_layers(model, 1), short_passes(model):
+        for texts in (TEXTS, TEXTS[::-1]):  # computed, then read
+            loss, gradients = loss_and_gradients(model, texts)
+            assert loss == pytest.approx(expected_loss, rel=1e-5)
+            assert gradients.keys() == expected.keys()
+            for name, gradient in gradients.items():
+                torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5)
+    again, _ = loss_and_gradients(model, TEXTS)
+    assert again == pytest.approx(expected_loss, rel=1e-6)
+
+
+def test_frozen_layers_are_computed_once_for_each_text(model: Any) -> None:
+    without_dropout(model)
+    with cached_lower_layers(model, 1) as lower:
+        assert lower is not None
+        assert calls_of_layers(model, lambda: loss_and_gradients(model, TEXTS)) == [1, 1]
+        tokens = lower.tokens
+        assert calls_of_layers(model, lambda: loss_and_gradients(model, TEXTS[1:])) == [0, 1]
+        assert lower.tokens == tokens > 0
+        assert calls_of_layers(model, lambda: loss_and_gradients(model, ["새 글", TEXTS[0]])) == [1, 1]
+        assert lower.tokens > tokens
+    assert calls_of_layers(model, lambda: loss_and_gradients(model, TEXTS)) == [1, 1]
+
+
+def test_texts_beyond_the_memory_are_computed_every_time(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen_layers, "MEMORY_FRACTION", 0.0)
+    without_dropout(model)
+    expected, _ = loss_and_gradients(model, TEXTS)
+    with cached_lower_layers(model, 1) as lower:
+        assert lower is not None
+        for _ in range(2):
+            assert loss_and_gradients(model, TEXTS)[0] == pytest.approx(expected, rel=1e-5)
+        assert lower.bytes == 0
+
+
+@pytest.mark.parametrize("count", [0, 2, 3])
+def test_nothing_is_cached_unless_some_layers_are_frozen_and_some_trained(model: Any, count: int) -> None:
+    with cached_lower_layers(model, count) as lower:
+        assert lower is None
+
+
+def test_pairs_of_a_cross_encoder_are_told_apart_by_their_segments(tmp_path: Path) -> None:
+    folder = str(build_cross_encoder_base(tmp_path, segment_types=2))
+    model = load_cross_encoder(find_model(folder), [], new_head=True)
+    adapt(model, CrossEncoderOptions(base=folder, frozen_layers=1))
+    without_dropout(model)
+    pairs = [("달은", "밝다 물"), ("달은 밝다", "물"), ("강", "바다")]
+
+    def scores() -> list[float]:
+        return list(model(model.preprocess(pairs))["scores"].flatten().tolist())
+
+    expected = scores()
+    with cached_lower_layers(model, 1):
+        for _ in range(2):
+            assert scores() == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,11 @@
+"""Where a transformer of any usual architecture holds its layers."""
+
+from typing import Any
+
+
+def transformer_layers(network: Any) -> Any:
+    """The layers of a transformer, lowest first, as a `ModuleList`; None of an unknown architecture."""
+    backbone = getattr(network, network.base_model_prefix, network)
+    encoder = getattr(backbone, "encoder", None) or getattr(backbone, "transformer", None) or backbone
+    layers = getattr(encoder, "layer", None)
+    return layers if layers is not None else getattr(backbone, "layers", None)
