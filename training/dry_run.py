@@ -27,7 +27,6 @@ Clock = Callable[[], float]
 BUDGET_SECONDS = 15.0  # for everything an estimate does
 _PARTS = (8, 4)  # which fraction of a batch is tried before whole ones
 _WHOLE_BATCHES = 3
-MEMORY_FRACTION = 0.25  # of the free memory, for the stored states of frozen layers
 _RESERVED = 0.2  # share of the budget left for the evaluation that is measured after the steps
 
 

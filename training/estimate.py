@@ -19,7 +19,6 @@ from models.sources import find_model
 from training.base import Task
 from training.characters import BatchReader, characters_read, distinct_characters
 from training.dry_run import (
-    MEMORY_FRACTION,
     Batch,
     Budget,
     Deadline,
@@ -31,6 +30,7 @@ from training.dry_run import (
     memory_available,
     take_steps,
 )
+from training.engine.layers import MEMORY_FRACTION
 from training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
 from training.recipe import recipe_of
 from training.runs.jobs import Estimate, Rehearsal, RehearsalTask

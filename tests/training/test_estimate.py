@@ -20,8 +20,8 @@ from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planne
 from training import estimate as estimating
 from training.__main__ import main
 from training.base import Task
-from training.characters import characters_read
-from training.dry_run import Batch, Budget, Load, Pace, StepTimes, evenly
+from training.characters import BatchReader, characters_read
+from training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
 from training.estimate import SHARE_TO_USE, estimate, rehearse
 from training.options.common import Report
 from training.options.rankers import (
@@ -159,6 +159,41 @@ def test_characters_that_are_read(tiny: dict[str, str]) -> None:
     starter = load_bi_encoder(find_model("starter"), ["물은 끓는다", "사과는 과일이다", "산은 높다"])
     read, a_token = characters_read(Task(starter, None, columns, None, None))  # type: ignore[arg-type]
     assert (read.tolist(), a_token) == ([5.0, 4.0 + len(long)], 1.0)
+
+
+def test_a_passage_that_a_batch_shares_is_read_once() -> None:
+    each, of_passage = np.array([12.0, 13.0, 25.0]), np.array([10.0, 10.0, 20.0])
+    reader = BatchReader(each, np.array([4, 4, 7]), of_passage)
+    assert reader.characters([0, 1, 2]) == 12 + 3 + 25
+    assert reader.characters([0, 2]) == 12 + 25
+    assert BatchReader(each).characters([0, 1, 2]) == 50
+
+
+def test_frozen_layers_cost_their_texts_once(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = iter((LowerLayersCost(), LowerLayersCost(seconds_a_token=1.0, bytes_a_token=8.0)))
+
+    def take(task: Task, options: Any, batches: Sequence[Batch], pace: Pace) -> StepTimes:
+        del task, options, batches
+        pace.lower_layers = next(costs)
+        for size in pace.sizes:
+            pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
+        return pace.times
+
+    monkeypatch.setattr(estimating, "take_steps", take)
+    shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 16}
+    plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared)
+    without, once = estimate(plan), estimate(plan)
+    tokens = once.seconds - once.seconds_loading - once.steps * once.seconds_a_step - once.seconds_measuring
+    assert tokens > 40 * 2
+    assert once.memory - without.memory == pytest.approx(8 * tokens, abs=1)
+    assert without.steps == once.steps
+
+
+def test_an_estimate_with_frozen_layers_takes_real_steps(tiny: dict[str, str]) -> None:
+    shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 8}
+    found = estimate(plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared))
+    assert found.seconds > found.seconds_loading + found.steps * found.seconds_a_step + found.seconds_measuring
+    assert (found.fits, found.instead) == (True, {})
 
 
 def test_few_of_every_kind() -> None:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from models.inference import replaced
-from training.dry_run import MEMORY_FRACTION
-from training.engine.layers import transformer_layers
+from training.engine.layers import MEMORY_FRACTION, transformer_layers
 
 _TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 

@@ -1,6 +1,8 @@
-"""Where a transformer of any usual architecture holds its layers."""
+"""Where a transformer of any usual architecture holds its layers, and how much memory their states may take."""
 
 from typing import Any
+
+MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
 
 
 def transformer_layers(network: Any) -> Any:
