@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from operator import not_
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
-from data.cache import SCORES, Arrays, Artifact
+from data.cache import SCORES, Arrays, Artifact, key_of
 from data.files.user_files import read_user_file, set_aside
 from data.records import RELEVANT_GRADE, QuestionSet
 from data.split import Part, Split, split
@@ -27,6 +27,7 @@ from jobs.folder import RequestJob
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
+from retrieval.comparison.outdated import knew_words_only
 from retrieval.comparison.spec import VERSION, Materials, Spec
 from retrieval.evaluation.measures import Measure, Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
@@ -40,7 +41,13 @@ class ComparisonJob(RequestJob[Experiment]):
     """The job of one comparison over a question set: the experiment, and what `keep` writes."""
 
     place, file = "comparisons", "experiment.toml"
-    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION, LANGUAGES_VERSION)
+    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION)
+
+    @classmethod
+    def of(cls, request: Experiment, fingerprint: str) -> Self:
+        """Return the job of an experiment: another one than a comparison whose `auto` knew no languages yet."""
+        job = super().of(request, fingerprint)
+        return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16])) if knew_words_only(job.folder) else job
 
     @classmethod
     def written(cls, request: Experiment) -> str:
@@ -142,6 +149,7 @@ def provenance(
         "experiment": experiment.model_dump(mode="json", exclude_none=True),
         "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
         "analyzer_version": ANALYZER_VERSION,
+        "languages_version": LANGUAGES_VERSION,
         "statistics": {
             "level": LEVEL,
             "resamples": RESAMPLES,

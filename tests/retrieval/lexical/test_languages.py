@@ -7,10 +7,12 @@ import pytest
 
 from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
+from data.workspace import read_json, write_json
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, MilvusSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.spec import Materials
+from retrieval.comparison.store import ComparisonJob, keep
 from retrieval.explain.bm25 import BM25Explainer, WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from text.analyzers import Analyzer
@@ -98,3 +100,19 @@ def test_bm25_by_default_on_sets_of_other_languages(file: str, analyzer: Analyze
     assert round(result.scores.means()["ndcg@10"], 4) >= least
     question_set = read_file(DATA / file).question_set
     assert BM25Options().analysis(question_set.passages.indexed_texts(title=True)).analyzer is analyzer
+
+
+def test_a_comparison_of_words_is_not_taken_for_one_of_stems() -> None:
+    experiment = Experiment(data="x", ks=(1, 10), retriever=(BM25Spec(name="BM25"),))
+    job = ComparisonJob.of(experiment, ASKED.fingerprint)
+    keep(compare(experiment, ASKED), job.folder)
+    assert ComparisonJob.of(experiment, ASKED.fingerprint).folder == job.folder
+    path = job.folder / "provenance.json"
+    made = read_json(path)
+    assert made.pop("languages_version")
+    made["retrievers"]["BM25"]["analyzer"] = "word"
+    write_json(path, made)
+    assert ComparisonJob.of(experiment, ASKED.fingerprint).folder != job.folder
+    made["retrievers"]["BM25"]["analyzer"] = "kiwi+bigram"
+    write_json(path, made)
+    assert ComparisonJob.of(experiment, ASKED.fingerprint).folder == job.folder
