@@ -262,9 +262,9 @@ def _alone(start: np.ndarray) -> list[np.ndarray]:
 
 def _prior(start: np.ndarray) -> np.ndarray:
     """Return the prior of each component, `(n_components,)` of sum 1."""
-    n_unfitted, n_fits = np.count_nonzero(start) + 1, 2 * len(STRENGTHS)
-    priors = np.array([UNFITTED / n_unfitted, (1 - UNFITTED) / n_fits])
-    return np.repeat(priors, np.array([n_unfitted, n_fits]))
+    n_unfitted = int(np.count_nonzero(start)) + 1
+    n_fits = 2 * len(STRENGTHS)
+    return np.array([UNFITTED / n_unfitted] * n_unfitted + [(1 - UNFITTED) / n_fits] * n_fits)
 
 
 def _is_mixed(start: np.ndarray) -> np.ndarray:
