@@ -10,7 +10,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.workspace import write_json
-from models.packaged import DEFAULT
+from models.sources import STARTER
 from retrieval.comparison.compare import compare, retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
@@ -197,7 +197,7 @@ def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
 
 
 def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned() -> None:
-    late = LateSpec(name="Late", model=DEFAULT.reference)
+    late = LateSpec(name="Late", model=STARTER)  # is not loaded
     materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense"), "Late": late})
     for name in materials.specs:  # what searches is no matter here
         materials.made[name] = BM25.model_copy(update={"name": name}).make(materials)
