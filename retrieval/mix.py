@@ -4,7 +4,7 @@ A retriever is a signal of two values for a passage of a query: its z-score in t
 how far its score lies below the best of that list, in usual deviations of this retriever's lists: the first compares
 within the query, the second tells a clear best from one among many. A passage's score is the weighted sum of all
 values, higher is better. `mix_fitting` learns the weights: with few training queries the mix stays near the untrained
-mix or the best single retriever, with many it learns more (Bruch, Gai & Ingber 2023 find that a mix of two needs few).
+mix, with many it learns more (Bruch, Gai & Ingber 2023 find that a mix of two needs few).
 Trees over the same values (LambdaMART, Burges 2010) ranked no better where they were tried, on KorQuAD's questions,
 and explain less.
 

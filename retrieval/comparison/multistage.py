@@ -135,7 +135,7 @@ class RerankSpec(ReadingSpec):
         return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
 
 
-_LEARNING = 3  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
+_LEARNING = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
 _PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage

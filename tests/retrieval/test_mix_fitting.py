@@ -1,15 +1,14 @@
-"""Fits of a learned mix against the written formula, and their average against a plain loop."""
+"""Fits of a learned mix against the written formula, and their average."""
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from data.split.folds import FOLDS, Lessons
-from retrieval.evaluation.measures import evaluate
+from data.split.folds import Lessons
 from retrieval.hybrid import Fusion, fused
 from retrieval.mix import learn, training_lists
 from retrieval.mix_fitting import EXTRA, STRENGTHS, TrainingLists
-from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from retrieval.rankings import NOT_FOUND, Rankings
 from tests.retrieval.test_mix import N_PASSAGES, PARTS, rankings_of, world
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
@@ -61,58 +60,22 @@ def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> Non
     np.testing.assert_allclose(fitted, least.x, atol=2e-2)
 
 
-def test_components_count_by_their_ndcg_on_queries_that_they_did_not_see() -> None:
+def test_the_weights_are_the_average_of_fits_of_all_strengths_to_the_other_folds() -> None:
     lists, rankings = lists_of(60)
     lessons = lists.lessons
-
-    def ndcg_sum(weights: np.ndarray, fold: int) -> float:
-        rows = np.flatnonzero(lessons.folds == fold)
-        scores = (lists.values[rows] * weights).sum(axis=2)
-        ranking = ranked(lists.indices[rows], scores, 10)
-        return float(evaluate(ranking, lessons.question_set.with_questions(rows), (10,)).per_question["ndcg@10"].sum())
-
-    def averaged(without: set[int]) -> np.ndarray:
-        sums = np.zeros(3 + 2 * len(STRENGTHS))  # two retrievers and their mix before the fits
-        for fold in {*range(FOLDS)} - without:
-            learned = lists.components(frozenset({*without, fold}), START, FREE)
-            sums += [ndcg_sum(weights, fold) for weights in learned]
-        prior = np.array([0.5 / 3] * 3 + [0.5 / 6] * 6)
-        weights = prior * np.exp(sums - sums.max())
-        components = lists.components(frozenset(without), START, FREE)
-        return np.asarray((weights[:, None] * components).sum(axis=0) / weights.sum())
-
-    expected = [averaged({fold}) for fold in range(FOLDS)] + [averaged(set())]
-    np.testing.assert_allclose(lists.averaged(START, FREE), expected, rtol=1e-8)
-    np.testing.assert_allclose(learn(rankings, lessons, PARTS, N_PASSAGES).weights, expected, rtol=1e-8)
+    for fold, weights in enumerate(learn(rankings, lessons, PARTS, N_PASSAGES).weights):
+        rows = lessons.folds != fold  # of the last, all
+        fits = [lists.fits(rows, START, FREE, [strength])[0] for strength in STRENGTHS]
+        np.testing.assert_allclose(weights, np.mean(fits, axis=0), atol=1e-4)
 
 
-def test_components_are_each_retriever_alone_their_mix_and_fits_ever_further_from_it() -> None:
+def test_the_stronger_the_pull_the_nearer_is_a_fit_to_the_scaled_untrained_mix() -> None:
     lists, _ = lists_of(200)
-    first, second, untrained, *fits = lists.components(frozenset(), START, FREE)
-    assert np.flatnonzero(first).tolist() == [0]
-    assert np.flatnonzero(second).tolist() == [2]
-    np.testing.assert_allclose(untrained / untrained.sum(), START)
-    likelihoods = []
-    for weights in (first, second, untrained):
-        scores = np.where(lists.indices != NOT_FOUND, lists.values @ weights, -np.inf)
-        chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-        likelihoods.append(np.log(chances[lists.relevant]).sum())
-    roots = np.exp(0.5 * (np.array(likelihoods) - max(likelihoods)))
-    average = (roots / roots.sum()) @ np.array([first, second, untrained])
-    for centre, of_centre in ((untrained, fits[:3]), (average, fits[3:])):
-        distances = [np.linalg.norm(weights - centre) for weights in of_centre]
-        assert distances == sorted(distances)
-
-
-def test_of_many_queries_some_weigh_the_components_and_all_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    lists, _ = lists_of(120)
-    everything = lists.averaged(START, FREE)
-    monkeypatch.setattr("retrieval.mix_fitting._MOST_HELD_OUT", 60)
-    some = lists.averaged(START, FREE)
-    assert not np.allclose(everything, some)
-    components = lists.components(frozenset(), START, FREE)
-    proportions = np.linalg.lstsq(components.T, some[FOLDS], rcond=None)[0]
-    np.testing.assert_allclose(components.T @ proportions, some[FOLDS], atol=1e-6)
+    rows = np.ones(200, dtype=bool)
+    (untrained,) = lists.fits(rows, START, FREE, [1e9])
+    np.testing.assert_allclose(untrained / untrained.sum(), START, atol=1e-5)
+    distances = [np.linalg.norm(fit - untrained) for fit in lists.fits(rows, START, FREE, STRENGTHS)]
+    assert distances == sorted(distances)
 
 
 def test_models_that_know_all_queries_count_nothing() -> None:
