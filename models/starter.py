@@ -25,7 +25,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
 
 from text.analysis import Tokens, analyze, are_kept, tokens_of
-from text.analyzers import Analyzer, choose
+from text.analyzers import PLAIN_PART, Analyzer, choose
 
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
@@ -231,8 +231,8 @@ def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEnc
     Raises `ValueError` for a corpus without a word.
     """
     analyzer = choose(Analyzer.AUTO, texts)
-    # morphemes alone: a third of the tokens, so ten times the pairs a second
-    analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
+    # morphemes alone, or bigrams: a third of the tokens, so ten times the pairs a second
+    analyzer = PLAIN_PART.get(analyzer, analyzer)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
     module = KernelPooling(tokens, analyzer.value, vectors.shape[1])
     with torch.no_grad():

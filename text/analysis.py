@@ -20,8 +20,9 @@ from data import cache
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
 from text import languages
-from text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, choose, morphemes
+from text.analyzers import LANGUAGE_OF, PLAIN_PART, VERSION, Analyzer, Compounds, choose, morphemes
 from text.dictionary import Dictionary, DictionaryError
+from text.japanese import kanji_and_runs
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
@@ -36,11 +37,12 @@ class Analysis:
     """An analyzer and its options.
 
     Kiwi uses all of a dictionary, and pairs of letters beside it are those that stand in the text. `WORD` and
-    `WHITESPACE` use its synonyms, where a whole token is one of them; `BIGRAM` can use none. With `pairs` each token is
-    two neighbours, of morphemes where there are such: words in the same order say more than the words alone (Metzler &
-    Croft 2005, "A Markov random field model for term dependencies"). The analyzers of languages use the synonyms of a
-    dictionary, whose stems are compared, and leave out the language's `stop_words`. Raises `DictionaryError` where an
-    analyzer cannot use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before it is `chosen`.
+    `WHITESPACE` use its synonyms, where a whole token is one of them; `BIGRAM` and `JAPANESE` can use none. With
+    `pairs` each token is two neighbours, of morphemes where there are such: words in the same order say more than the
+    words alone (Metzler & Croft 2005, "A Markov random field model for term dependencies"). The analyzers of languages
+    use the synonyms of a dictionary, whose stems are compared, and leave out the language's `stop_words`. Raises
+    `DictionaryError` where an analyzer cannot use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before
+    it is `chosen`.
     """
 
     analyzer: Analyzer
@@ -58,7 +60,7 @@ class Analysis:
             return
         if self.compounds is not Compounds.AS_READ:
             raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what=f"compounds = {self.compounds.value}")
-        if self.dictionary and self.analyzer is Analyzer.BIGRAM:
+        if self.dictionary and self.analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
             raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what="a dictionary")
         if self.dictionary and not self.dictionary.synonyms:
             raise DictionaryError.of("no_synonyms", analyzer=self.analyzer.value)
@@ -85,8 +87,7 @@ class Analysis:
     @property
     def of_one(self) -> "Analysis":
         """The analysis whose neighbouring tokens are paired. Pairs of letters overlap already, and are left out."""
-        of_words = Analyzer.KIWI if self.analyzer is Analyzer.KIWI_BIGRAM else self.analyzer
-        return replace(self, analyzer=of_words, pairs=False)
+        return replace(self, analyzer=PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
 
     @property
     def options_key(self) -> tuple[str, ...]:
@@ -105,9 +106,9 @@ class Analysis:
     def chosen_key(self) -> tuple[str, ...]:
         """What tells a resolved analysis for keys of what is kept beside the name of its analyzer, which may be `AUTO`.
 
-        An analyzer of a language tells its name too: until there were such, `AUTO` was `WORD` there.
+        An analyzer of a language tells its name too: until there were such, `AUTO` was `WORD` or `BIGRAM` there.
         """
-        return self.key if self.language else self.options_key
+        return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -169,6 +170,11 @@ def _bigrams(texts: Sequence[str]) -> list[list[str]]:
     return [[word[i : i + 2] for word in words for i in range(max(1, len(word) - 1))] for words in _words(texts)]
 
 
+def _japanese(texts: Sequence[str]) -> list[list[str]]:
+    pairs = zip(texts, _bigrams(texts), strict=True)
+    return [[*bigrams, *(token for token, _ in kanji_and_runs(text.lower()))] for text, bigrams in pairs]
+
+
 def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
     # by far the slowest step, and BM25 and both starter models ask for the same texts
     if len(_remembered) > _REMEMBERED_TEXTS:
@@ -185,6 +191,7 @@ WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
     Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
     Analyzer.BIGRAM: _bigrams,
+    Analyzer.JAPANESE: _japanese,
 }
 
 

@@ -1,5 +1,7 @@
 """The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
 
+`JAPANESE` needs no dictionary: character bigrams, single kanji, and runs of one script, which are often words.
+
 The analyzers of languages are named as Elasticsearch and Lucene name theirs. Each stems the words of its language, see
 `text.languages`.
 
@@ -35,6 +37,7 @@ class Analyzer(StrEnum):
     BIGRAM = "bigram"
     KIWI = "kiwi"
     KIWI_BIGRAM = "kiwi+bigram"
+    JAPANESE = "japanese"
     ARABIC = "arabic"
     ARMENIAN = "armenian"
     BASQUE = "basque"
@@ -72,14 +75,20 @@ _OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIG
 
 
 def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
-    """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams where words are not spaced, else stems of the language.
+    """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams if words are not spaced, else stems of the language.
 
-    It is words where most texts are in no language that is stemmed, or in several.
+    Japanese has an analyzer of its own. It is words if most texts are in no language that is stemmed, or in several.
     """
     if analyzer is not Analyzer.AUTO:
         return analyzer
     script, language = detected(texts)
+    if language == "ja":
+        return Analyzer.JAPANESE
     return _OF_SCRIPT.get(script) or OF_LANGUAGE.get(language, Analyzer.WORD)
+
+
+# analyzers whose tokens tell the same text several times, and the part of them that tells it once
+PLAIN_PART = {Analyzer.KIWI_BIGRAM: Analyzer.KIWI, Analyzer.JAPANESE: Analyzer.BIGRAM}
 
 
 def kiwi_tokens(texts: Sequence[str]) -> list[Any]:

@@ -15,6 +15,7 @@ from data.records import Passage
 from text import languages
 from text.analysis import WRITTEN, Analysis, stems_of, words_in
 from text.analyzers import Analyzer, LocatedToken, Span, morphemes
+from text.japanese import KANJI, RUN, kanji_and_runs
 
 Piece = tuple[str, float]  # a stretch of text, and the sum of the weights of the tokens that stand there
 
@@ -62,6 +63,9 @@ def reading(analysis: Analyzer | Analysis, token: str, written: str = "") -> tup
         return token, TokenKind.WORD
     if analyzer is Analyzer.KIWI_BIGRAM:
         return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.LETTERS)
+    if analyzer is Analyzer.JAPANESE:
+        kind = TokenKind.WORD if token.endswith(RUN) else TokenKind.LETTERS
+        return token.removesuffix(RUN).removesuffix(KANJI), kind
     kinds = {Analyzer.BIGRAM: TokenKind.LETTERS, Analyzer.KIWI: TokenKind.MORPHEME}
     return token, kinds.get(analyzer, TokenKind.WORD)
 
@@ -95,6 +99,8 @@ def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[Lo
             found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
             marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
             return [first + second for first, second in zip(marked, pairs, strict=True)]
+        case Analyzer.JAPANESE:
+            return [[*_located(Analyzer.BIGRAM, text), *_located_kanji_and_runs(text)] for text in texts]
     if analysis.language:
         return [list(_located_stems(analysis, text)) for text in texts]
     names, written = analysis.names, (_located(analysis.analyzer, text) for text in texts)
@@ -116,6 +122,20 @@ def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
     return _placed(tokens, text, lowered, overlap=analyzer is Analyzer.BIGRAM)
 
 
+def _located_kanji_and_runs(text: str) -> Iterator[LocatedToken]:
+    lowered = text.lower()
+    origins = _origins(text, lowered)
+    for token, (start, end) in kanji_and_runs(lowered):
+        yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
+
+
+def _origins(text: str, lowered: str) -> Sequence[int]:
+    """The position in a text of each character of it in lower case: some become two characters then."""
+    if len(lowered) == len(text):
+        return range(len(text))
+    return [place for place, character in enumerate(text) for _ in character.lower()]
+
+
 def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
     (words,) = words_in(analysis.language, [text])
     located_words = _placed(words, text, languages.lower(analysis.language, text))
@@ -125,10 +145,8 @@ def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
 
 
 def _placed(tokens: Sequence[str], text: str, lowered: str, *, overlap: bool = False) -> Iterator[LocatedToken]:
-    """Yield the tokens with their characters of the text, which has been lowered; some become two characters then."""
-    origins: Sequence[int] = range(len(text))
-    if len(lowered) != len(text):
-        origins = [place for place, character in enumerate(text) for _ in character.lower()]
+    """Yield the tokens with their characters of the text, which has been lowered."""
+    origins = _origins(text, lowered)
     start, end = -1, 0
     for token in tokens:
         # no characters of either token are between two tokens, so the first place is right; pairs overlap by one

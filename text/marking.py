@@ -62,7 +62,7 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
     analyzer = choose(Analyzer.AUTO, texts)
     if analyzer is Analyzer.KIWI_BIGRAM:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
-    if analyzer is Analyzer.BIGRAM:
+    if analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
         return [[*_words(text), *_pairs(text)] for text in texts]
     if analyzer in LANGUAGE_OF:
         tokens = located(analyzer, texts)

@@ -74,7 +74,7 @@ def _ways() -> Iterator[tuple[str, list[Segment]]]:
     yield "bigrams and characters", [_bigrams, _characters]
     yield "bigrams and kanji", [_bigrams, _kanji]
     yield "bigrams and runs of one script", [_bigrams, _runs]
-    yield "bigrams, kanji and runs of one script", [_bigrams, _kanji, _runs]
+    yield "bigrams, kanji and runs of one script (the default)", [_by_default]
     for name, segment in (*_of_fugashi(), *_of_sudachi()):
         yield name, [segment]
         yield f"bigrams and {name}", [_bigrams, segment]
@@ -112,6 +112,10 @@ def _words(texts: Sequence[str], parts: list[Segment]) -> list[list[str]]:
 
 def _bigrams(texts: Sequence[str]) -> list[list[str]]:
     return tokens_of(Analyzer.BIGRAM, texts).texts()
+
+
+def _by_default(texts: Sequence[str]) -> list[list[str]]:
+    return tokens_of(Analyzer.JAPANESE, texts).texts()
 
 
 def _characters(texts: Sequence[str]) -> list[list[str]]:

@@ -63,6 +63,7 @@ def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
     """Return the analyzers worth trying on passages of this script and language, the one chosen by itself first."""
     best = choose(Analyzer.AUTO, texts)
     others = {Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD), Analyzer.BIGRAM: (Analyzer.WORD,)}
+    others[Analyzer.JAPANESE] = Analyzer.BIGRAM, Analyzer.WORD
     if best in LANGUAGE_OF:
         return best, Analyzer.WORD, Analyzer.BIGRAM, Analyzer.WHITESPACE
     return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))

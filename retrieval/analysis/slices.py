@@ -14,7 +14,7 @@ from data.statistics import LEVEL
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
 from retrieval.lexical.terms import shared_terms
-from text.analyzers import Analyzer, choose
+from text.analyzers import PLAIN_PART, Analyzer, choose
 
 
 class Property(StrEnum):
@@ -144,7 +144,7 @@ def terms_found(question_set: QuestionSet) -> np.ndarray:
     texts = question_set.passages.indexed_texts(title=True)
     analyzer = choose(Analyzer.AUTO, texts)
     # a letter pair is no word
-    analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
+    analyzer = PLAIN_PART.get(analyzer, analyzer)
     rows, counts = shared_terms(question_set, analyzer)
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)

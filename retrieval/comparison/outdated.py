@@ -22,8 +22,8 @@ class _Provenance(BaseModel):
     languages_version: int | None = None
 
 
-def knew_words_only(folder: Path) -> bool:
-    """Whether `auto` compared words in the comparison of a folder, made before languages were detected.
+def knew_no_languages(folder: Path) -> bool:
+    """Whether `auto` compared words or bigrams in the comparison of a folder, made before languages were detected.
 
     False if there is no such comparison, or if it cannot be read.
     """
@@ -35,4 +35,4 @@ def knew_words_only(folder: Path) -> bool:
         return False
     automatic = [spec.get("name") for spec in made.experiment.retriever if spec.get("analyzer") == Analyzer.AUTO]
     resolved = [retriever for name, retriever in made.retrievers.items() if name in automatic]
-    return any(retriever.get("analyzer") == Analyzer.WORD for retriever in resolved)
+    return any(retriever.get("analyzer") in (Analyzer.WORD, Analyzer.BIGRAM) for retriever in resolved)

@@ -27,7 +27,7 @@ from jobs.folder import RequestJob
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from retrieval.comparison.outdated import knew_words_only
+from retrieval.comparison.outdated import knew_no_languages
 from retrieval.comparison.spec import VERSION, Materials, Spec
 from retrieval.evaluation.measures import Measure, Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
@@ -47,7 +47,9 @@ class ComparisonJob(RequestJob[Experiment]):
     def of(cls, request: Experiment, fingerprint: str) -> Self:
         """Return the job of an experiment: another one than a comparison whose `auto` knew no languages yet."""
         job = super().of(request, fingerprint)
-        return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16])) if knew_words_only(job.folder) else job
+        if knew_no_languages(job.folder):
+            return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]))
+        return job
 
     @classmethod
     def written(cls, request: Experiment) -> str:

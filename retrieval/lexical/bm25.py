@@ -28,7 +28,7 @@ from retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, f
 from retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
 from retrieval.rankings import NOT_FOUND, Rankings, joined
 from text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
-from text.analyzers import Analyzer, Compounds
+from text.analyzers import PLAIN_PART, Analyzer, Compounds
 from text.dictionary import Dictionary
 from text.located import TokenKind, reading
 from text.marking import marked_sentences
@@ -214,7 +214,7 @@ class Feedback:
         holders, known = np.zeros(len(terms), dtype=np.int64), places >= 0
         holders[known] = self._statistics.holders[places[known]]
         rare = (holders > 0) & (holders <= max(1, _COMMON * self._statistics.n_passages))
-        if self._analysis.analyzer is Analyzer.KIWI_BIGRAM:
+        if self._analysis.analyzer in PLAIN_PART:
             rare &= [reading(self._analysis, term)[1] is not TokenKind.LETTERS for term in terms]
         return rare.astype(np.float64)
 

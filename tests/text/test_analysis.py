@@ -58,6 +58,8 @@ def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictio
         (Analyzer.BIGRAM, ENGLISH, "th he b 52 s do on t fl ly 30"),
         (Analyzer.BIGRAM, JAPANESE, "東京 京タ タワ ワー ーは は高 高い"),
         (Analyzer.BIGRAM, THAI, "กร รุ ุง งเ เท ทพ"),
+        (Analyzer.JAPANESE, JAPANESE, "東京 京タ タワ ワー ーは は高 高い 東| 京| 高| 東京/ タワー/ 高/"),
+        (Analyzer.JAPANESE, "Toyota、2024年", "to oy yo ot ta 20 02 24 4年 年| toyota/ 2024/ 年/"),
         (Analyzer.KIWI, KOREAN, "한글 세종 대왕 만들"),
         (Analyzer.KIWI, "東京, Tower, 333m", "東京 tower 333 m"),
         (Analyzer.KIWI_BIGRAM, KOREAN, "한글/ 세종/ 대왕/ 만들/ 한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
@@ -106,7 +108,8 @@ def test_a_long_text_is_analyzed_like_its_sentences() -> None:
         ([KOREAN], Analyzer.KIWI_BIGRAM),
         ([unicodedata.normalize("NFD", KOREAN)], Analyzer.KIWI_BIGRAM),
         ([KOREAN + " of the Latin letters, which are many here"], Analyzer.KIWI_BIGRAM),
-        ([JAPANESE], Analyzer.BIGRAM),
+        ([JAPANESE], Analyzer.JAPANESE),
+        (["东京塔很高。"], Analyzer.BIGRAM),
         ([THAI], Analyzer.BIGRAM),
         ([ENGLISH], Analyzer.ENGLISH),
         ([ENGLISH * 20 + "서울"], Analyzer.ENGLISH),
@@ -241,6 +244,7 @@ def test_places_of_parts_and_synonyms() -> None:
     ("analyzer", "compounds", "dictionary", "code"),
     [
         (Analyzer.BIGRAM, Compounds.AS_READ, DICTIONARY, "no_use"),
+        (Analyzer.JAPANESE, Compounds.AS_READ, DICTIONARY, "no_use"),
         (Analyzer.WORD, Compounds.SPLIT, None, "no_use"),
         (Analyzer.WORD, Compounds.AS_READ, read_dictionary("세종시".encode()), "no_synonyms"),
     ],
@@ -251,7 +255,7 @@ def test_what_an_analyzer_cannot_use_is_told(
     with pytest.raises(DictionaryError) as raised:
         Analysis(analyzer, compounds, dictionary)
     assert raised.value.code == code
-    script = {Analyzer.BIGRAM: "東京タワーは高い。", Analyzer.WORD: "words"}[analyzer]
+    script = {Analyzer.BIGRAM: "东京塔很高。", Analyzer.JAPANESE: JAPANESE, Analyzer.WORD: "words"}[analyzer]
     with pytest.raises(DictionaryError, match=analyzer.value):
         Analysis(Analyzer.AUTO, compounds, dictionary).chosen([script])
     assert Analysis(Analyzer.AUTO, compounds, dictionary).chosen(["한글"]).analyzer is Analyzer.KIWI_BIGRAM
@@ -291,7 +295,9 @@ def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, t
     assert all(0 <= start < end <= len(text) for _, (start, end) in tokens)
 
 
-@pytest.mark.parametrize("analyzer", [analyzer for analyzer in WRITTEN if analyzer not in STEMMING])
+@pytest.mark.parametrize(
+    "analyzer", [analyzer for analyzer in WRITTEN if analyzer not in (*STEMMING, Analyzer.JAPANESE)]
+)
 @settings(deadline=None, max_examples=60)
 @given(text=LETTERS)
 def test_a_place_holds_the_letters_of_its_token(analyzer: Analyzer, text: str) -> None:
@@ -302,6 +308,19 @@ def test_a_place_holds_the_letters_of_its_token(analyzer: Analyzer, text: str) -
         assert token.replace("ς", "σ") in there.replace("ς", "σ")  # a sigma at a word's end looks different
     starts = [start for _, (start, _) in places]
     assert starts == sorted(starts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=LETTERS | st.text("東京タワーIİ年年x1 、", max_size=20))
+def test_kanji_and_runs_of_japanese_stand_where_their_characters_are(text: str) -> None:
+    text = composed(text)
+    pairs = located(Analyzer.BIGRAM, [text])[0]
+    (tokens,) = located(Analyzer.JAPANESE, [text])
+    assert tokens[: len(pairs)] == pairs
+    for token, (start, end) in tokens[len(pairs) :]:
+        assert token[-1] in "/|"
+        assert token[:-1] in text[start:end].lower()
+        assert reading(Analyzer.JAPANESE, token)[1] is (TokenKind.WORD if token[-1] == "/" else TokenKind.LETTERS)
 
 
 def test_places_of_each_analyzer() -> None:

@@ -286,7 +286,7 @@ def _offered(bench: Bench, name: str) -> _Offered:
         "title": present.title and postings,
         "feedback": isinstance(present, BM25Spec) and postings,
         "compounds": of_kiwi,
-        "dictionary": analyzer is not Analyzer.BIGRAM,
+        "dictionary": analyzer not in (Analyzer.BIGRAM, Analyzer.JAPANESE),
     }
     usable = [one.reference for one in stored() if of_kiwi or (one.synonyms and fit["dictionary"])]
     without = [""] if present.dictionary else []
