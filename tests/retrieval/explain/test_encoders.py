@@ -117,7 +117,8 @@ def test_a_value_is_the_written_formula(english: tuple[StaticExplainer, BiEncode
     number = module.tokenizer.get_vocab()
     weights = module.embedding.weight.detach().double().numpy()
     passage = Passages.of(ENGLISH).indexed_texts(title=True)[4]
-    asked, held = (list(dict.fromkeys(tokens)) for tokens in analyze(Analyzer.WORD, ["old old hall zebra", passage]))
+    texts = analyze(Analyzer(module.analyzer), ["old old hall zebra", passage])
+    asked, held = (list(dict.fromkeys(tokens)) for tokens in texts)
     asked_vectors = {token: weights[number[token]] for token in asked if token in number}
     held_vectors = {token: weights[number[token]] for token in held}
     asked_sum, held_sum = sum(asked_vectors.values()), sum(held_vectors.values())
