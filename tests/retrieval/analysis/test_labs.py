@@ -257,7 +257,8 @@ def test_analyzers_are_those_of_the_script() -> None:
     assert analyzers_for(["한글을 만든 왕"])[0] is Analyzer.KIWI_BIGRAM
     assert analyzers_for(["한글을 만든 왕"])[1:] == (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD)
     assert analyzers_for(["the king"])[0] is Analyzer.WORD
-    assert analyzers_for(["東京は日本の首都"])[0] is Analyzer.BIGRAM
+    assert analyzers_for(["東京は日本の首都"]) == (Analyzer.JAPANESE, Analyzer.BIGRAM, Analyzer.WORD)
+    assert analyzers_for(["东京是日本的首都"])[0] is Analyzer.BIGRAM
     for text in ("the king", "東京は日本の首都"):
         assert Analyzer.KIWI not in analyzers_for([text])
         assert len(set(analyzers_for([text]))) == len(analyzers_for([text])) > 1
