@@ -169,8 +169,9 @@ def test_a_hub_model_is_known_by_its_commit(tmp_path: Path, monkeypatch: pytest.
     ("texts", "language"),
     [
         (["세종대왕은 한글을 만들었다", "한강은 서울을 지난다"], "ko"),
-        (["The river runs through Seoul", "It was built in 1443"], ""),
-        (["長江は中国を流れる", "東京は日本の首都だ"], ""),
+        (["The river runs through Seoul", "It was built in 1443"], "en"),
+        (["長江は中国を流れる", "東京は日本の首都だ"], "ja"),
+        (["AX-100 4402", "BX-7 1443"], ""),
     ],
 )
 def test_the_language_is_told_where_it_is_sure(texts: list[str], language: str) -> None:
