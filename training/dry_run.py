@@ -244,7 +244,7 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
 
         def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
             seconds = time.perf_counter() - self.began
-            if lower:
+            if lower and lower.tokens:
                 seconds -= lower.seconds - self.lower_seconds
                 pace.lower_layers = LowerLayersCost(lower.seconds / lower.tokens, lower.bytes / lower.tokens)
             if not pace.add(seconds, self.optimizer_seconds, memory.most()):

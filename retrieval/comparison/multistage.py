@@ -138,6 +138,7 @@ class RerankSpec(ReadingSpec):
 _LEARNING = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
 FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
 _WINDOWS = (1, 3)  # sentences
+_OF_AN_ANALYZER = {"compounds", "dictionary", "stop_words"}  # options that bigrams and plain words cannot use
 _PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage
 
 
@@ -206,9 +207,10 @@ class LearnedSpec(Spec):
         texts = materials.texts(usual.title)
         here = choose(usual.analyzer, texts)
         of_passage = usual.model_dump(exclude={"name", "kind", "chosen_on", "title_weight"})
+        of_any_language = {name: value for name, value in of_passage.items() if name not in _OF_AN_ANALYZER}
         for analyzer, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
             if analyzer is not here:
-                yield BM25Spec.model_validate(of_passage | {"name": name, "analyzer": analyzer})
+                yield BM25Spec.model_validate(of_any_language | {"name": name, "analyzer": analyzer})
         yield BM25Spec.model_validate(of_passage | {"name": "BM25 pairs", "pairs": True})
         yield BM25Spec.model_validate(of_passage | {"name": "BM25 presence", **_PRESENCE})
         if usual.title and not usual.title_weight and materials.passages.titles.lengths().any():

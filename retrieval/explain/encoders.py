@@ -98,8 +98,8 @@ class StaticExplainer:
         return StaticExplanation(
             question,
             passage,
-            self._contributions(asked, asked_vectors @ held_sum / lengths),
-            self._contributions(held, held_vectors @ asked_sum / lengths),
+            self._contributions(question, asked, asked_vectors @ held_sum / lengths),
+            self._contributions(passage.text, held, held_vectors @ asked_sum / lengths),
         )
 
     def _vectors_of(self, tokens: Mapping[str, object]) -> np.ndarray:
@@ -111,13 +111,15 @@ class StaticExplainer:
         return vectors
 
     def _contributions(
-        self, tokens: Mapping[str, tuple[Span, ...]], values: np.ndarray
+        self, text: str, tokens: Mapping[str, tuple[Span, ...]], values: np.ndarray
     ) -> tuple[TokenContribution, ...]:
-        told = [
-            TokenContribution(*reading(self.analyzer, token), token in self._number, value, spans)
+        contributions = [
+            TokenContribution(
+                *reading(self.analyzer, token, text[slice(*spans[0])].lower()), token in self._number, value, spans
+            )
             for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True)
         ]
-        return tuple(sorted(told, key=lambda token: -token.value))
+        return tuple(sorted(contributions, key=lambda token: -token.value))
 
 
 def static_explainer(

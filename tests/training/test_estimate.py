@@ -2,6 +2,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,20 @@ def test_an_estimate_with_frozen_layers_takes_real_steps(tiny: dict[str, str]) -
     found = estimate(plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared))
     assert found.seconds > found.seconds_loading + found.steps * found.seconds_a_step + found.seconds_measuring
     assert (found.fits, found.instead) == (True, {})
+
+
+def test_an_estimate_of_a_base_that_pads_on_the_left_stores_no_states(tiny: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "left"
+    copytree(tiny[BI_ENCODER], folder)
+    (settings,) = folder.rglob("tokenizer_config.json")
+    values = json.loads(settings.read_text(encoding="utf-8")) | {"padding_side": "left"}
+    settings.write_text(json.dumps(values), encoding="utf-8")
+    same = shuffled(40, 40)
+    passages = [replace(one, text=" ".join([one.text] * (1 + row % 7))) for row, one in enumerate(same.passages)]
+    questions = [replace(one, text=one.text + " 달" * (row % 5)) for row, one in enumerate(same.questions)]
+    varied = QuestionSet("varied", tuple(passages), tuple(questions))
+    plan = plan_of(BI_ENCODER, varied, base=str(folder), frozen_layers=1, batch_size=8)
+    assert estimate(plan).fits
 
 
 def test_few_of_every_kind() -> None:

@@ -130,10 +130,13 @@ def cached_lower_layers(model: Any, count: int) -> Iterator[LowerLayers | None]:
 
     Yields None and changes nothing if no layer is frozen, all are, or the model reads the states of frozen layers.
     """
+    if not count:
+        yield None
+        return
     module = model[0]
     network = getattr(module, "auto_model", None)
-    layers = transformer_layers(network) if count and network is not None else None
-    if layers is None or not 0 < count < len(layers) or _reads_below(model, count):
+    layers = transformer_layers(network) if network is not None else None
+    if layers is None or count >= len(layers) or _reads_below(model, count):
         yield None
         return
     limit = MEMORY_FRACTION * float(psutil.virtual_memory().available)

@@ -117,8 +117,8 @@ class BiEncoderOptions(WindowedOptions):
     def suited_to(cls, base: str = STARTER) -> Self:
         """A table of vectors moves by large steps, which would wreck a pretrained transformer.
 
-        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is trained
-        on processors, so its lower layers are computed once and each passage once a step.
+        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is meant
+        for CPUs, so by default its lower layers are computed once for each text, and a step encodes each passage once.
         """
         if base == STARTER:
             return cls(batch_size=256, learning_rate=1e-3)

@@ -34,9 +34,9 @@ class SharedPassagesLoss(torch.nn.Module):
 
     def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> Tensor:
         """Return the loss of questions and passages, the tokens of a pair in one row of each."""
-        asked, shown = features
-        distinct, first, passage_of = distinct_rows(shown)
-        questions = normalize(self.model(dict(asked))["sentence_embedding"].float(), dim=-1)
+        question_features, passage_features = features
+        distinct, first, passage_of = distinct_rows(passage_features)
+        questions = normalize(self.model(dict(question_features))["sentence_embedding"].float(), dim=-1)
         passages = normalize(self.model(distinct)["sentence_embedding"].float(), dim=-1)
         scores = questions @ passages.T / self._temperature
         loss = cross_entropy(scores, passage_of)
@@ -56,21 +56,21 @@ def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
     candidates, scores = labels[:, 1:].float().chunk(2, dim=1)
     same = candidates[:, :, None] == passages[None, None, :].float()
     known = same.any(dim=1)
-    found = (same * scores[:, :, None]).sum(dim=1)
-    return softmax((found / MIX_TEMPERATURE).masked_fill(~known, -torch.inf), dim=1)
+    mix_scores = (same * scores[:, :, None]).sum(dim=1)
+    return softmax((mix_scores / MIX_TEMPERATURE).masked_fill(~known, -torch.inf), dim=1)
 
 
 def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
     """Return the features of the distinct texts, the first row of each, and which of them each row has."""
-    places: dict[bytes, int] = {}
+    positions: dict[bytes, int] = {}
     first: list[int] = []
-    place_of: list[int] = []
+    position_of_row: list[int] = []
     rows = torch.where(features["attention_mask"].bool(), features["input_ids"], -1).to("cpu", torch.int32).numpy()
     for row, tokens in enumerate(rows):
         key = tokens.tobytes()
-        if key not in places:
-            places[key] = len(first)
+        if key not in positions:
+            positions[key] = len(first)
             first.append(row)
-        place_of.append(places[key])
-    chosen = {name: value[first] if isinstance(value, Tensor) else value for name, value in features.items()}
-    return chosen, first, torch.tensor(place_of, device=features["input_ids"].device)
+        position_of_row.append(positions[key])
+    selected = {name: value[first] if isinstance(value, Tensor) else value for name, value in features.items()}
+    return selected, first, torch.tensor(position_of_row, device=features["input_ids"].device)

@@ -6,6 +6,7 @@ that are about to be trained. The teacher reads no label.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,19 +37,25 @@ class MixTeacher:
     windows: WindowOptions | None = None
 
     def labels(self, on_progress: OnProgress) -> list[list[float]]:
-        asked = [question.text for question in self.material.train.questions]
-        bm25, dense = self._bm25(asked), self._dense(asked)
+        texts = [question.text for question in self.material.train.questions]
+        encoder = BiEncoder(find_model(self.base), self.material.texts)
+        questions, passages = encoder.encode_questions(texts), encoder.encode_passages(self.material.texts)
         tokens = TokenEncoder(find_model(self.base), self.material.texts, windows=self.windows)
-        passages = tokens.encode_passages(self.material.texts, self.material.heads)
-        questions = tokens.encode_questions(asked)
-        candidates = self._candidates(bm25, dense)
+        token_passages = tokens.encode_passages(self.material.texts, self.material.heads)
+        token_questions = tokens.encode_questions(texts)
+        candidates = np.full((len(texts), CANDIDATES), -1, dtype=np.int64)
         scores = np.zeros(candidates.shape, dtype=np.float32)
-        for row, some in enumerate(candidates):
-            rows = some[some >= 0]
-            late = max_sim(questions.between(row, row + 1), passages.at(rows))[0]
-            signals = {"bm25": bm25[row, rows], "late": late, "dense": dense[row, rows]}
-            scores[row, : len(rows)] = sum(weight * _z_scores(signals[name]) for name, weight in WEIGHTS.items())
-            on_progress((row + 1) / len(candidates))
+        row = 0
+        for block in self.material.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
+            of_terms = np.where(np.isfinite(block), block, 0.0)
+            for bm25, dense in zip(of_terms, questions[row : row + len(block)] @ passages.T, strict=True):
+                rows = self._candidates(row, bm25, dense)
+                late = max_sim(token_questions.between(row, row + 1), token_passages.at(rows))[0]
+                signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
+                candidates[row, : len(rows)] = rows
+                scores[row, : len(rows)] = sum(weight * _z_scores(signals[name]) for name, weight in WEIGHTS.items())
+                row += 1
+            on_progress(row / len(texts))
         return self._as_labels(candidates, scores)
 
     def stand_ins(self) -> list[list[float]]:
@@ -68,29 +75,23 @@ class MixTeacher:
         labels: list[list[float]] = np.hstack(columns).astype(np.float64).tolist()
         return labels
 
-    def _bm25(self, asked: list[str]) -> np.ndarray:
-        scores = np.concatenate(list(self.material.first_stage.score_blocks(asked)))
-        return np.asarray(np.where(np.isfinite(scores), scores, 0.0), dtype=np.float32)
+    def _candidates(self, row: int, bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
+        """Rows of the passages to score for a training question, at most `CANDIDATES`, those of its article first.
 
-    def _dense(self, asked: list[str]) -> np.ndarray:
-        encoder = BiEncoder(find_model(self.base), self.material.texts)
-        return np.asarray(encoder.encode_questions(asked) @ encoder.encode_passages(self.material.texts).T)
-
-    def _candidates(self, bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
-        """Rows of passages by question, `(n_questions, CANDIDATES)`; -1 where there are fewer."""
-        together = _z_scores(bm25) + _z_scores(dense)
-        candidates = np.full((len(bm25), CANDIDATES), -1, dtype=np.int64)
-        positive = dict(zip(self.examples.question.tolist(), self.examples.passages[:, 0].tolist(), strict=True))
+        `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
+        """
+        own = self._positive_of.get(row)
+        of_article = np.array([] if own is None else [own], dtype=np.int64)
         article_of = self.material.article_of_passage
-        for row, scores in enumerate(together):
-            own = np.array([positive[row]] if row in positive else [], dtype=np.int64)
-            if article_of is not None and len(own):
-                same = np.flatnonzero(article_of == article_of[own[0]])
-                own = np.concatenate([own, same[same != own[0]][: OF_ARTICLE - 1]])
-            best = np.argsort(-scores, kind="stable")
-            chosen = np.concatenate([own, best[~np.isin(best, own)]])[:CANDIDATES]
-            candidates[row, : len(chosen)] = chosen
-        return candidates
+        if article_of is not None and own is not None:
+            same = np.flatnonzero(article_of == article_of[own])
+            of_article = np.concatenate([of_article, same[same != own][: OF_ARTICLE - 1]])
+        best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES]
+        return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
+
+    @cached_property
+    def _positive_of(self) -> dict[int, int]:
+        return dict(zip(self.examples.question.tolist(), self.examples.passages[:, 0].tolist(), strict=True))
 
 
 def _z_scores(scores: np.ndarray) -> np.ndarray:

@@ -9,16 +9,16 @@ from views.ui.words import plain, word
 
 
 def draw_languages(questions: QuestionSet) -> None:
-    found = languages_of(questions)
-    analyzer = plain(analyzer_words(found.analyzer))
+    languages = languages_of(questions)
+    analyzer = plain(analyzer_words(languages.analyzer))
     explained = word("data_page.language_help")
-    if found.language:
+    if languages.language:
         st.markdown(
-            word("data_page.language", language=language_name(found.language), analyzer=analyzer), help=explained
+            word("data_page.language", language=language_name(languages.language), analyzer=analyzer), help=explained
         )
     else:
         st.markdown(word("data_page.language_unclear", analyzer=analyzer), help=explained)
-    if found.foreign:
-        languages = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in found.foreign.items())
-        counts = {"count": f"{found.foreign_count:,}", "examined": f"{found.examined:,}"}
-        st.warning(word("data_page.foreign_questions", languages=languages, **counts), icon=":material/translate:")
+    if languages.foreign:
+        names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
+        counts = {"count": f"{languages.foreign_count:,}", "examined": f"{languages.examined:,}"}
+        st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")

@@ -64,6 +64,15 @@ def test_surface_words_are_a_signal_where_words_are_stemmed() -> None:
     assert analyzers["BM25 presence"] is Analyzer.ENGLISH
 
 
+def test_plain_signals_do_not_take_options_that_only_the_analyzer_of_a_language_has() -> None:
+    spec = BM25.model_copy(update={"analyzer": Analyzer.ENGLISH, "stop_words": True})
+    signals = {signal.name: signal for signal in MIX.signals(Materials(world(), specs={"BM25": spec}))}
+    assert not signals["BM25 words"].stop_words
+    assert not signals["BM25 bigrams"].stop_words
+    assert signals["BM25 presence"].stop_words
+    assert mix_of(world(), spec, MIX).search(["alpha3 gamma3?"], 1).indices.tolist() == [[3]]
+
+
 def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
     parts = mix_of(world(), BM25, MIX)._parts
     names = ["BM25 bigrams", "BM25 pairs", "BM25 presence", "BM25 title", "BM25 sentences", "BM25 3 sentences"]

@@ -127,7 +127,9 @@ def test_a_value_is_the_written_formula(english: tuple[StaticExplainer, BiEncode
     values = {token.text: token.value for token in explanation.question_tokens if token.known}
     assert values == pytest.approx({token: vector @ held_sum / lengths for token, vector in asked_vectors.items()})
     values = {token.text: token.value for token in explanation.passage_tokens}
-    assert values == pytest.approx({token: vector @ asked_sum / lengths for token, vector in held_vectors.items()})
+    expected = {token: vector @ asked_sum / lengths for token, vector in held_vectors.items()}
+    expected["its (it)"] = expected.pop("it")  # a stem beside the word of the text
+    assert values == pytest.approx(expected)
 
 
 def test_tokens_are_told_with_their_places(english: tuple[StaticExplainer, BiEncoder]) -> None:

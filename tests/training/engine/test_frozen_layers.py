@@ -106,6 +106,15 @@ def test_nothing_is_cached_unless_some_layers_are_frozen_and_some_trained(model:
         assert lower is None
 
 
+def test_texts_padded_on_the_left_are_computed_as_without_a_cache(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.tokenizer, "padding_side", "left")
+    expected = loss_and_gradients(without_dropout(model), TEXTS)[0]
+    with cached_lower_layers(model, 1) as lower:
+        assert loss_and_gradients(model, TEXTS)[0] == pytest.approx(expected, rel=1e-6)
+        assert lower is not None
+        assert (lower.tokens, lower.bytes) == (0, 0)
+
+
 def test_pairs_of_a_cross_encoder_are_told_apart_by_their_segments(tmp_path: Path) -> None:
     folder = str(build_cross_encoder_base(tmp_path, segment_types=2))
     model = load_cross_encoder(find_model(folder), [], new_head=True)
