@@ -22,7 +22,8 @@ from text.analysis import Analysis, Tokens, analyze, tokens_of
 from text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
 from text.dictionary import Dictionary
 
-OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one is not Analyzer.AUTO and one not in LANGUAGE_OF)
+OF_ONE_LANGUAGE = (*LANGUAGE_OF, Analyzer.JAPANESE)
+OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *OF_ONE_LANGUAGE))
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, li
     `AUTO` is the analyzer that suits the text.
     """
     first = choose(analyzer, [text])
-    stems = [first] if first in LANGUAGE_OF else []
-    return {one: analyze(one, [text])[0] for one in (*stems, *OF_ANY_LANGUAGE)}
+    of_one_language = [first] if first in OF_ONE_LANGUAGE else []
+    return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*of_one_language, *OF_ANY_LANGUAGE)}
 
 
 def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True) -> UnmatchedQuestions:

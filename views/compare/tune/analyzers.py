@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from retrieval.lexical.terms import OF_ANY_LANGUAGE, readings
-from text.analyzers import LANGUAGE_OF, Analyzer
+from retrieval.lexical.terms import OF_ANY_LANGUAGE, OF_ONE_LANGUAGE, readings
+from text.analyzers import Analyzer
 from views.compare.tune.bench import Bench
 from views.names import analyzer_words
 from views.resources.retrieval import analyzers_of
@@ -37,14 +37,14 @@ def choose_analyzers(key: str) -> list[Analyzer]:
 
 
 def _draw_analyzers(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
-    """Draw a choice of several analyzers: as many as there are would be a wall of pills."""
+    """Draw a choice of several analyzers as a list to search in: there are too many for pills."""
     del selection_mode
     return st.multiselect(label, options, **look)
 
 
 def _all_analyzers(suited: Sequence[str]) -> list[str]:
     """Return all analyzers: those that suit the dataset, those of no single language, and other languages by name."""
-    languages = sorted(LANGUAGE_OF, key=analyzer_words)
+    languages = sorted(OF_ONE_LANGUAGE, key=analyzer_words)
     return list(dict.fromkeys([*suited, *(one.value for one in (*OF_ANY_LANGUAGE, *languages))]))
 
 
@@ -62,7 +62,7 @@ def draw_readings(bench: Bench) -> None:
             found = readings(text, analyzers_of(bench.view.data.key)[0])
         rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
         columns = {
-            "analyzer": tables.text("tune.analyzer", width="small", pinned=True),
+            "analyzer": tables.text("tune.analyzer", width="medium", pinned=True),
             "count": tables.number("tune.token_count", width="small"),
             "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
         }
