@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -20,6 +20,9 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from training.options.common import Report, TrainingOptions, uses_bfloat16
+
+if TYPE_CHECKING:
+    from training.engine.frozen_layers import LowerStates
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
 FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
@@ -162,6 +165,7 @@ class Task:
     held_out: HeldOut | None = None
     features: FeaturesOf | None = None
     kept_models: int = 0  # how many of those measured are kept on the way, see `training.engine.checkpoints`
+    lower_states: "LowerStates | None" = None  # of the layers that the options freeze
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
     def labelled(self, ask: Callable[[TeacherLabels], list[Any]]) -> "Task":

@@ -183,7 +183,9 @@ class _Work:
         if measuring is None:
             measuring = forward * len(self.batches)
         measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
-        seconds_measuring = (measured + 2) * measuring
+        # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
+        shared = bool(times.lower_layers) and task.lower_states is not None
+        seconds_measuring = measuring + (measured + 1) * measuring * (self._computed_share() if shared else 1.0)
         if task.held_out:  # their loss is computed, too
             seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
         need = _need(task, times, max(characters), self.a_token)
@@ -192,7 +194,7 @@ class _Work:
         memory = int(max(times.steps[-1].memory, need.memory()) + stored)
         fits = memory <= SHARE_TO_USE * self.available
         forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        lower = tokens * times.lower_layers.seconds_a_token
+        lower = 0.0 if shared else tokens * times.lower_layers.seconds_a_token
         seconds = self.seconds_loading + teaching + lower + steps * seconds_a_step + seconds_measuring
         return Estimate(
             steps=steps,
@@ -210,6 +212,14 @@ class _Work:
             others=load.others,
             seconds_alone=seconds * load.own / (load.own + load.others) if load.is_busy else seconds,
         )
+
+
+    def _computed_share(self) -> float:
+        """The share of a model's layers that are computed for a text whose frozen layers' states are stored."""
+        from training.engine.layers import transformer_layers
+
+        layers = transformer_layers(self.task.model[0].auto_model)
+        return 1 - self.options.frozen_layers / len(layers)
 
 
 def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:

@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -110,7 +112,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
 
 def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     """Load, measure, train, measure; returns what `scores.json` holds. Raises `AskedToStop`."""
-    from transformers import set_seed
+    _import_early()
 
     def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
@@ -139,6 +141,8 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
     del data  # training needs the room
     enter(Phase.MINING if plan.options.mines else Phase.PREPARING)
+    from transformers import set_seed
+
     set_seed(plan.options.seed)
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
@@ -157,6 +161,11 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
     measured |= concluded
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
+
+
+def _import_early() -> None:
+    """Import the models' library while the questions are read: it takes seconds."""
+    Thread(target=import_module, args=("sentence_transformers",), daemon=True).start()
 
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
@@ -208,7 +217,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     limits = {"save_limit": options.save_limit, "kept_models": task.kept_models}
     callback = RunFolderCallback(run, status, save_minutes=options.save_minutes, **limits)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
-    cached = cached_lower_layers(task.model, options.frozen_layers)
+    cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
     with tokenized_once(task.model), cached, short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)

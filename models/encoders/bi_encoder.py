@@ -182,7 +182,7 @@ class BiEncoder(SourcedModel):
         def encode(block: list[str]) -> np.ndarray:
             return self.encode(side, block, blocks.within)
 
-        blocks = VectorBlocks(texts, encode, self.load, tell)
+        blocks = VectorBlocks(texts, encode, self.load, tell, self._clock)
         kept = self._kept(side, texts, blocks)
         passed = time.perf_counter() - began
         self.meter.note(passed, kept.load_seconds, kept.seconds, elsewhere=kept.elsewhere)

@@ -104,7 +104,8 @@ ALONE = Share()
 class VectorBlocks:
     """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
 
-    `on_progress` is told the share of the work done, 0 to 1: the longest texts come first, and cost most.
+    `on_progress` is told the share of the work done, 0 to 1: the longest texts come first, and cost most. `clock` gives
+    the seconds that are stored with the vectors.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class VectorBlocks:
         encode: Callable[[list[str]], np.ndarray],
         load: Callable[[], None],
         on_progress: Callable[[float], None],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         lengths = np.array([max(1, len(text)) for text in texts], dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
@@ -120,6 +122,7 @@ class VectorBlocks:
         costs = reading_costs(lengths)
         self._shares = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
         self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
+        self._clock = clock
         self._load_seconds = 0.0
         self._done = self._at_work = 0.0  # shares of the work: before the block at work, and in it
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
@@ -181,13 +184,13 @@ class VectorBlocks:
         return own if share.rank else [*own, *(number for number in reversed(numbers) if number % share.of)]
 
     def _block(self, number: int) -> Block:
-        began = time.perf_counter()
+        began = self._clock()
         self._load()
-        loaded = time.perf_counter()
+        loaded = self._clock()
         self._load_seconds = max(self._load_seconds, loaded - began)
         self._at_work = self._shares[number]
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
-        return vectors, time.perf_counter() - loaded
+        return vectors, self._clock() - loaded
 
     def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
         try:

@@ -7,7 +7,14 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource
 from training.engine.layers import transformer_layers
-from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
+from training.options.common import (
+    AttentionDropout,
+    EmbeddingTable,
+    LoraAlso,
+    OptionError,
+    TrainingOptions,
+    uses_bfloat16,
+)
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 
@@ -50,6 +57,10 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
         # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
         settled["attention_dropout"] = AttentionDropout.NONE
         drop_no_attention(network)
+    if model.device.type == "cpu" and uses_bfloat16(options):
+        from training.engine.attention import use_plain_attention_if_short
+
+        use_plain_attention_if_short(network)
     if options.lora_rank:
         _add_adapters(model, reader, options.lora_rank)
         _train_also(reader.auto_model, options)

@@ -12,33 +12,33 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from training.base import Examples
 
-_WINDOW = 8  # batches, at least, among which neighbours are dealt: more mix better, and keep like lengths less together
+_WINDOW = 8  # batches, at least, among which texts of like length are dealt: more mix better, and need more padding
 
 
-def _deal(groups: np.ndarray, count: int) -> np.ndarray:
+def _deal(groups: np.ndarray, count: int, window: int) -> np.ndarray:
     """The batch of each position, `(n,)` in 0 to `count` - 1; `groups`, `(n,)`, holds equal numbers side by side.
 
-    Positions are cut into windows of some batches each, and dealt in turn to these: no two of a group to the same
-    batch, unless a group is larger than `count`. Sizes differ by one at most.
+    Positions are cut into windows of `window` batches or more, and dealt in turn to these: no two of a group to the
+    same batch, unless a group is larger than `count`. Sizes differ by one at most.
     """
     bounds = np.arange(count + 1) * len(groups) // count
     dealt = np.empty(len(groups), dtype=np.int64)
-    for first, last in pairwise(_windows(np.cumsum(np.diff(groups, prepend=groups[0]) != 0), bounds)):
+    for first, last in pairwise(_windows(np.cumsum(np.diff(groups, prepend=groups[0]) != 0), bounds, window)):
         start, end = bounds[first], bounds[last]
         dealt[start:end] = first + np.arange(end - start) % (last - first)
     return dealt
 
 
-def _windows(runs: np.ndarray, bounds: np.ndarray) -> list[int]:
+def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
     """Where windows begin, in batches, and the end: each has as many batches as its longest run has positions."""
-    count, width, cuts = len(bounds) - 1, _WINDOW, [0]
+    count, width, cuts = len(bounds) - 1, window, [0]
     while cuts[-1] < count:
-        last = cuts[-1] + width if cuts[-1] + width + _WINDOW <= count else count
+        last = cuts[-1] + width if cuts[-1] + width + window <= count else count
         start = bounds[cuts[-1]]
         longest = int(np.bincount(runs[start : bounds[last]] - runs[start]).max())
         if longest <= last - cuts[-1] or (last == count and len(cuts) == 1):
             cuts.append(last)
-            width = _WINDOW
+            width = window
         elif last < count:
             width = longest
         else:  # too few batches are left: the windows before give theirs
@@ -229,7 +229,9 @@ class _Sampler(DefaultBatchSampler):
             seeming = rng.permutation(int(self._article.max()) + 1)[self._article]
         group = self._group[chosen]
         by_length = np.lexsort((rng.random(drawn), group, seeming[group]))
-        order, wishes = chosen[by_length], _deal(group[by_length], count)
+        # an article's passages stay together: dealt to several batches, they would be no negatives of each other
+        window = _WINDOW if self._article is None else 1
+        order, wishes = chosen[by_length], _deal(group[by_length], count, window)
         hardest_first = np.argsort(-self._hardness[order], kind="stable")
         return order[hardest_first], wishes[hardest_first]
 

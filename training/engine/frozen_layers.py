@@ -1,8 +1,10 @@
 """Hidden states of frozen lower layers, computed once for each distinct text.
 
-Texts repeat every epoch, and what frozen layers make of them never changes. Within `cached_lower_layers` their output
-is stored, and each training step computes the layers above them alone. Frozen layers apply no dropout. With dropout off
-everywhere, losses and gradients are those of the uncached forward pass, rounded to bfloat16 if matrix products are.
+Texts repeat every epoch, and the output of frozen layers never changes. Within `cached_lower_layers` it is stored as
+`LowerStates`, and each training step computes the layers above alone. The base, measured before the training, and the
+trained model, measured after it, have the same frozen layers: an encoder that is given the same states computes each
+text's lower layers once for all of that. Frozen layers apply no dropout. With dropout off everywhere, losses and
+gradients are those of the uncached forward pass, rounded to bfloat16 if matrix products are.
 """
 
 import time
@@ -17,6 +19,7 @@ from torch import Tensor
 from models.inference import replaced
 from training.engine.layers import MEMORY_FRACTION, transformer_layers
 
+_FULL = 0.9  # of the memory for states: with less used, no text was left out
 _TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 Features = dict[str, Any]
@@ -30,22 +33,64 @@ class _ReachedUpperLayersError(Exception):
         self.states = states
 
 
-class LowerLayers:
-    """The forward pass of a transformer module of sentence-transformers whose lowest `count` layers are frozen.
+class LowerStates:
+    """States of frozen layers by the tokens of a text, `(n_tokens, hidden)` each, in the type the layers compute in.
 
-    `seconds` and `tokens` tell how long it took to compute the states of how many tokens; `bytes` how much is stored.
-    Stored states have the type that the layers compute in, `(n_tokens, hidden)` for each text.
+    Models share them if their `count` lowest layers and embeddings have the same weights. `seconds` tells how long it
+    took to compute the states of `tokens` tokens, `seconds_reused` how long computing those again would have taken that
+    were found here; `bytes` is how much is stored.
     """
 
-    def __init__(self, module: Any, layers: Any, count: int, limit: float) -> None:
-        self._module, self._layers, self._count = module, layers, count
-        self._forward: Callable[..., Features] = module.forward
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._limit = -1.0  # bytes; not known before the device is
         self._states: dict[bytes, Tensor] = {}
-        self._limit = limit
-        self._returns_tuple = False
+        self.seconds_reused = 0.0
         self.bytes = 0
         self.seconds = 0.0
         self.tokens = 0
+
+    def attach(self, model: Any) -> None:
+        """Let a loaded model take the states of its frozen layers from here for as long as it exists."""
+        lower = _lower_layers(model, self._count, self)
+        if lower and not isinstance(vars(model[0]).get("forward"), LowerLayers):
+            model[0].forward = lower
+
+    def clock(self) -> float:
+        """Seconds that pass, and those that computing each stored state anew would have taken."""
+        return time.perf_counter() + self.seconds_reused
+
+    def find(self, key: bytes) -> Tensor | None:
+        states = self._states.get(key)
+        if states is not None and self.tokens:
+            self.seconds_reused += len(states) * self.seconds / self.tokens
+        return states
+
+    def add(self, key: bytes, states: Tensor) -> None:
+        """Store a text's states, unless the memory they may take is full."""
+        device = states.device.type
+        dtype = torch.bfloat16 if torch.is_autocast_enabled(device) else states.dtype
+        size = states.numel() * dtype.itemsize
+        if self._limit < 0:
+            self._limit = MEMORY_FRACTION * _free_memory(states.device)
+        if self.bytes + size <= self._limit:
+            self._states[key] = states.to(dtype, copy=True)  # a copy: a view would keep the whole pass
+            self.bytes += size
+
+    def make_room(self) -> None:
+        """Forget all states if there was no room for some: a training repeats its own texts most."""
+        if self.bytes > _FULL * self._limit:
+            self._states.clear()
+            self.bytes = 0
+
+
+class LowerLayers:
+    """The forward pass of a transformer module of sentence-transformers whose lowest `count` layers are frozen."""
+
+    def __init__(self, module: Any, layers: Any, count: int, states: LowerStates) -> None:
+        self._module, self._layers, self._count, self._stored = module, layers, count, states
+        self._forward: Callable[..., Features] = module.forward
+        self._returns_tuple = self._layer_returns_tuple()
 
     def __call__(self, features: Features, **kwargs: Any) -> Features:
         keys = _keys_of_rows(features)
@@ -68,15 +113,17 @@ class LowerLayers:
 
     def _states_of(self, features: Features, keys: list[bytes], kwargs: dict[str, Any]) -> Tensor:
         """The input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
-        missing = [row for row, key in enumerate(keys) if key not in self._states]
-        new: dict[bytes, Tensor] = {}
+        row_of = {key: row for row, key in enumerate(keys)}
+        found = {key: states for key in row_of if (states := self._stored.find(key)) is not None}
+        missing = [row for key, row in row_of.items() if key not in found]
         if missing:
             computed = self._computed(_some_rows(features, missing), kwargs)
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
-            new = {keys[row]: computed[place, : lengths[place]] for place, row in enumerate(missing)}
-            for key, states in new.items():
-                self._store(key, states)
-        rows = [new[key] if key in new else self._states[key] for key in keys]
+            for place, row in enumerate(missing):
+                states = computed[place, : lengths[place]]
+                found[keys[row]] = states
+                self._stored.add(keys[row], states)
+        rows = [found[key] for key in keys]
         table = rows[0].new_zeros((len(rows), features["input_ids"].shape[1], rows[0].shape[1]), dtype=torch.float32)
         for row, states in enumerate(rows):
             table[row, : len(states)] = states
@@ -91,8 +138,8 @@ class LowerLayers:
             with torch.no_grad(), replaced(first_trained, "forward", self._stop):
                 self._forward(features, **kwargs)
         except _ReachedUpperLayersError as reached:
-            self.seconds += time.perf_counter() - began
-            self.tokens += int(features["attention_mask"].sum())
+            self._stored.seconds += time.perf_counter() - began
+            self._stored.tokens += int(features["attention_mask"].sum())
             return reached.states
         finally:
             network.train(was_training)
@@ -101,49 +148,42 @@ class LowerLayers:
     def _stop(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
         raise _ReachedUpperLayersError(hidden_states)
 
-    def _store(self, key: bytes, states: Tensor) -> None:
-        device = states.device.type
-        dtype = torch.bfloat16 if torch.is_autocast_enabled(device) else states.dtype
-        size = states.numel() * dtype.itemsize
-        if self.bytes + size > self._limit:
-            return
-        self._states[key] = states.to(dtype, copy=True)  # a copy: a view would keep the whole pass
-        self.bytes += size
-
-    def detect_tuples(self) -> None:
-        """Find out whether a layer returns its states alone or in a tuple, by reading one token."""
-        last_frozen = self._layers[self._count - 1]
-        handle = last_frozen.register_forward_hook(self._note_output)
+    def _layer_returns_tuple(self) -> bool:
+        """Whether a layer returns its states in a tuple, found out by reading one token."""
+        outputs: list[Any] = []
+        handle = self._layers[0].register_forward_hook(lambda _layer, _inputs, output: outputs.append(output))
         try:
-            self._computed(_on_device(self._module.preprocess(["a"]), self._module.auto_model.device), {})
+            features = _on_device(self._module.preprocess(["a"]), self._module.auto_model.device)
+            with torch.no_grad():
+                self._forward(features)
         finally:
             handle.remove()
-            self.seconds, self.tokens = 0.0, 0
-
-    def _note_output(self, _layer: Any, _inputs: Any, output: Any) -> None:
-        self._returns_tuple = isinstance(output, tuple)
+        return isinstance(outputs[0], tuple)
 
 
 @contextmanager
-def cached_lower_layers(model: Any, count: int) -> Iterator[LowerLayers | None]:
+def cached_lower_layers(model: Any, count: int, states: LowerStates | None = None) -> Iterator[LowerStates | None]:
     """Within the block a loaded model computes its `count` frozen layers once for each distinct text.
 
-    Yields None and changes nothing if no layer is frozen, all are, or the model reads the states of frozen layers.
+    Texts that the given `states` hold are not computed again. Yields the states. Yields None and changes nothing if no
+    layer is frozen, all are, or the model reads the output of a layer below the highest frozen one.
     """
-    if not count:
+    states = states or LowerStates(count)
+    states.make_room()
+    lower = _lower_layers(model, count, states)
+    if lower is None:
         yield None
         return
-    module = model[0]
-    network = getattr(module, "auto_model", None)
-    layers = transformer_layers(network) if network is not None else None
+    with replaced(model[0], "forward", lower):
+        yield states
+
+
+def _lower_layers(model: Any, count: int, states: LowerStates) -> LowerLayers | None:
+    network = getattr(model[0], "auto_model", None)
+    layers = transformer_layers(network) if count and network is not None else None
     if layers is None or count >= len(layers) or _reads_below(model, count):
-        yield None
-        return
-    limit = MEMORY_FRACTION * float(psutil.virtual_memory().available)
-    lower = LowerLayers(module, layers, count, limit)
-    lower.detect_tuples()
-    with replaced(module, "forward", lower):
-        yield lower
+        return None
+    return LowerLayers(model[0], layers, count, states)
 
 
 def _reads_below(model: Any, count: int) -> bool:
@@ -169,6 +209,13 @@ def _keys_of_rows(features: Features) -> list[bytes] | None:
         key = tokens[row, :length].tobytes()
         keys.append(key if kinds is None else key + b"|" + kinds[row, :length].tobytes())
     return keys
+
+
+def _free_memory(device: torch.device) -> float:
+    """Bytes that are free where tensors of this device are stored."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return float(psutil.virtual_memory().available)
 
 
 def _some_rows(features: Features, rows: list[int]) -> Features:

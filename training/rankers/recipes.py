@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,9 @@ from training.rankers.losses import (
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, cut_of, held_out, lesson_of
 
+if TYPE_CHECKING:
+    from training.engine.frozen_layers import LowerStates
+
 WEIGHTS = tuple(step / 20 for step in range(21))
 Chosen = TypeVar("Chosen", BiEncoderOptions, LateOptions, SparseEncoderOptions)
 
@@ -63,7 +66,7 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
-        return self._measured(self._encoder(source), tested=True)
+        return self._measured(self._saving_encoder(source), tested=True)
 
     def task(self, source: ModelSource) -> Task:
         options, material = self._options, self._material
@@ -81,7 +84,21 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
             told=shown.told,
             lesson=lesson(examples, material),
             held_out=held_out(material, lambda few: encoder_examples(options, few), cut, lesson),
+            lower_states=self._lower_states,
         )
+
+    @cached_property
+    def _lower_states(self) -> "LowerStates | None":
+        """What the frozen layers make of each text: the same before, during and after the training."""
+        from training.engine.frozen_layers import LowerStates
+
+        return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
+
+    def _saving_encoder(self, source: ModelSource) -> Any:
+        """An encoder of the base or of the finished model, whose results are saved."""
+        encoder = self._encoder(source)
+        encoder.stored_work = self._lower_states
+        return encoder
 
     def seconds_to_measure(self, model: Any) -> float:
         material, encoder = self._material, self._live(model)
@@ -226,7 +243,7 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         return replace(task, routes=routes if has_routes(task.model) else {})
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        encoder = self._encoder(finished(model_folder))
+        encoder = self._saving_encoder(finished(model_folder))
         scores = {"after": self._measured(encoder, tested=True)}  # its texts are kept from here on
         asked = [question.text for question in self._material.validation.questions]
         sides = {"question": encoder.encode_questions(asked), "passage": encoder.encode_passages(self._material.texts)}

@@ -1,5 +1,6 @@
 """Frozen lower layers are computed once for each text: the same losses, the same gradients, fewer layers a step."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from training.engine import frozen_layers
 from training.engine.adaptation import adapt
-from training.engine.frozen_layers import cached_lower_layers
+from training.engine.frozen_layers import LowerStates, cached_lower_layers
 from training.engine.layers import transformer_layers
 from training.engine.trainers import short_passes
 from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
@@ -129,3 +130,36 @@ def test_pairs_of_a_cross_encoder_are_told_apart_by_their_segments(tmp_path: Pat
     with cached_lower_layers(model, 1):
         for _ in range(2):
             assert scores() == pytest.approx(expected, abs=1e-5)
+
+
+def test_models_with_the_same_frozen_layers_share_their_states(model: Any, tmp_path: Path) -> None:
+    other = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
+    without_dropout(model)
+    expected, _ = loss_and_gradients(model, TEXTS)
+    states = LowerStates(1)
+    states.attach(other)
+    states.attach(other)
+    assert calls_of_layers(other, lambda: loss_and_gradients(other.eval(), TEXTS)) == [1, 1]
+    computed = states.seconds
+    assert states.seconds_reused == 0
+    with cached_lower_layers(model, 1, states):
+        assert calls_of_layers(model, lambda: loss_and_gradients(model, TEXTS)) == [0, 1]
+        assert loss_and_gradients(model, TEXTS)[0] == pytest.approx(expected, rel=1e-5)
+    assert states.seconds == computed
+    assert states.seconds_reused == pytest.approx(2 * computed)
+    assert states.clock() > time.perf_counter() + computed
+
+
+def test_a_full_store_makes_room_for_a_training(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_dropout(model)
+    one = LowerStates(1)
+    with cached_lower_layers(model, 1, one):
+        loss_and_gradients(model, TEXTS[:1])
+    monkeypatch.setattr(frozen_layers, "MEMORY_FRACTION", 1.0)
+    monkeypatch.setattr(frozen_layers, "_free_memory", lambda _: float(one.bytes))
+    full = LowerStates(1)
+    with cached_lower_layers(model, 1, full):
+        loss_and_gradients(model, TEXTS[:1])
+        assert full.bytes == one.bytes
+    with cached_lower_layers(model, 1, full):
+        assert full.bytes == 0

@@ -32,6 +32,19 @@ def test_an_epoch_shows_each_passage_once_with_all_its_questions() -> None:
     assert max(len(set(passage_of_question[batch].tolist())) for batch in batches) <= 5
 
 
+def test_passages_of_an_article_are_negatives_of_each_other() -> None:
+    """Twenty articles of seven passages, three questions each: 32 passages are those of five or six articles."""
+    passage = np.repeat(np.arange(140), 3)
+    article = passage // 7
+    examples = replace(plain(passage, article=article), shared=True)
+    sampler = sampler_of(examples, batch_size=32)(range(len(passage)))
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        articles = [np.unique(article[batch]) for batch in sampler]
+        assert max(map(len, articles)) <= 6
+        assert sum(map(len, articles)) <= 20 + len(articles) - 1  # at most one is cut at each batch's end
+
+
 def test_a_passage_brings_a_few_of_its_questions_and_others_in_the_next_epoch() -> None:
     passage_of_question = np.repeat([0, 1, 2], [30, 1, 1])
     examples = replace(plain(passage_of_question), shared=True)
