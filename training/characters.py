@@ -72,9 +72,9 @@ class BatchReader:
         return total - float(shared.sum()) + float(shared[first].sum())
 
 
-def distinct_characters(task: Task) -> float:
-    """Characters of the distinct texts that a training reads, those held out among them."""
+def distinct_characters(task: Task, measured: Sequence[str] = ()) -> float:
+    """Characters of the distinct texts that a training reads, those held out and `measured` among them."""
     columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
-    texts = {text for values in columns for text in values if isinstance(text, str)}
+    texts = {text for values in (*columns, measured) for text in values if isinstance(text, str)}
     most = _characters_a_token(task.model, list(texts))[1] if texts else 0.0
     return float(sum(min(len(text), most) for text in texts))

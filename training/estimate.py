@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,9 @@ def estimate(
     reader = BatchReader.from_task(task, read, a_token)
     batches = sorted(sampler(range(len(read))), key=reader.characters)
     meter = LoadMeter()
-    work = _Work(task, options, batches, reader, a_token, available, seconds_loading)
+    stored = material.texts if task.lower_states else ()  # measuring stores the states of all passages
+    distinct = distinct_characters(task, stored)
+    work = _Work(task, options, batches, reader, a_token, distinct, available, seconds_loading)
     tried = batches_to_try(batches, read)
     pace = Pace(
         sizes=[reader.characters(batch) for batch, _ in tried],
@@ -167,7 +170,8 @@ class _Work:
     options: TrainingOptions
     batches: list[Batch]
     reader: BatchReader
-    a_token: float
+    a_token: float  # characters
+    distinct: float  # characters of texts whose frozen layers' states are stored, if some are
     available: int
     seconds_loading: float
 
@@ -182,14 +186,16 @@ class _Work:
         forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
         if measuring is None:
             measuring = forward * len(self.batches)
-        measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
+        measured = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
+        if options.evaluation_steps > steps:
+            measured = 0  # only the finished model is
         # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
         shared = bool(times.lower_layers) and task.lower_states is not None
         seconds_measuring = measuring + (measured + 1) * measuring * (self._computed_share() if shared else 1.0)
         if task.held_out:  # their loss is computed, too
             seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
         need = _need(task, times, max(characters), self.a_token)
-        tokens = distinct_characters(task) / self.a_token if times.lower_layers else 0.0
+        tokens = self.distinct / self.a_token if times.lower_layers else 0.0
         stored = min(tokens * times.lower_layers.bytes_a_token, MEMORY_FRACTION * self.available)
         memory = int(max(times.steps[-1].memory, need.memory()) + stored)
         fits = memory <= SHARE_TO_USE * self.available
@@ -212,7 +218,6 @@ class _Work:
             others=load.others,
             seconds_alone=seconds * load.own / (load.own + load.others) if load.is_busy else seconds,
         )
-
 
     def _computed_share(self) -> float:
         """The share of a model's layers that are computed for a text whose frozen layers' states are stored."""

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,8 +20,10 @@ from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, State, Status
 from jobs.work import carry_out
+from models.hub import ModelError
+from models.packaged import packaged_base
 from models.sources import ModelSource, find_model
-from training.base import Measurement, Recipe, Task, processes
+from training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
 from training.engine.adaptation import settle
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.common import OptionError, Report, TrainingError
@@ -112,7 +115,6 @@ def problem_of(error: BaseException) -> tuple[str, str]:
 
 def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     """Load, measure, train, measure; returns what `scores.json` holds. Raises `AskedToStop`."""
-    _import_early()
 
     def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
@@ -123,6 +125,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         run.write_status(now)
         return now
 
+    _prepare_early(run.plan().options.base)
     tell = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _check(plan)
@@ -160,12 +163,26 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     concluded, more = recipe.concluded(run.model_folder)
     seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
     measured |= concluded
+    _complete_curve(run, kept_step, measured["after"])
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 
 
-def _import_early() -> None:
-    """Import the models' library while the questions are read: it takes seconds."""
-    Thread(target=import_module, args=("sentence_transformers",), daemon=True).start()
+def _complete_curve(run: Run, step: int, after: Measurement) -> None:
+    """Write what the finished model reaches as the last point of the curves if no step was measured before."""
+    if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
+        run.add_progress({"step": step, **{f"eval_{name}": value for name, value in figures(after).items()}})
+
+
+def _prepare_early(base: str) -> None:
+    """Import the models' library, and write a packaged base to disk, while the questions are read: it takes seconds."""
+
+    def prepare() -> None:
+        import_module("sentence_transformers")
+        with suppress(ModelError, OSError):  # the training meets it, too, and reports it
+            if packaged := packaged_base(base):
+                packaged.write()
+
+    Thread(target=prepare, daemon=True).start()
 
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:

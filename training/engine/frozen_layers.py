@@ -52,8 +52,9 @@ class LowerStates:
 
     def attach(self, model: Any) -> None:
         """Let a loaded model take the states of its frozen layers from here for as long as it exists."""
-        lower = _lower_layers(model, self._count, self)
-        if lower and not isinstance(vars(model[0]).get("forward"), LowerLayers):
+        if isinstance(vars(model[0]).get("forward"), LowerLayers):
+            return
+        if lower := _lower_layers(model, self._count, self):
             model[0].forward = lower
 
     def clock(self) -> float:

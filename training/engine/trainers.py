@@ -60,6 +60,14 @@ class _RightEpoch(TrainerCallback):
         self._batches.set_epoch(int(state.epoch or 0))
 
 
+class _MeasuredOnce(TrainerCallback):
+    """Leaves the last step unmeasured if no step before it was measured: the finished model is, and is the best."""
+
+    def on_step_end(self, _args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if state.global_step >= state.max_steps and not state.best_global_step:
+            control.should_evaluate = False
+
+
 class _OwnBatches:
     """Mixin that keeps hold of the batches, of what is learned and of what is held out."""
 
@@ -210,7 +218,7 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     best_by = task.best_by or options.best_by.value
     told = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.measure, best_by)
-    every = [*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
+    every = [_MeasuredOnce(), *callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
     made = _of_features(task, told, evaluator, every) if task.features else _of_texts(task, told, evaluator, every)
     made.held_out = task.held_out and task.held_out.examples
     if not is_verbose():

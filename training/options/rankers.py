@@ -118,7 +118,8 @@ class BiEncoderOptions(WindowedOptions):
         """A table of vectors moves by large steps, which would wreck a pretrained transformer.
 
         A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is meant
-        for CPUs, so by default its lower layers are computed once for each text, and a step encodes each passage once.
+        for CPUs, so by default its lower layers are computed once for each text, a step encodes each passage once, and
+        a training of fewer than 100 steps is measured at its end alone.
         """
         if base == STARTER:
             return cls(batch_size=256, learning_rate=1e-3)
@@ -134,6 +135,7 @@ class BiEncoderOptions(WindowedOptions):
             learning_rate=1e-4,
             batch_size=32,
             epochs=2.0,
+            evaluation_steps=100,
         )
 
     @property
