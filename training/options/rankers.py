@@ -303,9 +303,9 @@ class LateOptions(WindowedOptions):
 
     @classmethod
     def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
-        """A packaged base is meant for CPUs: its lower layers are computed once for each text, as a bi-encoder's are.
+        """A packaged base is trained as fast as a bi-encoder is, see `BiEncoderOptions.suited_to`.
 
-        Layer 8, which is read beside the last, is the highest of them.
+        Layer 8, which is read beside the last, is the highest frozen one.
         """
         if not base.startswith(PREFIX):
             return cls(base=base, epochs=1.0, batch_size=32)
@@ -317,6 +317,7 @@ class LateOptions(WindowedOptions):
             learning_rate=1e-4,
             batch_size=32,
             epochs=2.0,
+            evaluation_steps=100,
         )
 
     @classmethod

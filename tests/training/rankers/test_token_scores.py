@@ -130,6 +130,7 @@ def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
     packaged, other = LateOptions.suited_to("packaged:any"), LateOptions.suited_to("some/model")
     assert packaged.shares_passages
     assert (packaged.frozen_layers, packaged.temperature, packaged.learning_rate) == (8, 0.01, 1e-4)
+    assert packaged.evaluation_steps == 100
     assert not other.shares_passages
     assert (other.frozen_layers, other.temperature, other.learning_rate) == (0, 0.02, 2e-5)
 
