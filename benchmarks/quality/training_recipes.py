@@ -1,5 +1,5 @@
-"""Quality per minute of training on processors: recipes for the packaged bi-encoder, each from loading to before and
-after, on KorQuAD's article split and on the Korean sample.
+"""Quality per minute of training on processors: recipes for the packaged base, as a bi-encoder and by late interaction,
+each from loading to before and after, on KorQuAD's article split and on the Korean sample.
 
 Each training runs in a fresh process with a workspace of its own. RECIPES names those that are measured, separated by
 commas, RECIPE_SETS the question sets (`korquad,sample`)."""
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,45 @@ from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import MORE_VALIDATION
 from data.split import SplitOptions
 from models.packaged import DEFAULT
-from training.options.rankers import BI_ENCODER, BiEncoderOptions
+from training.options.common import TrainingOptions
+from training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from training.recipe import recipe_of
 
 _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}
-# what differs from the app's settings for the packaged base
-RECIPES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "mix": {"mix_weight": 0.6},
-    "frozen-6": {"mix_weight": 0.6, "frozen_layers": 6},
-    "frozen-10": {"frozen_layers": 10},
-    "one-epoch": {"epochs": 1.0},
-    "pairs": {"shared_passages": False, "epochs": 0.5},
-    "all-layers": {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0},
+
+
+@dataclass(frozen=True)
+class _TrainingRecipe:
+    """What is trained, and what differs from the app's settings for the packaged base."""
+
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    kind: str = BI_ENCODER
+
+    @property
+    def options(self) -> TrainingOptions:
+        return replace(recipe_of(self.kind).options.suited_to(DEFAULT.reference), **self.changes)
+
+
+_ALL_LAYERS = {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0}
+RECIPES = {
+    "default": _TrainingRecipe("Default"),
+    "mix": _TrainingRecipe("Labels and the mix's scores (.6)", {"mix_weight": 0.6}),
+    "frozen-6": _TrainingRecipe("The same, six frozen layers", {"mix_weight": 0.6, "frozen_layers": 6}),
+    "frozen-10": _TrainingRecipe("Ten frozen layers", {"frozen_layers": 10}),
+    "one-epoch": _TrainingRecipe("One epoch", {"epochs": 1.0}),
+    "pairs": _TrainingRecipe(
+        "Passages encoded for each question, half an epoch", {"shared_passages": False, "epochs": 0.5}
+    ),
+    "all-layers": _TrainingRecipe("The same, all layers, one epoch at a third of the rate", _ALL_LAYERS),
+    "late": _TrainingRecipe("Late interaction, default", kind=LATE_INTERACTION),
+    "late-all-layers": _TrainingRecipe(
+        "Late interaction, passages encoded for each question, all layers, one epoch at a third of the rate",
+        _ALL_LAYERS | {"temperature": 0.02},
+        LATE_INTERACTION,
+    ),
 }
-_BY_DEFAULT = ("default", "mix", "one-epoch", "frozen-10")  # the others take longer
-_NAMES = {
-    "default": "Default",
-    "one-epoch": "One epoch",
-    "mix": "Labels and the mix's scores (.6)",
-    "frozen-6": "The same, six frozen layers",
-    "frozen-10": "Ten frozen layers",
-    "pairs": "Passages encoded for each question, half an epoch",
-    "all-layers": "The same, all layers, one epoch at a third of the rate",
-}
+_BY_DEFAULT = ("default", "mix", "one-epoch", "frozen-10", "late")  # the others take longer
 _HEADER = (
     *("", "", "steps", "seconds", "processor seconds", "peak memory, GiB"),
     *("nDCG@10 before", "after", "gain", "95%"),
@@ -71,7 +87,7 @@ def _row(name: str, recipe: str, result: dict[str, Any]) -> str:
     before, after = (test[which]["ndcg@10"] for which in ("before", "after"))
     cells = (
         f"{_SETS[name][0]}, {test['questions']:,} test questions",
-        _NAMES[recipe],
+        RECIPES[recipe].name,
         f"{result['steps']:,}",
         f"{result['seconds']:.0f}",
         f"{result['processor_seconds']:.0f}",
@@ -85,11 +101,15 @@ def _row(name: str, recipe: str, result: dict[str, Any]) -> str:
 
 
 def _notes() -> Iterator[str]:
-    options = BiEncoderOptions.suited_to(DEFAULT.reference)
     yield ""
+    for recipe in ("default", "late"):
+        options: Any = RECIPES[recipe].options
+        yield (
+            f"{RECIPES[recipe].name}: the layers above the lowest {options.frozen_layers} are trained, with "
+            f"{options.batch_size} passages and their questions a step, at a learning rate of "
+            f"{options.learning_rate:g} and a temperature of {options.temperature:g}, for {options.epochs:g} epochs."
+        )
     yield (
-        f"The default trains the layers above the lowest {options.frozen_layers}, with {options.batch_size} passages "
-        f"and their questions a step, at a learning rate of {options.learning_rate:g}, for {options.epochs:g} epochs. "
         f"Seconds count everything from the start of the process on {os.cpu_count()} CPU cores: loading, measuring "
         "before and after, training."
     )
@@ -117,9 +137,9 @@ def _train(name: str, recipe: str) -> dict[str, Any]:
     hold_freed_memory()
     reference = str(korquad()) if name == "korquad" else name
     question_set = find(reference)
-    options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), **RECIPES[recipe])
     data = (reference, question_set.name, question_set.fingerprint)
-    run = create_run(new_plan(BI_ENCODER, recipe, data, _SETS[name][1], options))
+    chosen = RECIPES[recipe]
+    run = create_run(new_plan(chosen.kind, recipe, data, _SETS[name][1], chosen.options))
     ended = train(run)
     if ended.state is not State.DONE:
         raise RuntimeError(f"{recipe}: {ended.message}")

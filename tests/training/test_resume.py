@@ -27,7 +27,7 @@ from tests.programs import forks
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.rankers import BI_ENCODER
+from training.options.rankers import BI_ENCODER, LATE_INTERACTION
 from training.recipe import ranking_kinds
 from training.runs import progress
 from training.runs.jobs import QUEUE
@@ -124,13 +124,16 @@ def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
     assert_came_out_alike(run, whole)
 
 
-@pytest.mark.parametrize("mix_weight", [0.0, 0.5])
-def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, mix_weight: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [(BI_ENCODER, {"mix_weight": 0.0}), (BI_ENCODER, {"mix_weight": 0.5}), (LATE_INTERACTION, {})],
+)
+def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: str, more: dict[str, float]) -> None:
     """Neither the stored states nor the order of the batches depend on where a training was stopped."""
     options: dict[str, Any] = {"base": str(build_bi_encoder(tmp_path)), "objective": "multiple-negatives"}
-    options |= {"shared_passages": True, "frozen_layers": 1, "mix_weight": mix_weight, "precision": "float32"}
+    options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
     options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
-    whole, run = (planned(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
     for step in (1, 4):
         stopped_at(run, step)

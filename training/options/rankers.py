@@ -289,6 +289,10 @@ class LateOptions(WindowedOptions):
     teacher_bm25: float = option(0.0, "BM25's share in the teacher's scores, brought to their spread", 0, 1)
     distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
     batches_of: BatchesOf = option(BatchesOf.ARTICLES, "which questions stand in a batch together")
+    shared_passages: bool = option(
+        False,
+        "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
+    )
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
@@ -299,8 +303,22 @@ class LateOptions(WindowedOptions):
 
     @classmethod
     def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
-        """A base that was made by telling passages apart goes on as it began; of another, batches as large fit."""
-        return cls(base=base, epochs=1.0, batch_size=32, learning_rate=3e-5 if base.startswith(PREFIX) else 2e-5)
+        """A packaged base is trained as fast as a bi-encoder is, see `BiEncoderOptions.suited_to`.
+
+        Layer 8, which is read beside the last, is the highest frozen one.
+        """
+        if not base.startswith(PREFIX):
+            return cls(base=base, epochs=1.0, batch_size=32)
+        return cls(
+            base=base,
+            shared_passages=True,
+            frozen_layers=8,
+            temperature=0.01,
+            learning_rate=1e-4,
+            batch_size=32,
+            epochs=2.0,
+            evaluation_steps=100,
+        )
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
@@ -315,6 +333,11 @@ class LateOptions(WindowedOptions):
     @property
     def helpers(self) -> dict[str, str]:
         return super().helpers | ({"teacher": self.teacher} if self.objective is LateObjective.KL else {})
+
+    @property
+    def shares_passages(self) -> bool:
+        """Whether batches hold passages with all their questions: with `shared_passages`, if the rest allows it."""
+        return self.shared_passages and not self.negatives and self.objective is LateObjective.MULTIPLE_NEGATIVES
 
     @property
     def contrasts(self) -> bool:

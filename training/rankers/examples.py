@@ -228,7 +228,7 @@ def encoder_examples(
     articles = material.article_of_passage if together else None
     article = None if articles is None else articles[rows[:, 0]]
     # several processes would each encode passages of their own
-    shared = isinstance(options, BiEncoderOptions) and options.shares_passages and processes() == 1
+    shared = isinstance(options, BiEncoderOptions | LateOptions) and options.shares_passages and processes() == 1
     examples = Examples(questions, rows, material.relevance, lengths, options.contrasts, article, shared)
     return dict(zip(names, columns, strict=True)), examples
 

@@ -1,14 +1,15 @@
 """Multiple-negatives ranking over the distinct passages of a batch, each of which is encoded once.
 
 For a question `q` with the passage `p(q)`, and `P` the distinct passages of the batch, the loss is the mean over
-questions of `-log(exp(s(q, p(q))) / sum over p in P of exp(s(q, p)))` with `s = cosine / temperature`: InfoNCE (van den
-Oord et al. 2018). It is that of `MultipleNegativesRankingLoss`, of which no batch may hold a passage twice.
+questions of `-log(exp(s(q, p(q))) / sum over p in P of exp(s(q, p)))` with `s = score / temperature`: InfoNCE (van den
+Oord et al. 2018). Scores are cosines of a bi-encoder's vectors, or those of late interaction. The loss is that of
+`MultipleNegativesRankingLoss` or `MultiVectorMultipleNegativesRankingLoss`, of which no batch may hold a passage twice.
 
 With a weight `w` of the mix above 0 it is `(1 - w) * InfoNCE + w * KL(t || softmax(s))`, with `t` the softmax over `P`
 of the mix's z-scores divided by `MIX_TEMPERATURE`; passages that are no candidates of the question have `t = 0`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -18,17 +19,27 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, s
 MIX_TEMPERATURE = 0.4  # of z-scores
 
 Features = dict[str, Any]
+Scores = Callable[[Any, Features, Features], Tensor]  # of a model, questions and passages: (n_questions, n_passages)
+
+
+def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
+    """Return the cosines of a bi-encoder's vectors, `(n_questions, n_passages)` float32."""
+    question_vectors = normalize(model(dict(questions))["sentence_embedding"].float(), dim=-1)
+    passage_vectors = normalize(model(passages)["sentence_embedding"].float(), dim=-1)
+    return question_vectors @ passage_vectors.T
 
 
 class SharedPassagesLoss(torch.nn.Module):
     """The loss of questions and of one passage each, which other questions of the batch may have, too.
 
-    `mix_weight` is the weight of the mix's scores, which are read from labels as of `training.rankers.mix_teacher`.
+    `scores` computes how well questions and passages fit, higher is better. `mix_weight` is the weight of the mix's
+    scores, which are read from labels as of `training.rankers.mix_teacher`.
     """
 
-    def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0) -> None:
+    def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0, scores: Scores = cosines) -> None:
         super().__init__()
         self.model = model
+        self._scores = scores
         self._temperature = temperature
         self._mix_weight = mix_weight
 
@@ -36,9 +47,7 @@ class SharedPassagesLoss(torch.nn.Module):
         """Return the loss of questions and passages, the tokens of a pair in one row of each."""
         question_features, passage_features = features
         distinct, first, passage_of = distinct_rows(passage_features)
-        questions = normalize(self.model(dict(question_features))["sentence_embedding"].float(), dim=-1)
-        passages = normalize(self.model(distinct)["sentence_embedding"].float(), dim=-1)
-        scores = questions @ passages.T / self._temperature
+        scores = self._scores(self.model, question_features, distinct) / self._temperature
         loss = cross_entropy(scores, passage_of)
         if labels is None or not self._mix_weight:
             return loss

@@ -161,6 +161,11 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
         from training.rankers.distillation import LateDistillation
 
         return LateDistillation(model, options)
+    if options.shares_passages and processes == 1:
+        from training.rankers.in_batch import SharedPassagesLoss
+        from training.rankers.token_scores import mean_max_sims
+
+        return SharedPassagesLoss(model, options.temperature, scores=mean_max_sims)
     return MultiVectorMultipleNegativesRankingLoss(
         model,
         scale=1 / options.temperature,

@@ -1,5 +1,6 @@
 """How late interaction is trained: its losses by hand, its model as the library reads it, its figures as in search."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from sentence_transformers import MultiVectorEncoder
 
+from data.records import QuestionSet
 from data.split import SplitOptions
 from jobs.folder import State
 from models.encoders.token_encoder import TokenEncoder
@@ -18,6 +20,8 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.late import Late
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
+from training.engine import frozen_layers
+from training.engine.frozen_layers import LowerStates
 from training.options.common import OptionError
 from training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
 from training.rankers.losses import late_loss, negatives_of_processes, project
@@ -114,6 +118,32 @@ def test_the_model_is_one_of_the_library(finished: Trained) -> None:
     assert vectors.shape[1] == 8
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
     assert load_token_encoder(source_of(finished.run)).similarity_fn_name == "meanmaxsim"
+
+
+def test_shared_passages_and_frozen_layers_learn_in_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three questions a passage make a third of the steps; measuring and training use the same stored states."""
+    stored: list[LowerStates] = []
+
+    class Noted(LowerStates):
+        def __init__(self, count: int) -> None:
+            super().__init__(count)
+            stored.append(self)
+
+    monkeypatch.setattr(frozen_layers, "LowerStates", Noted)
+    options = {"epochs": 20.0, "batch_size": 8, "learning_rate": 3e-3, "logging_steps": 1, "evaluation_limit": 0}
+    many = shuffled(120, 120)
+    questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]
+    same = QuestionSet("three a passage", tuple(many.passages)[:40], tuple(questions))
+    run = planned(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
+    ended = train(run)
+    assert ended.state is State.DONE, ended.message
+    losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) * 0.8
+    passages = Material.of(same, SHARES, LateOptions()).positive_pairs()[1]
+    assert ended.total_steps == 20 * -(-len(set(passages.tolist())) // 8)
+    (states,) = stored
+    assert states.bytes > 0
+    assert states.seconds_reused > states.seconds
 
 
 def test_a_projection_begins_with_the_directions_that_lose_least(tmp_path: Any) -> None:

@@ -10,9 +10,11 @@ from training.options.questions import READER, ReaderObjective
 from training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
+    LATE_INTERACTION,
     SPARSE_ENCODER,
     BiEncoderObjective,
     CrossEncoderObjective,
+    LateObjective,
     SparseEncoderObjective,
 )
 from training.recipe import recipe_of
@@ -90,6 +92,13 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
 def test_what_matters(kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]) -> None:
     everything = {field.name for field in fields(recipe_of(kind).options)} - {"base"}
     assert shown(kind, base, objective, **entered) == everything - absent
+
+
+def test_passages_of_late_interaction_are_shared_only_without_negatives() -> None:
+    multiple, kl = LateObjective.MULTIPLE_NEGATIVES, LateObjective.KL
+    assert "shared_passages" in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
+    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
+    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
 
 
 def test_what_only_questions_that_are_read_have_goes_with_them() -> None:
