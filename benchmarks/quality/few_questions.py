@@ -1,32 +1,38 @@
 """Compare the best mix with its best retriever, with all questions of a set and with samples of 60.
 
 No mix ranks a question by weights that saw it: each is cross-fitted by groups of passages, except on KorQuAD's 40 test
-articles, where all questions of the other articles train it. BENCH_SETS names the sets to measure, all by default.
+articles, where all questions of the other articles train it. Each retriever searches once for all questions of a set:
+the mixes of its samples are fitted to the same rankings. BENCH_SETS names the sets to measure, all by default.
 """
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.material import development_sets
-from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
+from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
 from benchmarks.quality.mixes import labelled_sets
 from data.questions.read import read_file
 from data.records import QuestionSet
-from data.split import Part
+from data.split import Part, split
+from data.split.folds import FOLDS, Lessons
 from models.packaged import DEFAULT
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from retrieval.comparison.multistage import LearnedSpec
-from retrieval.comparison.spec import Spec
+from retrieval.comparison.spec import Materials, Spec
+from retrieval.evaluation.measures import CUT, evaluate
+from retrieval.mix import TOKENS, learn, mixed
+from retrieval.rankings import Rankings
 
-_MIX = "Best mix"
-_SPECS: tuple[Spec, ...] = (
-    BM25Spec(name="BM25"),
-    DenseSpec(name="Dense", model=DEFAULT.reference, windows=True),
-    LateSpec(name="Late", model=DEFAULT.reference, windows=True),
-    LearnedSpec(name=_MIX, of=("BM25", "Dense", "Late"), lessons=5000),
-)
+_RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
+    "words": BM25Spec(name="BM25"),
+    "meaning": DenseSpec(name="Dense", model=DEFAULT.reference, windows=True),
+    TOKENS: LateSpec(name="Late", model=DEFAULT.reference, windows=True),
+}
+_SPECS = (*_RETRIEVERS.values(),)
+_MIX = LearnedSpec(name="Best mix", of=tuple(spec.name for spec in _SPECS))
 _SAMPLES, _SIZE = 20, 60
 
 
@@ -38,8 +44,10 @@ def mixes_of_few() -> list[str]:
     ]
     with workspace():
         for question_set, part in _sets():
-            lines.append(_row(question_set.name, [_means(question_set, part)]))
-            lines.append(_row(f"{_SAMPLES} samples", [_means(some, Part.ALL) for some in _samples(question_set)]))
+            results = _Results.of(question_set)
+            lines.append(_row(question_set.name, [results.means(*_rows_of(question_set, part))]))
+            samples = [results.means(rows, rows) for rows in _samples(question_set)]
+            lines.append(_row(f"{_SAMPLES} samples", samples))
     return lines
 
 
@@ -50,27 +58,63 @@ def _sets() -> Iterator[tuple[QuestionSet, Part]]:
     )
     for question_set, part in (*labelled_sets(), *others):
         if selected == [""] or question_set.name in selected:
-            yield question_set, part
+            yield question_set.with_questions(question_set.answerable), part
 
 
-def _samples(question_set: QuestionSet) -> Iterator[QuestionSet]:
-    """Yield the set with samples of its answerable questions."""
-    rows = np.asarray(question_set.answerable)
+def _rows_of(question_set: QuestionSet, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the questions of a part, and of those that train: all others, or the same if there is none."""
+    if part is Part.ALL:
+        rows = np.arange(len(question_set.questions))
+        return rows, rows
+    queries = split(question_set, SPLIT).rows[part]
+    return queries, np.setdiff1d(np.arange(len(question_set.questions)), queries)
+
+
+def _samples(question_set: QuestionSet) -> Iterator[np.ndarray]:
+    """Yield the rows of samples of the questions."""
     for seed in range(_SAMPLES):
-        drawn = np.random.default_rng(seed).permutation(len(rows))[:_SIZE]
-        yield question_set.with_questions(np.sort(rows[drawn]))
+        yield np.sort(np.random.default_rng(seed).permutation(len(question_set.questions))[:_SIZE])
 
 
-def _means(question_set: QuestionSet, part: Part) -> tuple[int, dict[str, float]]:
-    """Return the number of questions, and mean nDCG@10 by retriever."""
-    comparison = compared(question_set, part, *_SPECS)
-    means = {name: of_retriever.means()[MEASURE] for name, of_retriever in scores(comparison).items()}
-    return len(comparison.question_set.questions), means
+@dataclass(frozen=True)
+class _Results:
+    """What the retrievers, `_SPECS` first, and a mix's own signals rank for all questions of a set."""
+
+    question_set: QuestionSet
+    rankings: list[Rankings]
+    ndcg: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, question_set: QuestionSet) -> "_Results":
+        signals = _MIX.signals(Materials(question_set, specs={spec.name: spec for spec in _SPECS}))
+        comparison = compared(question_set, Part.ALL, *_SPECS, *signals, ks=(1, CUT, _MIX.depth))
+        of_retrievers = scores(comparison)
+        ndcg = {spec.name: of_retrievers[spec.name].per_question[MEASURE] for spec in _SPECS}
+        return cls(question_set, [*comparison.rankings.values()], ndcg)
+
+    def means(self, rows: np.ndarray, training: np.ndarray) -> tuple[int, dict[str, float]]:
+        """Return the number of questions at `rows`, and mean nDCG@10 by retriever; those at `training` train the mix.
+
+        If these are the same rows, the mix is cross-fitted.
+        """
+        lessons = Lessons.of(self.question_set, training)
+        folds = lessons.folds if np.array_equal(rows, training) else np.full(len(rows), FOLDS)
+        n_passages = len(self.question_set.passages)
+        parts = [*_RETRIEVERS, *[None] * (len(self.rankings) - len(_SPECS))]
+        learned = learn(_of_rows(self.rankings, training), lessons, parts, n_passages)
+        mix = mixed(_of_rows(self.rankings, rows), learned, folds, n_passages, CUT)
+        means = {name: float(of_query[rows].mean()) for name, of_query in self.ndcg.items()}
+        means[_MIX.name] = evaluate(mix, self.question_set.with_questions(rows), (CUT,)).means()[MEASURE]
+        return len(rows), means
+
+
+def _of_rows(rankings: list[Rankings], rows: np.ndarray) -> list[Rankings]:
+    return [Rankings(of_signal.indices[rows], of_signal.scores[rows]) for of_signal in rankings]
 
 
 def _row(name: str, samples: list[tuple[int, dict[str, float]]]) -> str:
     means = {retriever: np.array([of_sample[retriever] for _, of_sample in samples]) for retriever in samples[0][1]}
-    mix = means.pop(_MIX)
+    mix = means.pop(_MIX.name)
     best = max(means, key=lambda retriever: means[retriever].mean())
     differences = 100 * (mix - means[best])
     worst = f"{differences.min():+.2f}" if len(samples) > 1 else ""
