@@ -27,8 +27,8 @@ from data.questions.read import read_file
 from data.records import Passage, Passages, Question, QuestionSet
 from data.split import Part
 from data.store import CATALOG, read_entry
-from models.loading import TokenLayers
 from models.packaged import DEFAULT
+from models.token_layers import TokenLayers
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec

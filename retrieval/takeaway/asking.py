@@ -19,8 +19,10 @@ from data.workspace import read_json
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.token_encoder import TokenEncoder
+from models.encoders.token_weights import TokenWeights
 from models.precision import Precision
-from models.sources import find_model
+from models.sources import ModelSource, find_model
+from models.token_layers import TokenLayers
 from retrieval.dense import IndexKind
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
@@ -44,6 +46,7 @@ HITS = 10  # passages that a query returns, where nobody changes it
 SHOWN = ("row", "passage", "title")  # of a passage found
 TOLD = "takeaway.json"  # in a folder, how its signals are read
 PROJECTION = "{}_projection.npy"  # what brings a field's vectors of tokens to the dimensions that are kept
+QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
 TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
 Body = dict[str, Any]
@@ -164,7 +167,7 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     if told["kind"] == LateTokens.kind:
         place, reader = folder / PROJECTION.format(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
-        tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
+        tokens_read = _token_encoder(reader, told, folder).encode("question", questions)
         return [_token_vectors(engine, numbers(projected(one, projection), 4)) for one in tokens_read]
     if told["kind"] == SparseTerms.kind:
         terms_read = SparseTextEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
@@ -178,6 +181,17 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     terms = json.loads((folder / TERMS.format(told["field"])).read_text(encoding="utf-8"))
     ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
     return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
+
+
+def _token_encoder(source: ModelSource, told: Mapping[str, Any], folder: Path) -> TokenEncoder:
+    weights = folder / QUESTION_WEIGHTS.format(told["field"])
+    return TokenEncoder(
+        source,
+        (),
+        precision=Precision(told["precision"]),
+        layers=TokenLayers(told.get("layers", TokenLayers.UPPER)).of_passages,
+        weights=TokenWeights(np.load(weights, allow_pickle=False)) if weights.is_file() else None,
+    )
 
 
 def _coded(engine: Engine, text: str) -> str:

@@ -126,6 +126,8 @@ class _Asked:
 def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", tell: Tell) -> ModelFigure:
     asked = reader.asked
     write_network(folder / place, reader.kind, reader.encoder.model, reader.projection)
+    if isinstance(reader.encoder, TokenEncoder) and (weights := reader.encoder.weights):
+        np.save(folder / place / "token_weights.npy", weights.by_token, allow_pickle=False)
     tell(0.2)
     said, seconds = [], []
     for number, say in enumerate([reader.say, *(reader.as_onnx(folder / place, form) for form in FORMS)]):
@@ -160,7 +162,7 @@ class _Reader:
                 return cls("dense", BiEncoder(source, texts, precision=exact), asked, texts)
             case RerankSpec():
                 return cls("rerank", CrossEncoderScorer(source, texts, precision=exact), asked, texts)
-        encoder = TokenEncoder(source, texts, precision=exact, dimensions=spec.dimensions)
+        encoder = TokenEncoder(source, texts, precision=exact, dimensions=spec.dimensions, layers=spec.layers)
         encoder.fit(texts)
         return cls("late", encoder, asked, texts, encoder.projection)
 
