@@ -195,8 +195,9 @@ class _Reader:
             return 0.0
         if self.kind == "rerank":
             return float(np.corrcoef(torch_says[:, 0], other[:, 0])[0, 1])
-        lengths = np.linalg.norm(torch_says, axis=1) * np.linalg.norm(other, axis=1)
-        return float(((torch_says * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
+        before, after = (np.linalg.norm(one, axis=1) for one in (torch_says, other))
+        cosines = (torch_says * other).sum(axis=1) / np.maximum(before * after, 1e-12)
+        return float(np.where((before == 0) & (after == 0), 1.0, cosines).min())  # of tokens that do not count
 
     def _of_texts(self, encode: Callable[[str, Sequence[str]], Any], most: int | None) -> Said:
         rows, candidates = self.asked.rows[:most], self.asked.candidates

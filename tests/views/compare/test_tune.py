@@ -246,6 +246,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
         ("hybrid", "To tune hybrid weights, select"),
         ("rerank", "To tune reranking, select"),
         ("index", "To tune the dense index, select"),
+        ("layers", "To tune the layers of late interaction, select"),
     ],
 )
 @pytest.mark.usefixtures("started")
