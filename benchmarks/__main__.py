@@ -16,6 +16,7 @@ from benchmarks.quality.few_questions import mixes_of_few
 from benchmarks.quality.japanese import japanese
 from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
 from benchmarks.quality.languages import languages
+from benchmarks.quality.late_layers import late_layers
 from benchmarks.quality.lexical_options import lexical_options
 from benchmarks.quality.mixes import mixes, trained_mixes
 from benchmarks.quality.published import published
@@ -58,6 +59,7 @@ _ALL = {
         large_sets,
         late_interaction,
         late_large,
+        late_layers,
         lexical_options,
         long_passages,
         many_sentences,

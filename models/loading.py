@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -34,6 +33,7 @@ from models.sources import (
     starter_folder,
     starter_module,
 )
+from models.token_layers import TokenLayers, layer_modules
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
@@ -117,27 +117,13 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     return _loaded(SparseEncoder, source, where)
 
 
-class TokenLayers(StrEnum):
-    """Which layers of a transformer tell of its tokens, where it was not made for late interaction.
-
-    What was trained to be pooled has drawn the tokens of its last layer together: with a layer two thirds of the way
-    up, of a third of the weight, more is found (Zhang et al. 2020, BERTScore, take a layer below the last of most
-    models). Both count by their directions: their vectors' usual lengths, which differ, are taken out.
-    """
-
-    UPPER = "upper"
-    LAST = "last"
-
-
-LOWER_SHARE = 1 / 3  # of `UPPER`, that of the layer below the last
-_ANY_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
-
-
 @without_collections()
-def load_token_encoder(source: ModelSource, layers: TokenLayers = TokenLayers.UPPER) -> "MultiVectorEncoder":
-    """Load a late-interaction model in float32 from safetensors; of any other, its transformer tells of every token.
+def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVectorEncoder":
+    """Load a late-interaction model in float32 from safetensors; of any other, these layers represent its tokens.
 
-    A bi-encoder's prompts stay, its pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
+    Without `layers` they are the balanced ones; with several, a token's vectors stand side by side, as long each. The
+    model's `token_layers` say which they are: none of one that was made for it. A bi-encoder's prompts stay, its
+    pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
     """
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -146,42 +132,25 @@ def load_token_encoder(source: ModelSource, layers: TokenLayers = TokenLayers.UP
     require_tokens(source)
     where = where_of(source)
     if is_late(files_of(source, where)):
-        return _loaded(MultiVectorEncoder, source, where)
+        made_for_it = _loaded(MultiVectorEncoder, source, where)
+        made_for_it.token_layers = ()
+        return made_for_it
     bi_encoder = load_bi_encoder(source, ())
     if not isinstance(bi_encoder[0], Transformer):
         message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
         raise ModelError("not_late", message, model=source.reference)
     question, passage = prompts_of(bi_encoder)
-    modules: list[Any] = [bi_encoder[0], MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
-    if layers is TokenLayers.UPPER:
-        modules.insert(1, _upper_layers(bi_encoder[0]))
-    return MultiVectorEncoder(
+    layers = layers or (TokenLayers.BALANCED,)
+    of_layers = layer_modules(bi_encoder[0], [one.of_passages for one in layers])
+    normalize = Normalize(module_input_name="token_embeddings")
+    modules: list[Any] = [bi_encoder[0], *of_layers, MultiVectorMask(), normalize]
+    model = MultiVectorEncoder(
         modules=modules,
         prompts={"query": question, "document": passage},
         similarity_fn_name="meanmaxsim",
     )
-
-
-def _upper_layers(transformer: Any) -> Any:
-    """Return the module that reads tokens as `TokenLayers.UPPER` says, behind a transformer that tells all its layers.
-
-    A layer's weight is its share over the mean length of its vectors of a text, the same one always.
-    """
-    import torch
-    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
-    from sentence_transformers.util import batch_to_device
-
-    config = transformer.auto_model.config
-    config.output_hidden_states = True
-    last = config.num_hidden_layers
-    lower = max(1, last * 2 // 3)
-    with torch.inference_mode():
-        text = batch_to_device(transformer.preprocess([_ANY_TEXT]), transformer.auto_model.device)
-        states = transformer(text)["all_layer_embeddings"]
-    weights = torch.zeros(last + 1 - lower)
-    for layer, share in ((lower, LOWER_SHARE), (last, 1 - LOWER_SHARE)):
-        weights[layer - lower] += share / states[layer].norm(dim=-1).mean()
-    return WeightedLayerPooling(config.hidden_size, last, lower, torch.nn.Parameter(weights, requires_grad=False))
+    model.token_layers = layers
+    return model
 
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:

@@ -209,6 +209,11 @@ class SourcedModel:
 
     @cached_property
     def fingerprint(self) -> str:
+        """Changes whenever what the model computes would."""
+        return self._content_and_precision
+
+    @cached_property
+    def _content_and_precision(self) -> str:
         """Key of the model's content, and of the precision where it is not float32."""
         exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
         return self._content if exact else key_of(self._content, self._precision)

@@ -99,7 +99,9 @@ class TokenIndex:
         Fewer where others have no tokens; ascending.
         """
         kept, scores = self._arrays, np.full(len(self), -np.inf, dtype=np.float32)
-        table = np.rint(kept.centroids @ _filled(question).T * _SCALE).astype(np.int16)
+        # weighted vectors of a question are longer than 1, and products with them would not fit into 16 bits
+        longest = max(1.0, float(np.linalg.norm(question.astype(np.float32), axis=1).max(initial=0.0)))
+        table = np.rint(kept.centroids @ (_filled(question) / longest).T * _SCALE).astype(np.int16)
 
         def some(part: tuple[int, int]) -> None:
             best_sums(table, kept.held, kept.held_starts[part[0] : part[1] + 1], scores[part[0] : part[1]])

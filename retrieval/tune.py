@@ -1,4 +1,7 @@
-"""`python -m retrieval tune EXPERIMENT.toml RETRIEVER`: k1 and b of a BM25, selected on validation questions."""
+"""`python -m retrieval tune EXPERIMENT.toml RETRIEVER`: values selected on validation questions, cross-validated.
+
+k1 and b of a BM25, or the layers of late interaction.
+"""
 
 import json
 from collections.abc import Sequence
@@ -16,10 +19,10 @@ from data.store import find
 from data.terminal import aligned, end_progress_line, report_progress, tell
 from retrieval.analysis.cross_fit import CrossFit, cross_fit
 from retrieval.analysis.evidence import label
-from retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, numbers
+from retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, layers_lab, numbers
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
-from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import measures
 from retrieval.evaluation.significance import question_groups
@@ -31,7 +34,7 @@ _CONTINUES = "Stopped. Finished searches are kept in the workspace: run the same
 
 def tune_command(
     experiment: Path,
-    retriever: Annotated[str, Parameter(help="name of a BM25 of the experiment")],
+    retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
     /,
     *,
     k1: tuple[float, ...] = K1S,
@@ -41,7 +44,9 @@ def tune_command(
     add: Annotated[bool, Parameter(negative="", help="add the best setting to the experiment file")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Try values of k1 and b on the validation questions, and print the cross-validated gain of the best setting.
+    """Try values on the validation questions, and print the cross-validated gain of the best setting.
+
+    Of a BM25 these are k1 and b, of late interaction the layers that represent tokens.
 
     Parameters
     ----------
@@ -87,14 +92,21 @@ def _lab(
 ) -> Experiment:
     """Return the laboratory of the page for these values. Raises `ValueError` if it cannot be made."""
     spec = compared.specs.get(retriever)
+    if isinstance(spec, LateSpec):
+        _require_measure(compared, by)
+        return layers_lab(compared, retriever)
     if not isinstance(spec, BM25Spec | WindowedBM25Spec):
         names = [one.name for one in compared.retriever if isinstance(one, BM25Spec | WindowedBM25Spec)]
         raise ExperimentError(f"{retriever!r} is no BM25 of the experiment, whose BM25s are {names}")
-    if by not in measures(compared.ks):
-        raise ValueError(f"--by {by!r} is no measure of the experiment: {', '.join(measures(compared.ks))}")
+    _require_measure(compared, by)
     k1s, bs = (numbers(" ".join(map(repr, given)), most=most) for given, most in zip(values, (10.0, 1.0), strict=True))
     analyzers = analyzers or [spec.analyzer]
     return bm25_lab(compared, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
+
+
+def _require_measure(compared: Experiment, by: str) -> None:
+    if by not in measures(compared.ks):
+        raise ValueError(f"--by {by!r} is no measure of the experiment: {', '.join(measures(compared.ks))}")
 
 
 def _table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:
@@ -124,7 +136,8 @@ def _verdict(fit: CrossFit | None, leader: str, present: str, by: str) -> list[s
 def _as_json(
     comparison: Comparison, figures: pd.DataFrame, fit: CrossFit | None, spec: Spec, by: str
 ) -> dict[str, Any]:
-    columns = ["name", "analyzer", "k1", "b", "value", "low", "high"]
+    names = ["name", "analyzer", "k1", "b", "layers", "value", "low", "high"]
+    columns = [name for name in names if name in figures]
     return {
         "measure": by,
         "questions": len(comparison.question_set.questions),

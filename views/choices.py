@@ -12,9 +12,9 @@ from data.records import RELEVANT_GRADE
 from data.split import Part, SplitMethod, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.folder import State
-from models.loading import TokenLayers
 from models.packaged import PREFIX, base_at_hand
 from models.sources import STARTER, default_model
+from models.token_layers import TokenLayers
 from retrieval.comparison.experiment import Experiment, added, needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import FEWEST, HybridSpec, LearnedSpec, RerankSpec
@@ -247,8 +247,16 @@ def _does(spec: Spec, choices: Choices) -> str:
             return _terms(spec, choices.analyzer)
     model = dict(spec).get("model")
     told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
-    is_upper = isinstance(spec, LateSpec) and spec.layers is TokenLayers.UPPER
-    return word_or("method.late_upper" if is_upper else f"method.{spec.kind}", spec.kind, **told)
+    kind = _late_kind(spec) if isinstance(spec, LateSpec) else spec.kind
+    return word_or(f"method.{kind}", spec.kind, **told)
+
+
+def _late_kind(spec: LateSpec) -> str:
+    """Return the key of the text of late interaction: only of a packaged model it is certain that layers count."""
+    if not spec.model.startswith(PREFIX):
+        return spec.kind
+    layers = "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
+    return spec.kind + layers + ("_idf" if spec.layers.are_weighted else "")
 
 
 def _terms(spec: TermSpec, analyzer: Analyzer) -> str:

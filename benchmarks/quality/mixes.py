@@ -27,8 +27,8 @@ from data.questions.read import read_file
 from data.records import Passage, Passages, Question, QuestionSet
 from data.split import Part
 from data.store import CATALOG, read_entry
-from models.loading import TokenLayers
 from models.packaged import DEFAULT
+from models.token_layers import TokenLayers
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
@@ -47,6 +47,7 @@ _RETRIEVERS: tuple[Spec, ...] = (
     LateSpec(name="Late", model=DEFAULT.reference, windows=True),
     LateSpec(name=f"Late, {_NARROW} dimensions", model=DEFAULT.reference, windows=True, dimensions=_NARROW),
     LateSpec(name="Late, last layer", model=DEFAULT.reference, windows=True, layers=TokenLayers.LAST),
+    LateSpec(name="Late, upper layers", model=DEFAULT.reference, windows=True, layers=TokenLayers.UPPER),
     HybridSpec(name=_RRF, of=(_BM25, _DENSE), fusion=Fusion.RRF),
     HybridSpec(name=_HYBRID, of=(_BM25, _DENSE)),
     LearnedSpec(name="Best mix without late", of=(_BM25, _DENSE), lessons=5000),
@@ -118,11 +119,12 @@ def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
     yield read_file(korquad()).question_set, Part.TEST
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):
-        yield alike(_pairs(file), name), Part.ALL
-    yield alike(_pairs("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
+        yield alike(pair_set(file), name), Part.ALL
+    yield alike(pair_set("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
 
 
-def _pairs(file: str) -> PairSet:
+def pair_set(file: str) -> PairSet:
+    """Read a file of the folder of `MRC_DATA`."""
     path = Path(os.environ.get("MRC_DATA", "")) / file
     return read_pairs([(path.read_bytes(), path.name)], PairOptions()).pairs
 

@@ -1,12 +1,12 @@
 """The token encoder of late interaction (ColBERT: Khattab & Zaharia 2020): a vector of every token, not of the text.
 
-Any transformer can be read so: the hidden states of two of its upper layers, brought to length 1, tell a question's
-words from each other where the pooled vector of the same weights has mixed them. A model that was trained for it brings
-its own projection and masks.
+Any transformer can be used so: hidden states of its last or of two upper layers, normalized, distinguish a question's
+words, which the pooled vector of the same weights mixes; see `TokenLayers`. A model that was trained for it has its own
+projection and masks.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from functools import cached_property, partial
 from itertools import chain
@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, has_arrays, key_of, save_arrays, shipped
+from data.cache import cached_arrays, has_arrays, is_keeping, key_of, save_arrays, shipped, write_arrays
 from data.texts import fingerprint_of
 from models.encoders.protocols import TokenVectors
 from models.encoders.shared_weights import share_weights
+from models.encoders.token_weights import VERSION as WEIGHTS_VERSION
+from models.encoders.token_weights import TokenWeights
 from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
-from models.loading import LOWER_SHARE, TokenLayers, load_token_encoder
+from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
+from models.token_layers import LOWER, TokenLayers
 from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
 from text.analyzers import Span
 
@@ -41,11 +44,15 @@ class TokenEncoder(SourcedModel):
     the corpus differ most (singular value decomposition). With `windows` a passage that the model does not read whole
     has the tokens of all its windows; without, those of its beginning. `heads` are the lengths of passages' titles.
     `projection` `(all, kept)` brings vectors to the dimensions that are kept: None where all are, or before `fit`.
+
+    Vectors of passages have length 1. Where `layers` are weighted, those of a question have the lengths of its tokens'
+    weights, with a mean of 1, so that a mean of dot products is a weighted mean of cosines. `also` are the layers of
+    other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are kept.
     """
 
     @cached_property
     def model(self) -> "MultiVectorEncoder":
-        model = load_token_encoder(self._source, self._layers)
+        model = load_token_encoder(self._source, *self._passes)
         share_weights(model, self._content)
         return model
 
@@ -57,25 +64,54 @@ class TokenEncoder(SourcedModel):
         precision: Precision = Precision.AUTO,
         dimensions: int = 0,
         windows: WindowOptions | None = None,
-        layers: TokenLayers = TokenLayers.UPPER,
+        layers: TokenLayers = TokenLayers.BALANCED,
+        also: Iterable[TokenLayers] = (),
+        weights: TokenWeights | None = None,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = 0.8,
         at_hand: "MultiVectorEncoder | None" = None,
     ) -> None:
-        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept."""
+        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept.
+
+        Without `weights` those of weighted `layers` are computed from `corpus`; texts encoded with other ones are not
+        to be kept.
+        """
         super().__init__(source, corpus, precision)
-        self._is_at_hand = at_hand is not None
+        self._is_at_hand, self._given_weights = at_hand is not None, weights
         if at_hand is not None:
             self.model = at_hand
         self._dimensions, self._windows, self._layers = dimensions, windows, layers
+        others = also if not dimensions else ()
+        # the layers of a forward pass, its own first
+        self._passes = tuple(dict.fromkeys(one.of_passages for one in (layers, *others)))
         self._passages_share = passages_share
         self.meter, self._on_progress = Meter(), on_progress
         self.projection: np.ndarray | None = None
 
     @cached_property
     def fingerprint(self) -> str:
-        whole = super().fingerprint
-        return whole if self._layers is TokenLayers.LAST else key_of(whole, self._layers, LOWER_SHARE)
+        of_passages = self._fingerprint_of(self._layers)
+        return key_of(of_passages, "idf", WEIGHTS_VERSION) if self._layers.are_weighted else of_passages
+
+    def _fingerprint_of(self, layers: TokenLayers) -> str:
+        """Return what identifies vectors of passages by these layers."""
+        whole, read = self._content_and_precision, layers.of_passages
+        return key_of(whole, read, LOWER[read][1]) if read in LOWER else whole
+
+    @cached_property
+    def weights(self) -> TokenWeights | None:
+        """Weights of the tokens of questions; None if all count alike, as a model is trained. Loads the model."""
+        if self._given_weights is not None:
+            return self._given_weights
+        if not self._layers.are_weighted or self._is_at_hand or not self.model.token_layers:
+            return None
+        key = key_of(WEIGHTS_VERSION, self._content, fingerprint_of(self._corpus))
+        tokenizer = self.model.tokenizer
+
+        def compute() -> dict[str, np.ndarray]:
+            return {"weights": TokenWeights.of(tokenizer, self._corpus).by_token}
+
+        return TokenWeights(cached_arrays("token-weights", key, compute)["weights"])
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         return self._vectors("question", texts, None, (self._passages_share, 1.0))
@@ -115,17 +151,24 @@ class TokenEncoder(SourcedModel):
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
     ) -> list[np.ndarray]:
-        """Encode texts now and keep nothing: `(n_tokens, all dimensions)` float16 of each.
+        """Encode texts now and keep nothing: `(n_tokens, all dimensions)` float16 of each, questions with weights.
 
         `on_progress` is told the share that is done. Raises `ModelError` (`not_finite`) where the model has no numbers
         for them.
         """
+        found = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
+        return self._weighted(texts, found) if side == "question" else found
+
+    def _encode_passes(
+        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    ) -> list[list[np.ndarray]]:
+        """Return, of each text, its tokens' vectors by each of the layers of a pass, `(n_tokens, width)` float16."""
         from models.inference import in_precision
 
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         costs = reading_costs(np.array([len(text) for text in texts]))
         order, done = np.argsort(-costs, kind="stable"), 0.0
-        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        found: list[list[np.ndarray]] = [[]] * len(texts)
         with in_precision(self.model[0], self._precision):
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE].tolist()
@@ -133,11 +176,28 @@ class TokenEncoder(SourcedModel):
                     [texts[row] for row in rows], batch_size=_AT_ONCE, convert_to_numpy=True, show_progress_bar=False
                 )
                 for row, one in zip(rows, vectors, strict=True):
-                    found[row] = self._finite(one).astype(np.float16)
+                    found[row] = self._by_layers(self._finite(one))
                 done += costs[rows].sum()
                 if on_progress:
                     on_progress(done / costs.sum())
         return found
+
+    def _by_layers(self, vectors: np.ndarray) -> list[np.ndarray]:
+        """Cut vectors `(n_tokens, layers * width)` into those of each layer of a pass, float16 of length 1."""
+        count = 1 if self._is_at_hand else max(1, len(self.model.token_layers))
+        if count == 1:
+            return [vectors.astype(np.float16)]
+        return [(part * np.sqrt(count)).astype(np.float16) for part in np.split(vectors, count, axis=1)]
+
+    def _weighted(self, texts: Sequence[str], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the vectors of questions' tokens with the lengths of the tokens' weights."""
+        if (weights := self.weights) is None:
+            return [*vectors]
+        of_text = partial(weights.of_text, self.model.tokenizer, self.model.prompts.get("query") or "")
+        return [
+            (one * of_text(text, len(one))[:, None]).astype(np.float16)
+            for text, one in zip(texts, vectors, strict=True)
+        ]
 
     def fit(self, passages: Sequence[str], heads: np.ndarray | None = None) -> None:
         """Make questions and single passages readable, as after `encode_passages` of all: from the first block."""
@@ -170,10 +230,13 @@ class TokenEncoder(SourcedModel):
             with in_precision(self.model[0], self._precision):
                 (told,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
             kept = told["attention_mask"].bool().cpu().numpy()
-            vectors.append(told["token_embeddings"].float().cpu().numpy()[kept])
+            of_tokens = told["token_embeddings"].float().cpu().numpy()[kept]
+            vectors.append(self._by_layers(of_tokens)[0])
             letters = self._letters(side, window.text(text), told["input_ids"].tolist())
             spans += [_in_whole(window, letters[place]) for place in np.flatnonzero(kept)]
-        found = np.concatenate(vectors).astype(np.float16)
+        found = np.concatenate(vectors)
+        if side == "question":
+            (found,) = self._weighted([text], [found])
         return self._projected(found, fit=False)[0].astype(np.float32), spans
 
     def _letters(self, side: str, text: str, ids: list[int]) -> list[Span]:
@@ -233,28 +296,43 @@ class TokenEncoder(SourcedModel):
     def _kept(
         self, side: str, texts: list[str], heads: np.ndarray | None, tell: Callable[[float], None], *, keep: bool
     ) -> dict[str, np.ndarray]:
-        def encoded() -> dict[str, np.ndarray]:
+        key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
+
+        def encoded() -> list[dict[str, np.ndarray]]:
+            """Return the arrays of each of the layers of a pass; of questions those of its own."""
             read, counts = self._read(texts, heads)
-            vectors = self.encode(side, read, tell)
-            ends = np.cumsum([len(one) for one in vectors])[np.cumsum(counts) - 1]
-            joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
-            return {"vectors": joined, "starts": np.concatenate([[0], ends]), "projection": projection}
+            passes = self._encode_passes(side, read, tell)
+            by_layers = [[parts[number] for parts in passes] for number in range(len(passes[0]))]
+            if side == "question":
+                by_layers = [self._weighted(read, by_layers[0])]
+            ends = np.cumsum([len(one) for one in by_layers[0]])[np.cumsum(counts) - 1]
+            starts, found = np.concatenate([[0], ends]), []
+            for vectors in by_layers:
+                joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
+                found.append({"vectors": joined, "starts": starts, "projection": projection})
+            return found
 
         def compute() -> dict[str, np.ndarray]:
-            found, seconds = self._timed(encoded)
-            return found | {"seconds": seconds}
+            (own, *others), seconds = self._timed(encoded)
+            for layers, arrays in zip(self._passes[1:], others, strict=False):
+                if keep and is_keeping():
+                    write_arrays("token-vectors", self._key(side, texts, heads, layers), arrays | {"seconds": seconds})
+            return own | {"seconds": seconds}
 
-        key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
         kept = cached_arrays("token-vectors", key, compute, keep=keep)
         tell(1.0)
         return kept
 
-    def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None) -> str:
+    def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None, layers: TokenLayers | None = None) -> str:
+        """Return the key of the vectors of these texts; of passages, `layers` are others of the same pass."""
         windows = astuple(self._windows) if self._windows else None
+        weighted = side == "question" and self._layers.are_weighted
         # the projection is fitted on passages as they are read: by windows it is another one, for questions too
         fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
+        weights = ["weights", fingerprint_of(self._corpus)] if weighted else []
         read_as, told = (windows, heads.tolist()) if heads is not None else (None, None)
-        return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts), read_as, told, *fitted)
+        model = self.fingerprint if weighted else self._fingerprint_of(layers or self._layers)
+        return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, told, *fitted, *weights)
 
     def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
@@ -265,7 +343,10 @@ class TokenEncoder(SourcedModel):
         return [*chain.from_iterable(parts)], [*map(len, parts)]
 
     def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return vectors of the dimensions wanted, and the projection to them, empty where all are kept."""
+        """Return vectors of the dimensions wanted, of the same lengths, and the projection to them.
+
+        The projection is empty where all dimensions are kept.
+        """
         if not 0 < self._dimensions < vectors.shape[1]:
             return vectors, np.zeros((0, 0), dtype=np.float32)
         wide = vectors.astype(np.float32)
@@ -274,7 +355,8 @@ class TokenEncoder(SourcedModel):
                 raise ValueError("the projection is fitted on passages: they are encoded before questions")
             self.projection = directions(wide, self._dimensions)
         narrow = wide @ self.projection
-        narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
+        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+        narrow *= lengths / np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
         return narrow.astype(np.float16), self.projection
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from data.split import Part
+from models.token_layers import TokenLayers
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment, Lab
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import IndexKind
@@ -45,7 +46,7 @@ Change = dict[str, Any]  # values by option, in place of the present ones
 _OF_KIWI = ("compounds", "dictionary")
 _CHANGED = rf"( · ({'|'.join(option.replace('_', ' ') for option in OPTIONS)}) [^·]+)+"
 # what `chosen` adds to a name
-_CHOSEN = re.compile(rf"( · (first \d+ · weight [\d.]+|{'|'.join(IndexKind)})|{_CHANGED})$")
+_CHOSEN = re.compile(rf"( · (first \d+ · weight [\d.]+|{'|'.join((*IndexKind, *TokenLayers))})|{_CHANGED})$")
 
 
 def numbers(text: str, *, most: float) -> tuple[float, ...]:
@@ -171,6 +172,15 @@ def index_lab(compared: Experiment, present: str) -> Experiment:
     return _lab(compared, Lab.INDEX, (present,), tried)
 
 
+def layers_lab(compared: Experiment, present: str) -> Experiment:
+    """Return the experiment that compares passages by other layers of the model of late interaction `present`."""
+    known = compared.specs[present]
+    if not isinstance(known, LateSpec):
+        raise ValueError(f"{present!r} compares no tokens")
+    tried = [known.model_copy(update={"name": layers.value, "layers": layers}) for layers in TokenLayers]
+    return _lab(compared, Lab.LAYERS, (present,), tried)
+
+
 def tried(experiment: Experiment) -> list[Spec]:
     """Return the retrievers that a lab tries."""
     return [spec for spec in experiment.retriever if spec.chosen_on]
@@ -192,6 +202,8 @@ def chosen(experiment: Experiment, name: str) -> Spec:
         return spec.model_copy(update={"name": f"{present} · first {spec.depth} · weight {spec.weight:g}"})
     if isinstance(spec, DenseSpec):
         return spec.model_copy(update={"name": f"{present} · {spec.index}"})
+    if isinstance(spec, LateSpec):
+        return spec.model_copy(update={"name": f"{present} · {spec.layers}"})
     return spec.model_copy(update={"name": f"BM25 · {name}"})
 
 
@@ -218,7 +230,7 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     needs no mixture stands there too, not "tried": a hybrid's two parts at weight 1 and 0, what is reranked at 0. A
     reranking has a "ceiling" and its own "reranking_seconds"; an index the "overlap" with the exact one, and the
     "difference" to its mean with the interval "difference_low" to "difference_high". So has a change of BM25's options
-    to the present values, and "changed" names the options that it changes.
+    to the present values, and "changed" names the options that it changes; and so have other layers.
     """
     values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
     kind, results = lab.experiment.lab, {one.name: one for one in lab.results if one.name in values}
@@ -302,6 +314,11 @@ def _with_changes(figures: pd.DataFrame, lab: Comparison, measure: str, groups: 
     return _against(figures, lab, present.name, measure, groups) if present.name in lab.scores else figures
 
 
+def _with_gains(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
+    present = next(spec.name for spec in reversed(lab.experiment.retriever) if not spec.chosen_on)
+    return _against(figures, lab, present, measure, groups) if present in lab.scores else figures
+
+
 def _against(figures: pd.DataFrame, lab: Comparison, base: str, measure: str, groups: np.ndarray) -> pd.DataFrame:
     """Add the difference of each mean to that of `base`, with its interval."""
     values = np.stack([lab.scores[name].per_question[measure] for name in figures["name"]], axis=1)
@@ -317,10 +334,11 @@ _VALUES: dict[Lab | None, tuple[str, ...]] = {
     Lab.HYBRID: ("fusion", "weight"),
     Lab.RERANK: ("depth", "weight"),
     Lab.INDEX: ("index",),
+    Lab.LAYERS: ("layers",),
 }
 # what a part alone stands beside in every row, and the weight of each part where it is alone
 _ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
     Lab.HYBRID: ("fusion", (1.0, 0.0)),
     Lab.RERANK: ("depth", (0.0,)),
 }
-_MORE = {Lab.LEXICAL: _with_changes, Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}
+_MORE = {Lab.LAYERS: _with_gains, Lab.LEXICAL: _with_changes, Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}

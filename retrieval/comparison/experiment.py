@@ -72,6 +72,7 @@ class Lab(StrEnum):
     HYBRID = "hybrid"
     RERANK = "rerank"
     INDEX = "index"
+    LAYERS = "layers"
 
 
 def of_kind(values: object) -> Spec:

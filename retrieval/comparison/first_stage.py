@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from data.passages import Passages
 from models.encoders.token_encoder import TokenEncoder
-from models.loading import TokenLayers
 from models.precision import Precision
 from models.sources import STARTER
+from models.token_layers import TokenLayers
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense import Dense, IndexKind
 from retrieval.late import Late, LateIndex
@@ -177,18 +177,18 @@ class SparseSpec(Spec):
 class LateSpec(ReadingSpec):
     """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
 
-    `layers` tell of the tokens of a transformer that was not made for it: two `upper` ones, see `TokenLayers`, or the
-    `last`. `dimensions` are those of a token's vector that are kept, 0 for all. With `first`, only the first `depth`
-    passages of that retriever are compared. `index` says whether all passages are, or candidates by centroids: `auto`
-    looks for candidates among more than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half
-    precision. What is left out is no part of a kept experiment.
+    `layers` represent the tokens of a transformer that was not made for it, see `TokenLayers`. `dimensions` are those
+    of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages of that retriever are
+    compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for candidates among more
+    than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision. What is left out is no
+    part of a kept experiment.
     """
 
     digits: ClassVar[int] = 3
     kind: Literal["late"] = "late"
     model: str = Field(min_length=1)
     title: bool = True
-    layers: TokenLayers = TokenLayers.UPPER
+    layers: TokenLayers = TokenLayers.BALANCED
     dimensions: CountOrNone = 0
     first: str = Field(default="", exclude_if=not_)
     depth: Count = 100

@@ -24,6 +24,7 @@ from models.encoders.token_encoder import TokenEncoder
 from models.encoders.vector_blocks import Meter, reading_costs
 from models.hub import ModelError
 from models.sources import find_model, identity
+from models.token_layers import TokenLayers
 from models.windows import WindowOptions
 from retrieval.late import ENCODING
 from retrieval.rankings import MOST, Rankings, Retriever
@@ -337,6 +338,7 @@ class Materials:
                 dimensions=dimensions,
                 windows=windows,
                 layers=layers,
+                also=_layers_read(self.specs, model),
                 on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
                 passages_share=_passages_share(question_set),
             )
@@ -372,6 +374,12 @@ class Materials:
         keys = [part.key for part in (*parts, *own)]
         key, depth = key_of(VERSION, ANALYZER_VERSION, corpus, values, keys, *content), self._depths.get(spec.name, 0)
         return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter, timed=timed)
+
+
+def _layers_read(specs: Mapping[str, Spec], model: str) -> list[TokenLayers]:
+    """Return the layers that retrievers by late interaction read of a model."""
+    same = (dict(spec) for spec in specs.values() if getattr(spec, "model", None) == model)
+    return [values["layers"] for values in same if "layers" in values]
 
 
 def _passages_share(question_set: QuestionSet) -> float:

@@ -198,17 +198,19 @@ class TokenMatch:
 
     `above` is how far that lies above what all tokens of the passage come to on the mean: near 0 any of them would have
     done, and the match says little. A token that stands for no letters, such as that of the end, has an empty span.
+    `weight` is how much the token counts, 1 on the mean over the question.
     """
 
     asked: Span
     answered: Span
     cosine: float
     above: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
 class LateExplanation:
-    """The matches of a question's tokens, in their order; the score is the mean of their cosines."""
+    """The matches of a question's tokens, in their order; the score is the weighted mean of their cosines."""
 
     question: str
     passage: IndexedText
@@ -216,7 +218,7 @@ class LateExplanation:
 
     @property
     def score(self) -> float:
-        return float(np.mean([match.cosine for match in self.matches]))
+        return float(np.mean([match.weight * match.cosine for match in self.matches]))
 
     @cached_property
     def told(self) -> tuple[TokenMatch, ...]:
@@ -255,11 +257,12 @@ def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, tit
     composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
     asked, asked_spans = encoder.read("question", composed)
     held, held_spans = encoder.read("passage", indexed.text, int(of.heads(title=title)[0]))
-    similar = asked @ held.T
+    weights = np.linalg.norm(asked, axis=1)
+    similar = asked @ held.T / np.maximum(weights, 1e-12)[:, None]
     best, means = similar.argmax(axis=1), similar.mean(axis=1)
     matches = [
-        TokenMatch(span, held_spans[place], float(similar[row, place]), float(similar[row, place] - means[row]))
-        for row, (span, place) in enumerate(zip(asked_spans, best.tolist(), strict=True))
+        TokenMatch(span, held_spans[place], float(similar[row, place]), float(similar[row, place] - means[row]), weight)
+        for row, (span, place, weight) in enumerate(zip(asked_spans, best.tolist(), weights.tolist(), strict=True))
     ]
     return LateExplanation(composed, indexed, tuple(matches))
 

@@ -19,8 +19,10 @@ from data.workspace import read_json
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.token_encoder import TokenEncoder
+from models.encoders.token_weights import TokenWeights
 from models.precision import Precision
-from models.sources import find_model
+from models.sources import ModelSource, find_model
+from models.token_layers import TokenLayers
 from retrieval.dense import IndexKind
 from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import by_term
@@ -44,6 +46,7 @@ HITS = 10  # passages that a query returns, where nobody changes it
 SHOWN = ("row", "passage", "title")  # of a passage found
 TOLD = "takeaway.json"  # in a folder, how its signals are read
 PROJECTION = "{}_projection.npy"  # what brings a field's vectors of tokens to the dimensions that are kept
+QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
 TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
 Body = dict[str, Any]
@@ -116,8 +119,11 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]
 def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
     """Return what a field holds of each passage, None for nothing."""
     if isinstance(signal, LateTokens):
-        texts = [_token_vectors(engine, tokens) for tokens in signal.of_passages(start, stop)]
-        return [one or None for one in texts]
+        texts = signal.of_passages(start, stop)
+        if _needs_lengths(engine, weighted=signal.encoder.weights is not None):
+            texts = [[[*vector, 0.0] for vector in tokens] for tokens in texts]
+        held = [_token_vectors(engine, tokens) for tokens in texts]
+        return [one or None for one in held]
     if isinstance(signal, Vectors):
         vectors = signal.of_passages(start, stop)
         if engine is Engine.VESPA:
@@ -134,7 +140,8 @@ def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[
 def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
     """Return what stands in the place of the field's mark, for each question."""
     if isinstance(signal, LateTokens):
-        return [_token_vectors(engine, tokens) for tokens in signal.of_questions(questions)]
+        weighted = signal.encoder.weights is not None
+        return [_asked_tokens(engine, tokens, weighted=weighted) for tokens in signal.of_questions(questions)]
     if isinstance(signal, SparseTerms):
         return [_weights(engine, one) for one in signal.of_questions(questions)]
     if isinstance(signal, Vectors):
@@ -164,8 +171,9 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     if told["kind"] == LateTokens.kind:
         place, reader = folder / PROJECTION.format(told["field"]), find_model(told["model"], folder)
         projection = np.load(place, allow_pickle=False) if place.is_file() else None
-        tokens_read = TokenEncoder(reader, (), precision=Precision(told["precision"])).encode("question", questions)
-        return [_token_vectors(engine, numbers(projected(one, projection), 4)) for one in tokens_read]
+        reads_tokens = _token_encoder(reader, told, folder)
+        found = [numbers(projected(one, projection), 4) for one in reads_tokens.encode("question", questions)]
+        return [_asked_tokens(engine, tokens, weighted=reads_tokens.weights is not None) for tokens in found]
     if told["kind"] == SparseTerms.kind:
         terms_read = SparseTextEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
         return [_weights(engine, one) for one in weights_by_term(terms_read.encode_questions(questions))]
@@ -180,12 +188,43 @@ def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Se
     return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
 
 
+def _token_encoder(source: ModelSource, told: Mapping[str, Any], folder: Path) -> TokenEncoder:
+    weights = folder / QUESTION_WEIGHTS.format(told["field"])
+    return TokenEncoder(
+        source,
+        (),
+        precision=Precision(told["precision"]),
+        layers=TokenLayers(told.get("layers", TokenLayers.UPPER)).of_passages,
+        weights=TokenWeights(np.load(weights, allow_pickle=False)) if weights.is_file() else None,
+    )
+
+
 def _coded(engine: Engine, text: str) -> str:
     """Code tokens parted by spaces for Vespa, which cuts at signs: each is the sixteen letters of a 64-bit hash."""
     if engine is not Engine.VESPA:
         return text
     digests = (hashlib.blake2b(token.encode(), digest_size=8).hexdigest() for token in text.split())
     return " ".join(digest.translate(_LETTERS) for digest in digests)
+
+
+def _needs_lengths(engine: Engine, *, weighted: bool) -> bool:
+    """Whether an engine compares directions alone, though the lengths of a question's vectors are weights."""
+    return weighted and engine is Engine.OPENSEARCH
+
+
+def _asked_tokens(
+    engine: Engine, tokens: Sequence[Sequence[float]], *, weighted: bool
+) -> Body | Sequence[Sequence[float]]:
+    """Return vectors of a question's tokens.
+
+    Where directions alone are compared, one more dimension makes all of them as long as the longest, L. Passages have 0
+    there, so that a cosine is the product of a vector of its length and a passage's, divided by L.
+    """
+    if _needs_lengths(engine, weighted=weighted):
+        lengths = np.linalg.norm(np.array(tokens), axis=1)
+        more = np.sqrt(np.maximum(0.0, lengths.max(initial=0.0) ** 2 - lengths**2))
+        tokens = [[*vector, round(value, 4)] for vector, value in zip(tokens, more.tolist(), strict=True)]
+    return _token_vectors(engine, tokens)
 
 
 def _token_vectors(engine: Engine, tokens: Sequence[Sequence[float]]) -> Body | list[list[float]]:

@@ -26,7 +26,7 @@ from retrieval.comparison.compare import Comparison, materials_of
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.takeaway.asking import PROJECTION, TERMS, TOLD, as_written, documents, of_questions
+from retrieval.takeaway.asking import PROJECTION, QUESTION_WEIGHTS, TERMS, TOLD, as_written, documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from retrieval.takeaway.models import ModelFigure, write_models
@@ -158,16 +158,28 @@ def _write_engine(
     _write_lines(folder / "questions.jsonl", questions())
 
 
+def _write_tokens(folder: Path, signal: LateTokens) -> None:
+    """Write what vectors of questions' tokens need beside the model."""
+    if signal.encoder.projection is not None:
+        np.save(folder / PROJECTION.format(signal.field), signal.encoder.projection, allow_pickle=False)
+    if signal.encoder.weights is not None:
+        np.save(folder / QUESTION_WEIGHTS.format(signal.field), signal.encoder.weights.by_token, allow_pickle=False)
+
+
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     """Write what a new question needs of a signal, and return what tells how it is read."""
     if not isinstance(signal, Terms):
         model = signal.model
         if not _is_elsewhere(signal.source):  # it is only here, and goes along
             model = f"model_{signal.field}"
-            signal.encoder.model.save_pretrained(str(folder / model), create_model_card=False)
-        if isinstance(signal, LateTokens) and signal.encoder.projection is not None:
-            np.save(folder / PROJECTION.format(signal.field), signal.encoder.projection, allow_pickle=False)
-        return {"field": signal.field, "kind": signal.kind, "model": model, "precision": signal.precision}
+            network = signal.network if isinstance(signal, LateTokens) else signal.encoder.model
+            network.save_pretrained(str(folder / model), create_model_card=False)
+        told: dict[str, Any] = {"field": signal.field, "kind": signal.kind, "model": model}
+        told["precision"] = signal.precision
+        if isinstance(signal, LateTokens):
+            told["layers"] = signal.layers
+            _write_tokens(folder, signal)
+        return told
     dictionary = f"{signal.field}_dictionary.txt" if signal.analysis.dictionary else ""
     if signal.analysis.dictionary:
         write_text(folder / dictionary, written_dictionary(signal.analysis.dictionary))

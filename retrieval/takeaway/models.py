@@ -126,6 +126,8 @@ class _Asked:
 def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", tell: Tell) -> ModelFigure:
     asked = reader.asked
     write_network(folder / place, reader.kind, reader.encoder.model, reader.projection)
+    if isinstance(reader.encoder, TokenEncoder) and (weights := reader.encoder.weights):
+        np.save(folder / place / "token_weights.npy", weights.by_token, allow_pickle=False)
     tell(0.2)
     said, seconds = [], []
     for number, say in enumerate([reader.say, *(reader.as_onnx(folder / place, form) for form in FORMS)]):
@@ -160,7 +162,7 @@ class _Reader:
                 return cls("dense", BiEncoder(source, texts, precision=exact), asked, texts)
             case RerankSpec():
                 return cls("rerank", CrossEncoderScorer(source, texts, precision=exact), asked, texts)
-        encoder = TokenEncoder(source, texts, precision=exact, dimensions=spec.dimensions)
+        encoder = TokenEncoder(source, texts, precision=exact, dimensions=spec.dimensions, layers=spec.layers)
         encoder.fit(texts)
         return cls("late", encoder, asked, texts, encoder.projection)
 
@@ -193,8 +195,9 @@ class _Reader:
             return 0.0
         if self.kind == "rerank":
             return float(np.corrcoef(torch_says[:, 0], other[:, 0])[0, 1])
-        lengths = np.linalg.norm(torch_says, axis=1) * np.linalg.norm(other, axis=1)
-        return float(((torch_says * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
+        before, after = (np.linalg.norm(one, axis=1) for one in (torch_says, other))
+        cosines = (torch_says * other).sum(axis=1) / np.maximum(before * after, 1e-12)
+        return float(np.where((before == 0) & (after == 0), 1.0, cosines).min())  # of tokens that do not count
 
     def _of_texts(self, encode: Callable[[str, Sequence[str]], Any], most: int | None) -> Said:
         rows, candidates = self.asked.rows[:most], self.asked.candidates

@@ -8,7 +8,7 @@ as these; of all others, what they wrap is taken away, and what is lost is told.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,6 +18,7 @@ from data.split.folds import FOLDS
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.protocols import TokenVectors
 from models.encoders.sparse_encoder import SparseTextEncoder
+from models.loading import load_token_encoder
 from models.precision import Precision
 from retrieval.comparison.experiment import needed
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
@@ -31,6 +32,9 @@ from retrieval.lexical.weights import counts_by_term
 from retrieval.milvus.retriever import Ranker, Search, term_weights
 from retrieval.mix import LearnedMix
 from text.analysis import Tokens, tokens_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
 
 _SPACE = "␣"  # stands in a token for a space, at which engines cut
 _QUESTIONS = 64  # scored at a time with all passages
@@ -131,10 +135,15 @@ class LateTokens:
 
     def __init__(self, field: str, spec: LateSpec, materials: Materials) -> None:
         self.field, self.name = field, spec.name
-        self.model, self.precision = spec.model, spec.precision
+        self.model, self.precision, self.layers = spec.model, spec.precision, spec.layers
         self.source = materials.source(spec.model)
         self.encoder = spec.encoder(materials)
         self._texts, self._heads = materials.texts(spec.title), materials.passages.heads(title=spec.title)
+
+    @property
+    def network(self) -> "MultiVectorEncoder":
+        """The model without the layers of other retrievers, which the encoder may read in the same pass."""
+        return load_token_encoder(self.source, self.layers)
 
     @cached_property
     def vectors(self) -> TokenVectors:
@@ -222,11 +231,13 @@ def numbers(vectors: np.ndarray, digits: int = 7) -> list[list[float]]:
 
 
 def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
-    """Return vectors of tokens, `(n, all dimensions)`, with the dimensions that are kept, float32 of length 1."""
+    """Return vectors of tokens, `(n, all dimensions)`, with the dimensions that are kept, float32 as long."""
+    wide = vectors.astype(np.float32)
     if projection is None:
-        return vectors.astype(np.float32)
-    narrow: np.ndarray = vectors.astype(np.float32) @ projection
-    narrow /= np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
+        return wide
+    narrow: np.ndarray = wide @ projection
+    before, after = (np.linalg.norm(one, axis=1, keepdims=True) for one in (wide, narrow))
+    narrow *= before / np.maximum(after, 1e-12)
     return narrow
 
 

@@ -56,6 +56,19 @@ def test_what_is_found_has_its_exact_score() -> None:
         np.testing.assert_allclose(found.scores[0], exact[row, found.indices[0]], atol=1e-6)
 
 
+def test_weighted_tokens_have_their_exact_scores_and_few_of_the_best_are_missed() -> None:
+    """Products with vectors longer than 1 exceed the range of a cosine."""
+    index, rng = index_of_many(), np.random.default_rng(7)
+    weights = rng.uniform(0, 6, len(ASKED.vectors)) * rng.integers(0, 2, len(ASKED.vectors))
+    weighted = TokenVectors((ASKED.vectors * weights[:, None]).astype(np.float16), ASKED.starts)
+    exact, hits = max_sim(weighted, MANY), []
+    for row in range(len(weighted)):
+        found = index.search(weighted.between(row, row + 1).vectors, 10)
+        np.testing.assert_allclose(found.scores[0], exact[row, found.indices[0]], atol=2e-5)
+        hits.append(np.isin(np.argsort(-exact[row])[:10], found.indices[0]).mean())
+    assert np.mean(hits) > 0.9
+
+
 def test_all_passages_as_candidates_are_an_exact_search() -> None:
     passages = tokens([3, 0, 7, 1, 4, 4, 12], 3)
     index, exact = index_of(passages), max_sim(ASKED, passages)

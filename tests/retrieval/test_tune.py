@@ -8,6 +8,7 @@ import pytest
 
 from data.split import Part
 from data.store import find
+from models.token_layers import TokenLayers
 from retrieval.__main__ import main
 from retrieval.analysis.cross_fit import cross_fit
 from retrieval.analysis.labs import best, bm25_lab, lab_figures
@@ -15,6 +16,7 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.evaluation.significance import question_groups
+from tests.hub import build_bi_encoder
 from text.analyzers import Analyzer
 
 EXPERIMENT = """data = "sample"
@@ -68,6 +70,19 @@ def test_prints_the_cross_validated_gain_of_the_page_s_lab(path: Path, capsys: p
     assert result["cross_validated"]["difference"] == pytest.approx(fit.test.difference)
     assert result["cross_validated"]["selections"] == dict(fit.selections)
     assert result["questions"] == len(comparison.question_set.questions)
+
+
+@pytest.mark.slow
+def test_tunes_the_layers_of_late_interaction(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = build_bi_encoder(tmp_path / "base")
+    late = f'\n[[retriever]]\nname = "Late"\nkind = "late"\nmodel = "{model}"\n'
+    path.write_text(EXPERIMENT + late, encoding="utf-8")
+    result = tuned(capsys, path, "Late")
+    assert [row["layers"] for row in result["settings"]] == [*TokenLayers]
+    assert result["best"] in [*TokenLayers]
+    assert sum(result["cross_validated"]["selections"].values()) == 5
+    assert result["retriever"]["layers"] == result["best"]
+    assert result["retriever"]["name"] == f"Late · {result['best']}"
 
 
 @pytest.mark.slow

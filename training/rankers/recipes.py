@@ -14,6 +14,7 @@ from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, load_token_encoder, prompts_of
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
+from models.token_layers import TokenLayers
 from models.windows import Windows
 from retrieval.comparison.first_stage import LateSpec, SparseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from training.engine.frozen_layers import LowerStates
 
 WEIGHTS = tuple(step / 20 for step in range(21))
+# trained, and measured before it: question tokens count alike, as in the loss
+TRAINED_LAYERS = TokenLayers.UPPER
 Chosen = TypeVar("Chosen", BiEncoderOptions, LateOptions, SparseEncoderOptions)
 
 
@@ -196,7 +199,7 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
         return [late, HybridSpec(name=named("Hybrid"), of=(first, late.name))]
 
     def _loaded(self, source: ModelSource) -> Any:
-        model = load_token_encoder(source)
+        model = load_token_encoder(source, TRAINED_LAYERS)
         if self._options.dimensions:
             project(model, self._options.dimensions, self._material.texts)
         return model
@@ -206,7 +209,8 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
 
     def _encoder(self, source: ModelSource, at_hand: Any = None) -> TokenEncoder:
         texts, windows = self._material.texts, self._options.window_options
-        return TokenEncoder(source, texts, precision=self._options.precision, windows=windows, at_hand=at_hand)
+        precision = self._options.precision
+        return TokenEncoder(source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, at_hand=at_hand)
 
     def _live(self, model: Any) -> TokenEncoder:
         return self._encoder(ModelSource(self._options.base), at_hand=model)

@@ -28,6 +28,8 @@ class Model:
         self.tokenizer.enable_padding(pad_id=self.told["padding"], pad_token=self.told["padding_token"])
         projection = place / "projection.npy"
         self.projection = np.load(projection, allow_pickle=False) if projection.is_file() else None
+        weights = place / "token_weights.npy"
+        self.token_weights = np.load(weights, allow_pickle=False) if weights.is_file() else None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         providers = ["CPUExecutionProvider"]
@@ -38,15 +40,34 @@ class Model:
         return np.stack([vector for (vector,) in self._run(self._with_prompt(texts, side))])
 
     def encode_tokens(self, texts: Sequence[str], side: str) -> list[np.ndarray]:
-        """Return the vectors of each text's tokens, `(n_tokens, dimensions)` float32, each of length 1."""
+        """Return the vectors of each text's tokens, `(n_tokens, dimensions)` float32.
+
+        Each has length 1, those of questions that of the token's weight, where tokens have weights. A passage's score
+        is the mean over the question's tokens of the highest dot product with one of its own.
+        """
         found = []
-        for vectors, *masks in self._run(self._with_prompt(texts, side)):
+        for text, (vectors, *masks) in zip(texts, self._run(self._with_prompt(texts, side)), strict=True):
             kept = vectors[masks[0 if side == "question" else 1] > 0]
             if self.projection is not None:
                 kept = kept @ self.projection
                 kept /= np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12)
+            if self.token_weights is not None and side == "question":
+                kept = kept * self._weights_of(self.token_weights, text, len(kept))[:, None]
             found.append(kept)
         return found
+
+    def _weights_of(self, by_token: np.ndarray, question: str, count: int) -> np.ndarray:
+        """Return the weights of a question's tokens, `(count,)` float32 with a mean of 1; those of the prompt are 0."""
+        prompt = self.told["prompts"]["question"]
+        ids = self.tokenizer.encode(prompt + question).ids
+        of_prompt = self.tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids
+        weights = by_token[ids]
+        first = next((place for place, weight in enumerate(weights.tolist()) if weight), 0)
+        if ids[first : first + len(of_prompt)] == of_prompt:
+            weights[first : first + len(of_prompt)] = 0.0
+        if len(weights) != count or not weights.any():
+            return np.ones(count, dtype=np.float32)
+        return np.asarray(weights / weights.mean())
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the scores of pairs of a question and a passage, `(n_pairs,)` float32, higher is more relevant."""

@@ -11,6 +11,7 @@ from models.encoders.token_encoder import TokenEncoder
 from models.loading import load_bi_encoder, load_token_encoder
 from models.precision import Precision
 from models.sources import find_model
+from models.token_layers import TokenLayers
 from tests.hub import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -23,9 +24,9 @@ def addresses(model: Any) -> set[int]:
 def test_dense_and_late_encoders_of_one_model_share_its_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
     assert addresses(dense.model) == addresses(late.model)
-    alone = load_token_encoder(source)
+    alone = load_token_encoder(source, TokenLayers.UPPER)
     vectors = alone.encode_query(SENTENCES, convert_to_numpy=True, show_progress_bar=False)
     for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
@@ -46,7 +47,7 @@ def test_other_content_and_trained_models_have_weights_of_their_own(tmp_path: Pa
 def test_weights_outlive_the_encoder_that_loaded_them(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
     dense.load()
     before = late.encode("question", SENTENCES)
     del dense

@@ -1,5 +1,7 @@
 """Vectors of tokens are those of the library, of any transformer, whole, cut into windows, and of fewer dimensions."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder
 from transformers import AutoModel, AutoTokenizer
 
+from data.workspace import workspace
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.token_encoder import TokenEncoder
 from models.encoders.vector_blocks import BLOCK
 from models.hub import ModelError
-from models.loading import TokenLayers, load_token_encoder
+from models.loading import load_token_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
+from models.token_layers import TokenLayers
 from models.windows import WindowOptions
 from retrieval.late import max_sim
 from tests.hub import SENTENCES, build_bi_encoder
@@ -46,30 +50,101 @@ def of_length_1(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize(("n_layers", "lower"), [(1, 1), (2, 1), (6, 4)])
-def test_the_tokens_of_a_bi_encoder_are_its_last_layer_and_with_half_as_much_one_two_thirds_up(
-    tmp_path: Path, n_layers: int, lower: int
+@pytest.mark.parametrize(("n_layers", "two_thirds", "five_sixths"), [(1, 1, 1), (2, 1, 1), (6, 4, 5)])
+def test_tokens_of_a_bi_encoder_are_its_last_layer_with_a_fraction_of_a_lower_one(
+    tmp_path: Path, n_layers: int, two_thirds: int, five_sixths: int
 ) -> None:
     """Each brought to length 1: the vectors of a layer are nearly of one length, and those of another of another."""
     folder = build_bi_encoder(tmp_path / "base", num_hidden_layers=n_layers)
     (weights,) = folder.rglob("model.safetensors")
     tensors = load_file(weights)
-    tensors[f"encoder.layer.{lower - 1}.output.LayerNorm.weight"] *= 3.0
+    for lower in {two_thirds, five_sixths}:
+        tensors[f"encoder.layer.{lower - 1}.output.LayerNorm.weight"] *= 3.0
     save_file(tensors, weights, {"format": "pt"})
     states = hidden_states(folder)
-    upper = [of_length_1(one[lower]) + 2 * of_length_1(one[-1]) for one in states]
-    for layers, expected in ((TokenLayers.UPPER, upper), (TokenLayers.LAST, [one[-1] for one in states])):
+    last = [of_length_1(one[-1]) for one in states]
+    upper = [of_length_1(one[two_thirds]) + 2 * of_length_1(one[-1]) for one in states]
+    balanced = [of_length_1(one[five_sixths]) + 9 * of_length_1(one[-1]) for one in states]
+    expected = {"last": last, "last-idf": last, "upper": upper, "upper-idf": upper, "balanced": balanced}
+    for layers in TokenLayers:
         found = encoder_of(folder, layers=layers).encode_passages(TEXTS)
         assert len(found) == len(TEXTS)
-        for row, vectors in enumerate(expected):
-            np.testing.assert_allclose(found.between(row, row + 1).vectors, of_length_1(vectors), atol=2e-3)
+        for row, vectors in enumerate(expected[layers]):
+            np.testing.assert_allclose(found.between(row, row + 1).vectors, of_length_1(vectors), atol=3e-3)
 
 
 def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None:
-    encoder, model = encoder_of(folder), load_token_encoder(find_model(str(folder)))
+    encoder, model = (
+        encoder_of(folder, layers=TokenLayers.LAST),
+        load_token_encoder(find_model(str(folder)), TokenLayers.LAST),
+    )
     passages, questions = encoder.encode_passages(TEXTS[:30]), encoder.encode_questions(TEXTS[40:50])
     theirs = model.similarity(model.encode_query(TEXTS[40:50]), model.encode_document(TEXTS[:30]))
     np.testing.assert_allclose(max_sim(questions, passages), theirs.cpu().numpy(), atol=1e-3)
+
+
+def test_weighted_scores_are_means_weighted_by_the_root_of_idf(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    corpus = [set(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in TEXTS]
+    cosines = encoder_of(folder, layers=TokenLayers.LAST)
+    passages, plain = cosines.encode_passages(TEXTS[:30]), cosines.encode_questions(TEXTS[40:50])
+    scores = max_sim(encoder_of(folder, layers=TokenLayers.LAST_IDF).encode_questions(TEXTS[40:50]), passages)
+    for row, text in enumerate(TEXTS[40:50]):
+        best = [
+            (plain.between(row, row + 1).vectors.astype(np.float32) @ passages.between(n, n + 1).vectors.T).max(axis=1)
+            for n in range(30)
+        ]
+        weights = [0.0]
+        for token in tokenizer(text, add_special_tokens=False)["input_ids"]:
+            n_passages = sum(token in tokens for tokens in corpus)
+            weights.append(np.sqrt(np.log(1 + (len(TEXTS) - n_passages + 0.5) / (n_passages + 0.5))))
+        weights.append(0.0)
+        np.testing.assert_allclose(scores[row], np.stack(best) @ weights / np.sum(weights), atol=2e-3)
+
+
+def test_a_prompt_of_questions_does_not_count(tmp_path: Path) -> None:
+    folder = build_bi_encoder(tmp_path / "base")
+    (config,) = folder.glob("config_sentence_transformers.json")
+    content = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps(content | {"prompts": {"query": "서울 ", "document": ""}}), encoding="utf-8")
+    (vectors,) = encoder_of(folder).encode("question", ["한강은 서울을"])
+    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
+    n_prompt = len(AutoTokenizer.from_pretrained(folder)("서울", add_special_tokens=False)["input_ids"])
+    assert not lengths[: 1 + n_prompt].any()  # [CLS] and the prompt
+    assert (lengths[1 + n_prompt : -1] > 0).all()
+    assert lengths[-1] == 0
+    assert lengths.mean() == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize("text", ["", "서울 " * 200])
+def test_questions_without_words_or_cut_off_have_weights_for_all_tokens(text: str, folder: Path) -> None:
+    encoder = encoder_of(folder)
+    encoder.model.max_seq_length = 16
+    (vectors,) = encoder.encode("question", [text])
+    assert len(vectors) <= 16
+    assert np.linalg.norm(vectors.astype(np.float32), axis=1).mean() == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize("layers", ["balanced", "last", "upper-idf"])
+def test_one_pass_stores_the_vectors_of_all_layers(layers: str, folder: Path) -> None:
+    alone = {one: encoder_of(folder, layers=one).encode_passages(TEXTS).vectors for one in TokenLayers}
+    shutil.rmtree(workspace() / "cache")
+    together = encoder_of(folder, layers=TokenLayers(layers), also=TokenLayers)
+    together.encode_passages(TEXTS)
+    (single,) = together.encode("passage", TEXTS[:1])
+    np.testing.assert_allclose(single, alone[TokenLayers(layers)][: len(single)], atol=2e-3)
+    for one, vectors in alone.items():
+        stored = encoder_of(folder, layers=one)
+        np.testing.assert_allclose(stored.encode_passages(TEXTS).vectors, vectors, atol=2e-3)
+        assert "model" not in vars(stored)
+
+
+def test_a_model_made_for_it_weights_no_tokens(folder: Path, tmp_path: Path) -> None:
+    load_token_encoder(find_model(str(folder)), TokenLayers.LAST).save_pretrained(str(tmp_path / "late"))
+    encoder = encoder_of(tmp_path / "late", also=TokenLayers)
+    (vectors,) = encoder.encode("question", TEXTS[:1])
+    assert encoder.weights is None
+    np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
 
 
 def test_a_model_made_for_it_is_loaded_as_it_is(folder: Path, tmp_path: Path) -> None:
@@ -126,8 +201,8 @@ def test_questions_are_projected_as_the_passages_they_are_compared_with(folder: 
         all_dimensions = encoder_of(folder)
         all_dimensions.model.max_seq_length = 16
         whole = all_dimensions.encode("question", TEXTS[20:23])
-        expected = np.concatenate(whole).astype(np.float32) @ encoder.projection
-        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        wide = np.concatenate(whole).astype(np.float32)  # as long as the weights of its tokens
+        expected = of_length_1(wide @ encoder.projection + 1e-9) * np.linalg.norm(wide, axis=1, keepdims=True)
         np.testing.assert_allclose(questions.vectors, expected, atol=2e-3)
         found.append(questions.vectors)
     assert np.abs(found[0].astype(np.float32) - found[1].astype(np.float32)).max() > 1e-2

@@ -20,6 +20,7 @@ from retrieval.analysis.labs import (
     hybrid_lab,
     index_lab,
     lab_figures,
+    layers_lab,
     lexical_lab,
     numbers,
     overlap,
@@ -28,7 +29,7 @@ from retrieval.analysis.labs import (
 )
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
@@ -45,6 +46,7 @@ SPECS: tuple[Spec, ...] = (
     DenseSpec(name="Dense"),
     HybridSpec(name="Hybrid", of=("BM25", "Dense")),
     RerankSpec(name="Reranked", first="Hybrid"),
+    LateSpec(name="Late", model="base", windows=True, layers="upper"),
 )
 COMPARED = Experiment(data="sample", split=Part.TEST, seed=3, test_share=0.25, ks=(1, 10), retriever=SPECS)
 
@@ -61,6 +63,7 @@ def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
         (hybrid_lab(COMPARED, "Dense", "BM25"), Lab.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
         (rerank_lab(COMPARED, "Reranked", [5, 20]), Lab.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
         (index_lab(COMPARED, "Dense"), Lab.INDEX, ["Dense"], 4),
+        (layers_lab(COMPARED, "Late"), Lab.LAYERS, ["Late"], 5),
     ],
 )
 def test_a_lab_is_an_experiment_on_the_validation_part_of_the_same_split(
@@ -206,7 +209,7 @@ def test_weights_of_a_mixture_are_shares_of_one() -> None:
         assert spec.name == f"{spec.fusion} · {spec.weights[0]:g}"
 
 
-@pytest.mark.parametrize("lab", [bm25_lab, rerank_lab, index_lab])
+@pytest.mark.parametrize("lab", [bm25_lab, rerank_lab, index_lab, layers_lab])
 def test_a_lab_of_another_kind_of_retriever_is_refused(lab: object) -> None:
     values = [[Analyzer.WORD]] if lab is bm25_lab else []
     with pytest.raises(ValueError, match="'Hybrid'"):
@@ -219,6 +222,7 @@ def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
         "z-score · 0.35": hybrid_lab(COMPARED, "BM25", "Dense"),
         "20 · 0.5": rerank_lab(COMPARED, "Reranked", [20]),
         "hnsw": index_lab(COMPARED, "Dense"),
+        "last-idf": layers_lab(COMPARED, "Late"),
     }
     used = {name: chosen(lab, name) for name, lab in labs.items()}
     assert names(list(used.values())) == [
@@ -226,6 +230,7 @@ def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
         "Hybrid · BM25 35 + Dense 65 · z-score",
         "Reranked · first 20 · weight 0.5",
         "Dense · hnsw",
+        "Late · last-idf",
     ]
     assert all(spec.chosen_on is Part.VALIDATION for spec in used.values())
     again = COMPARED.model_copy(update={"retriever": (*SPECS, used["20 · 0.5"], used["hnsw"])})

@@ -12,6 +12,7 @@ from data.store import CATALOG, read_entry
 from models.encoders.token_encoder import TokenEncoder
 from models.packaged import DEFAULT
 from models.precision import Precision
+from models.token_layers import TokenLayers
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import LateSpec
@@ -74,5 +75,5 @@ def test_shipped_token_vectors_are_used_for_the_same_passages_and_model_alone() 
     changed = [replace(SAMPLE.passages[0], text=SAMPLE.passages[0].text + "."), *[*SAMPLE.passages][1:]]
     assert not is_shipped(QuestionSet("changed", changed, SAMPLE.questions))
     assert not is_shipped(QuestionSet("fewer", [*SAMPLE.passages][1:], ()))
-    for values in ({"dimensions": 128}, {"layers": "last"}, {"window_tokens": 64}):
+    for values in ({"dimensions": 128}, {"layers": TokenLayers.LAST}, {"window_tokens": 64}):
         assert not is_shipped(SAMPLE, **values), values

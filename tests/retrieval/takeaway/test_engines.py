@@ -17,7 +17,7 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from retrieval.comparison.compare import materials_of
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.dense import IndexKind
-from retrieval.takeaway.asking import Request, documents, of_questions
+from retrieval.takeaway.asking import Request, _asked_tokens, documents, of_questions
 from retrieval.takeaway.engines import told_to
 from retrieval.takeaway.fusion import Engine, Mix, candidates_of
 from retrieval.takeaway.scripts.engine import filled
@@ -202,3 +202,20 @@ def test_marks_are_filled_once_and_stay_json() -> None:
     assert filled(template, values) == expected
     with pytest.raises(KeyError):
         filled("{{unknown}}", values)
+
+
+def test_cosines_of_lengthened_vectors_rank_as_products_with_weighted_ones() -> None:
+    """OpenSearch compares directions alone, and takes no vector of length 0."""
+    rng = np.random.default_rng(0)
+    passages = rng.normal(size=(30, 8))
+    passages /= np.linalg.norm(passages, axis=1, keepdims=True)
+    weights = np.array([2.0, 0.0, 0.5, 1.5])
+    asked = rng.normal(size=(4, 8))
+    asked *= (weights / np.linalg.norm(asked, axis=1))[:, None]
+    longer = np.array(_asked_tokens(Engine.OPENSEARCH, asked.tolist(), weighted=True))
+    held = np.hstack([passages, np.zeros((30, 1))])
+    assert (np.linalg.norm(longer, axis=1) > 0).all()
+    cosines = longer @ held.T / np.linalg.norm(longer, axis=1, keepdims=True)
+    np.testing.assert_allclose(cosines, asked @ passages.T / 2.0, atol=1e-4)
+    for engine, weighted in ((Engine.OPENSEARCH, False), (Engine.ELASTICSEARCH, True)):
+        assert np.array(_asked_tokens(engine, asked.tolist(), weighted=weighted)).shape == (4, 8)

@@ -24,6 +24,7 @@ from retrieval.takeaway.fusion import TRAITS, Engine
 from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from retrieval.takeaway.signals import TakeAwayError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.hub import build_bi_encoder
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 from tests.retrieval.takeaway.test_fusion import HYBRID
 
@@ -134,6 +135,33 @@ def test_a_new_question_is_read_as_those_of_the_comparison(
     assert json.loads(json.dumps(values)) == [one["values"] for one in asked]
     with pytest.raises(TakeAwayError):
         values_of(tmp_path, ["?"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimensions", [0, 8])
+@pytest.mark.parametrize("layers", ["balanced", "last", "upper-idf"])
+@pytest.mark.parametrize("engine", [Engine.VESPA, Engine.OPENSEARCH], ids=str)
+def test_new_questions_of_late_interaction_have_the_layers_and_weights_of_the_export(
+    engine: Engine, layers: str, dimensions: int, tmp_path: Path
+) -> None:
+    spec = {"kind": "late", "model": str(build_bi_encoder(tmp_path / "base")), "precision": "float32"}
+    late = spec | {"name": "Late", "layers": layers, "dimensions": dimensions}
+    others = [spec | {"name": other, "layers": other, "dimensions": dimensions} for other in ("upper", "last")]
+    folder = written(engine, tmp_path / "made", "Late", late, *others)
+    asked = lines(folder / "questions.jsonl")
+    values = json.loads(json.dumps(values_of(folder, [one["text"] for one in asked])))
+    assert len(values) == len(asked) > 0
+    # OpenSearch's dimension that fills up lengths is the root of a difference of squares, near 0 of the longest
+    error = 0.06 if engine is Engine.OPENSEARCH else 2e-3
+    for found, one in zip(values, asked, strict=True):
+        assert numbers_in(found) == pytest.approx(numbers_in(one["values"]), abs=error)
+
+
+def numbers_in(value: Any) -> list[float]:
+    """Return all numbers of a nested value."""
+    if isinstance(value, dict):
+        return numbers_in([*value.values()])
+    return [number for part in value for number in numbers_in(part)] if isinstance(value, list) else [value]
 
 
 def test_a_name_is_never_a_path_nor_markup(tmp_path: Path) -> None:

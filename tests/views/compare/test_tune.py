@@ -1,5 +1,7 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -8,13 +10,14 @@ from data.store import StoredSet, keep
 from jobs.folder import State, Status
 from jobs.machine import this_process
 from retrieval.analysis.cross_fit import cross_fit
-from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
+from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, layers_lab, rerank_lab, tried
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set
+from tests.hub import build_bi_encoder
 from tests.views.compare.worlds import (
     at_labs,
     compared,
@@ -240,12 +243,32 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: StoredSet, tmp_path: Path) -> None:
+    late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
+    add(data.fingerprint, late)
+    lab = finished(data, layers_lab(compared(data, "Late"), "Late"))
+    app = at_labs("Late", lab="layers")
+    (table,) = tables(app, "title")
+    assert sorted(table["title"]) == ["Balanced (IDF)", "Last", "Last (IDF)", "Upper", "Upper (IDF)"]
+    found = compare(lab, question_set(data.key))
+    figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
+    assert table["value"].max() == pytest.approx(100 * figures["value"].max())
+    assert table.set_index("title").loc["Balanced (IDF)", "difference"] == 0
+    assert "validation questions" in texts(app)
+    press(app, "use_layers")
+    used = [spec for spec in added(data.fingerprint) if spec != late]
+    assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "says"),
     [
         ("hybrid", "To tune hybrid weights, select"),
         ("rerank", "To tune reranking, select"),
         ("index", "To tune the dense index, select"),
+        ("layers", "To tune the layers of late interaction, select"),
     ],
 )
 @pytest.mark.usefixtures("started")

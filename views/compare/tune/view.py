@@ -27,7 +27,7 @@ from retrieval.evaluation.significance import question_groups
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands, heat, scattered, steps
 from views.compare.scores import ComparisonView
-from views.compare.tune import bm25
+from views.compare.tune import bm25, layers
 from views.compare.tune.bench import (
     Bench,
     LabResult,
@@ -267,4 +267,5 @@ LABS: dict[Lab, Callable[[Bench], None]] = {
     Lab.HYBRID: _draw_hybrid,
     Lab.RERANK: _draw_reranking,
     Lab.INDEX: _draw_index,
+    Lab.LAYERS: layers.draw,
 }

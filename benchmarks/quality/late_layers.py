@@ -1,0 +1,81 @@
+"""Which layers represent the tokens of late interaction: nDCG@10 of all on development sets.
+
+The packaged model, untrained. The sets are those on which the default was selected: no figure here is of held-out
+questions. KorQuAD's are those of the articles that are not test articles. BENCH_SETS names the sets to measure, all by
+default.
+"""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.material import development_sets, korquad
+from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
+from benchmarks.quality.mixes import alike, pair_set
+from data.questions.read import read_file
+from data.records import QuestionSet
+from data.split import Part, SplitOptions
+from data.store import CATALOG, read_entry
+from models.packaged import DEFAULT
+from models.token_layers import TokenLayers
+from retrieval.comparison.compare import Comparison
+from retrieval.comparison.first_stage import DenseSpec, LateSpec
+from retrieval.evaluation.significance import Pair, paired_tests, question_groups
+
+_SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the articles that are not the test's
+_POOLED, _BASELINE = "pooled", TokenLayers.UPPER
+_SPECS = (
+    DenseSpec(name=_POOLED, model=DEFAULT.reference, windows=True),
+    *(LateSpec(name=one, model=DEFAULT.reference, windows=True, layers=one) for one in TokenLayers),
+)
+_PAIRS = {"KorSTS dev": "korsts_dev.tsv", "KLUE-STS dev": "klue_sts_dev.json", "KorNLI dev": "kornli_xnli_dev.tsv"}
+
+
+def late_layers() -> list[str]:
+    """Return two Markdown tables, in percent: nDCG@10 of each set, and differences to upper layers without weights."""
+    names = [spec.name for spec in _SPECS]
+    lines = [f"| | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
+    gains, means = [], []
+    with workspace():
+        for question_set, part in _sets():
+            comparison = compared(question_set, part, *_SPECS, split=_SPLIT)
+            figures = [100 * scores(comparison)[name].means()[MEASURE] for name in names]
+            cells = " | ".join(f"{figure:.2f}" for figure in figures)
+            lines.append(f"| {question_set.name} | {len(comparison.question_set.questions):,} | {cells} |")
+            gains.append(f"| {question_set.name} | {' | '.join(_gains(comparison))} |")
+            means.append(figures)
+    average = " | ".join(f"{figure:.2f}" for figure in np.mean(means, axis=0))
+    others = [one for one in TokenLayers if one is not _BASELINE]
+    head = [f"| difference to {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
+    return [*lines, f"| mean of the sets | | {average} |", "", *head, *gains]
+
+
+def _sets() -> Iterator[tuple[QuestionSet, Part]]:
+    selected = os.environ.get("BENCH_SETS", "").split(",")
+    for question_set, part in _all_sets():
+        if selected == [""] or question_set.name in selected:
+            yield question_set, part
+
+
+def _all_sets() -> Iterator[tuple[QuestionSet, Part]]:
+    yield read_entry(CATALOG["sample"]).question_set, Part.ALL
+    yield read_file(korquad()).question_set, Part.VALIDATION
+    for name, file in _PAIRS.items():
+        yield alike(pair_set(file), name), Part.ALL
+    for name, path in development_sets().items():
+        if "KorQ" not in name:
+            yield read_file(path).question_set, Part.ALL
+
+
+def _gains(comparison: Comparison) -> list[str]:
+    """Return the difference of each to the baseline, with its 95% interval, all of a set tested together."""
+    of = scores(comparison)
+    baseline = of[_BASELINE].per_question[MEASURE]
+    pairs = [
+        Pair(one, _BASELINE, MEASURE, of[one].per_question[MEASURE], baseline)
+        for one in TokenLayers
+        if one is not _BASELINE
+    ]
+    tests = paired_tests(pairs, question_groups(comparison.question_set))
+    return [f"{100 * test.difference:+.2f} ({100 * test.low:+.2f} to {100 * test.high:+.2f})" for test in tests]
