@@ -23,13 +23,13 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from retrieval.comparison.multistage import LearnedSpec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.mix import TOKENS, learn, mixed
+from retrieval.mix import learn, mixed
 from retrieval.rankings import Rankings
 
 _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
     "words": BM25Spec(name="BM25"),
     "meaning": DenseSpec(name="Dense", model=DEFAULT.reference, windows=True),
-    TOKENS: LateSpec(name="Late", model=DEFAULT.reference, windows=True),
+    "tokens": LateSpec(name="Late", model=DEFAULT.reference, windows=True),
 }
 _SPECS = (*_RETRIEVERS.values(),)
 _MIX = LearnedSpec(name="Best mix", of=tuple(spec.name for spec in _SPECS))
