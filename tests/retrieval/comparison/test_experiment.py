@@ -182,7 +182,7 @@ MISTAKES = {
         ("data =", "data", "cannot be read as an experiment file (TOML)"),
     ],
     TUNED: [
-        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank' or 'index'"),
+        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank', 'index' or 'layers'"),
         ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
         ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
         ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),

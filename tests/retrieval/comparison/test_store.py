@@ -102,7 +102,7 @@ def test_late_interaction_that_says_nothing_of_its_layers_was_read_by_the_last()
     layers = told["experiment"]["retriever"][1].pop("layers")  # as before there was a choice
     path.write_text(json.dumps(told), encoding="utf-8")
     opened = load(folder, small_set()).experiment.specs["late"]
-    assert (layers, dict(opened)["layers"]) == ("upper", "last")
+    assert (layers, dict(opened)["layers"]) == ("balanced", "last")
 
 
 def test_the_grade_that_is_relevant_is_kept_with_it() -> None:
