@@ -38,7 +38,7 @@ class LowerStates:
 
     Models share them if their `count` lowest layers and embeddings have the same weights. `seconds` tells how long it
     took to compute the states of `tokens` tokens, `seconds_reused` how long computing those again would have taken that
-    were found here; `bytes` is how much is stored.
+    were stored; `bytes` is how much is stored.
     """
 
     def __init__(self, count: int) -> None:
@@ -115,16 +115,16 @@ class LowerLayers:
     def _states_of(self, features: Features, keys: list[bytes], kwargs: dict[str, Any]) -> Tensor:
         """The input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
         row_of = {key: row for row, key in enumerate(keys)}
-        found = {key: states for key in row_of if (states := self._stored.find(key)) is not None}
-        missing = [row for key, row in row_of.items() if key not in found]
+        states_of = {key: states for key in row_of if (states := self._stored.find(key)) is not None}
+        missing = [row for key, row in row_of.items() if key not in states_of]
         if missing:
             computed = self._computed(_some_rows(features, missing), kwargs)
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
             for place, row in enumerate(missing):
                 states = computed[place, : lengths[place]]
-                found[keys[row]] = states
+                states_of[keys[row]] = states
                 self._stored.add(keys[row], states)
-        rows = [found[key] for key in keys]
+        rows = [states_of[key] for key in keys]
         table = rows[0].new_zeros((len(rows), features["input_ids"].shape[1], rows[0].shape[1]), dtype=torch.float32)
         for row, states in enumerate(rows):
             table[row, : len(states)] = states

@@ -61,7 +61,7 @@ class _RightEpoch(TrainerCallback):
 
 
 class _MeasuredOnce(TrainerCallback):
-    """Leaves the last step unmeasured if no step before it was measured: the finished model is, and is the best."""
+    """Does not evaluate the last step if no step before it was evaluated: the finished model is measured anyway."""
 
     def on_step_end(self, _args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.global_step >= state.max_steps and not state.best_global_step:

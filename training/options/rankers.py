@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from models.packaged import PREFIX
 from models.sources import (
@@ -19,6 +19,16 @@ from training.options.common import Problem, option
 from training.options.questions import RankerOptions, WindowedOptions
 
 BI_ENCODER = "bi-encoder"
+# of a packaged base, which is meant for CPUs: lower layers are computed once for each text, a step encodes each passage
+# once, and a training of fewer than 100 steps is measured at its end alone
+_ON_CPUS: dict[str, Any] = {
+    "shared_passages": True,
+    "frozen_layers": 8,
+    "learning_rate": 1e-4,
+    "batch_size": 32,
+    "epochs": 2.0,
+    "evaluation_steps": 100,
+}
 
 
 class BiEncoderObjective(StrEnum):
@@ -117,26 +127,14 @@ class BiEncoderOptions(WindowedOptions):
     def suited_to(cls, base: str = STARTER) -> Self:
         """A table of vectors moves by large steps, which would wreck a pretrained transformer.
 
-        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began. It is meant
-        for CPUs, so by default its lower layers are computed once for each text, a step encodes each passage once, and
-        a training of fewer than 100 steps is measured at its end alone.
+        A packaged base was trained to distinguish passages at a low temperature, and its training continues so.
         """
         if base == STARTER:
             return cls(batch_size=256, learning_rate=1e-3)
         if not base.startswith(PREFIX):
             return cls(base=base)
-        return cls(
-            base=base,
-            objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
-            batches_of=BatchesOf.ARTICLES,
-            shared_passages=True,
-            frozen_layers=8,
-            temperature=0.02,
-            learning_rate=1e-4,
-            batch_size=32,
-            epochs=2.0,
-            evaluation_steps=100,
-        )
+        objective, batches_of = BiEncoderObjective.MULTIPLE_NEGATIVES, BatchesOf.ARTICLES
+        return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_ON_CPUS)
 
     @property
     def helpers(self) -> dict[str, str]:
@@ -309,16 +307,7 @@ class LateOptions(WindowedOptions):
         """
         if not base.startswith(PREFIX):
             return cls(base=base, epochs=1.0, batch_size=32)
-        return cls(
-            base=base,
-            shared_passages=True,
-            frozen_layers=8,
-            temperature=0.01,
-            learning_rate=1e-4,
-            batch_size=32,
-            epochs=2.0,
-            evaluation_steps=100,
-        )
+        return cls(base=base, temperature=0.01, **_ON_CPUS)
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
