@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -125,7 +124,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         run.write_status(now)
         return now
 
-    _prepare_early(run.plan().options.base)
+    _write_early(run.plan().options.base)
     tell = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _check(plan)
@@ -173,16 +172,21 @@ def _complete_curve(run: Run, step: int, after: Measurement) -> None:
         run.add_progress({"step": step, **{f"eval_{name}": value for name, value in figures(after).items()}})
 
 
-def _prepare_early(base: str) -> None:
-    """Import the models' library, and write a packaged base to disk, while the questions are read: it takes seconds."""
+def _write_early(base: str) -> Thread:
+    """Write a packaged base to disk while the questions are read and the libraries imported: it takes seconds.
 
-    def prepare() -> None:
-        import_module("sentence_transformers")
+    The thread imports no library of models: transformers replaces its own module at the end of its first import, and
+    `from transformers import ...` of another thread, which began before, fails.
+    """
+
+    def write() -> None:
         with suppress(ModelError, OSError):  # the training meets it, too, and reports it
             if packaged := packaged_base(base):
                 packaged.write()
 
-    Thread(target=prepare, daemon=True).start()
+    thread = Thread(target=write, daemon=True)
+    thread.start()
+    return thread
 
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:

@@ -1,0 +1,26 @@
+"""What runs beside a training while it reads its questions."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from models.packaged import DEFAULT
+from tests.training.worlds import python
+
+pytestmark = [pytest.mark.slow, pytest.mark.packaged]
+
+LIBRARIES = {"torch", "transformers", "sentence_transformers"}
+PROGRAM = f"""
+import sys
+from training.train import _write_early
+_write_early({DEFAULT.reference!r}).join()
+print(sorted({LIBRARIES} & set(sys.modules)))
+"""
+
+
+def test_the_packaged_base_is_written_beside_without_importing_the_models_libraries(tmp_path: Path) -> None:
+    """Two threads that import transformers for the first time at once fail, one of them, with an `ImportError`."""
+    done = python("-c", PROGRAM, environment=os.environ | {"MRC_WORKSPACE": str(tmp_path)})
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+    assert [*tmp_path.rglob("model.safetensors")]
