@@ -107,7 +107,8 @@ class BM25Options:
 class BM25:
     """A BM25 index over passages; building it analyzes them (cached on disk), which `on_progress` is told of, 0 to 1.
 
-    `memory_bytes` is the size of the index's weights, 0 where not known.
+    `memory_bytes` is the size of the index's weights, 0 where not known. `all_questions` are the texts of the whole set
+    that questions are taken of: where their tokens are kept, as after a comparison, none of them is analyzed again.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class BM25:
     ) -> None:
         self.name = name
         self.options = options or BM25Options()
+        self.all_questions: Sequence[str] = ()
         corpus = Passages.of(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
@@ -149,7 +151,7 @@ class BM25:
 
     def _asked(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
         """Yield the questions as they are searched: as they are, or with feedback some at a time."""
-        tokens = tokens_of(self.analysis, questions)
+        tokens = self._tokens_of(questions)
         if not self._feedback:
             yield tokens, None
             return
@@ -157,6 +159,13 @@ class BM25:
         for start in range(0, max(1, len(questions)), QUESTIONS):
             some = slice(start, start + QUESTIONS)
             yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))
+
+    def _tokens_of(self, questions: Sequence[str]) -> Tokens:
+        row_of = {text: row for row, text in enumerate(self.all_questions)}
+        rows = [row_of.get(text, -1) for text in questions]
+        if rows and min(rows) >= 0 and are_kept(self.analysis, self.all_questions):
+            return tokens_of(self.analysis, self.all_questions).of(rows)
+        return tokens_of(self.analysis, questions)
 
 
 class Weighed(NamedTuple):

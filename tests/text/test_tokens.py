@@ -54,6 +54,14 @@ def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None
     assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
 
 
+@given(texts=st.lists(st.text("ab ", max_size=8), max_size=6), seed=st.integers(0, 9))
+def test_some_rows_are_those_of_the_texts_taken(texts: list[str], seed: int) -> None:
+    rows = np.random.default_rng(seed).integers(0, max(1, len(texts)), size=4 if texts else 0).tolist()
+    some = tokens_of(Analyzer.WORD, texts).of(rows)
+    assert some.texts() == analyze(Analyzer.WORD, [texts[row] for row in rows])
+    assert len(some) == len(rows)
+
+
 def test_texts_are_not_analyzed_again_for_pairs(analyzed: list[str]) -> None:
     tokens_of(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH])
     paired = Analysis(Analyzer.KIWI_BIGRAM, pairs=True)

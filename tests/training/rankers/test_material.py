@@ -19,6 +19,8 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
+from text import analysis
+from text.analysis import tokens_of
 from training.base import figures
 from training.options.common import TrainingError
 from training.options.questions import NegativesFrom
@@ -109,6 +111,15 @@ def test_too_few_questions_are_told_with_numbers(split: SplitOptions, numbers: s
     with pytest.raises(TrainingError, match=told) as refused:
         material_of(misleading_set(), split)
     assert refused.value.code == "too_few"
+
+
+def test_measuring_bm25_analyzes_no_question_that_the_comparison_analyzed(
+    sample: QuestionSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = material_of(sample)
+    tokens_of(material.first_stage.analysis, [question.text for question in sample.questions])
+    monkeypatch.setattr(analysis, "analyze", lambda *_: pytest.fail("analyzed again"))
+    assert figures(material.first_stage_scores)["validation_recall@10"] > 0.5
 
 
 def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
