@@ -215,13 +215,12 @@ class Tokens:
         words = np.asarray(self.vocabulary, dtype=object)[self.ids]
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 
-    def of(self, rows: Sequence[int]) -> "Tokens":
-        """Return those of the texts in these rows, by the same vocabulary."""
-        places = np.asarray(rows, dtype=np.int64)
-        lengths = np.diff(self.offsets)[places]
+    def select(self, rows: Sequence[int]) -> "Tokens":
+        """Return the tokens of the texts at `rows`, with the same vocabulary."""
+        starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        taken = np.arange(offsets[-1]) + np.repeat(self.offsets[places] - offsets[:-1], lengths)
-        return Tokens(self.vocabulary, self.ids[taken], offsets)
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Tokens(self.vocabulary, self.ids[places], offsets)
 
     def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""

@@ -107,8 +107,8 @@ class BM25Options:
 class BM25:
     """A BM25 index over passages; building it analyzes them (cached on disk), which `on_progress` is told of, 0 to 1.
 
-    `memory_bytes` is the size of the index's weights, 0 where not known. `all_questions` are the texts of the whole set
-    that questions are taken of: where their tokens are kept, as after a comparison, none of them is analyzed again.
+    `memory_bytes` is the size of the index's weights, 0 where not known. `all_questions` are the texts of a whole set:
+    if their tokens are on disk, as after a comparison, no question of that set is analyzed again.
     """
 
     def __init__(
@@ -117,10 +117,12 @@ class BM25:
         passages: Sequence[Passage],
         options: BM25Options | None = None,
         on_progress: Callable[[float], None] | None = None,
+        *,
+        all_questions: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.options = options or BM25Options()
-        self.all_questions: Sequence[str] = ()
+        self._all_questions = all_questions
         corpus = Passages.of(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
@@ -161,10 +163,11 @@ class BM25:
             yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))
 
     def _tokens_of(self, questions: Sequence[str]) -> Tokens:
-        row_of = {text: row for row, text in enumerate(self.all_questions)}
+        """Return the tokens of questions, those of the whole set if they are on disk."""
+        row_of = {text: row for row, text in enumerate(self._all_questions)}
         rows = [row_of.get(text, -1) for text in questions]
-        if rows and min(rows) >= 0 and are_kept(self.analysis, self.all_questions):
-            return tokens_of(self.analysis, self.all_questions).of(rows)
+        if rows and min(rows) >= 0 and are_kept(self.analysis, self._all_questions):
+            return tokens_of(self.analysis, self._all_questions).select(rows)
         return tokens_of(self.analysis, questions)
 
 

@@ -55,9 +55,9 @@ def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None
 
 
 @given(texts=st.lists(st.text("ab ", max_size=8), max_size=6), seed=st.integers(0, 9))
-def test_some_rows_are_those_of_the_texts_taken(texts: list[str], seed: int) -> None:
+def test_selected_rows_hold_the_tokens_of_their_texts(texts: list[str], seed: int) -> None:
     rows = np.random.default_rng(seed).integers(0, max(1, len(texts)), size=4 if texts else 0).tolist()
-    some = tokens_of(Analyzer.WORD, texts).of(rows)
+    some = tokens_of(Analyzer.WORD, texts).select(rows)
     assert some.texts() == analyze(Analyzer.WORD, [texts[row] for row in rows])
     assert len(some) == len(rows)
 

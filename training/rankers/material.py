@@ -138,8 +138,9 @@ class Material:
                 "use more articles, or change the split",
             )
         validation = some_of(validation, options.evaluation_limit, shares.seed)
-        first_stage = BM25("BM25", question_set.passages, BM25Options(title=options.title))
-        first_stage.all_questions = [question.text for question in question_set.questions]
+        all_questions = [question.text for question in question_set.questions]
+        bm25 = BM25Options(title=options.title)
+        first_stage = BM25("BM25", question_set.passages, bm25, all_questions=all_questions)
         # a training asks for them in any order
         texts = list(question_set.passages.indexed_texts(title=options.title))
         told = (question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
