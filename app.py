@@ -3,12 +3,12 @@
 import streamlit as st
 from starlette.middleware import Middleware
 
-from data.terminal import quiet
-from data.threads import let_idle_threads_sleep
-from views import access
-from views.access import Gate, serving
-from views.navigation import FIRST, PAGES
-from views.ui.document import document_routes
+from mrc_workbench.data.terminal import quiet
+from mrc_workbench.data.threads import let_idle_threads_sleep
+from mrc_workbench.workbench.views import access
+from mrc_workbench.workbench.views.access import Gate, serving
+from mrc_workbench.workbench.views.navigation import FIRST, PAGES
+from mrc_workbench.workbench.views.ui.document import document_routes
 
 quiet()
 let_idle_threads_sleep()

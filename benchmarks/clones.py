@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.material import korquad
-from data.questions.read import read_file
-from data.records import QuestionSet
-from text.analysis import PART, Tokens, tokens_of
-from text.analyzers import Analyzer
-from text.marking import sentence_spans
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analysis import PART, Tokens, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.marking import sentence_spans
 
 
 @dataclass(frozen=True)

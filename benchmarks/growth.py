@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from data.workspace import PROJECT
-from retrieval.rankings import Rankings
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval.rankings import Rankings
 
 _SIZES = "1000,10000,100000"
 _PICTURE = PROJECT / "docs" / "growth.svg"
@@ -86,7 +86,7 @@ def draw(seconds: Seconds, path: Path) -> None:
     import pandas as pd
     import vl_convert
 
-    from retrieval.report.drawing import PALETTE, SHAPES
+    from mrc_workbench.retrieval.report.drawing import PALETTE, SHAPES
 
     stages = list(seconds)
     rows = [(stage, size, took) for stage in stages for size, took in seconds[stage].items() if took > 0]
@@ -146,18 +146,18 @@ def _one_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
 
 
 def _reading(file: Path) -> Iterator[tuple[str, float]]:
-    from data.questions.read import read_file
-    from data.store import keep, load, stored
+    from mrc_workbench.data.questions.read import read_file
+    from mrc_workbench.data.store import keep, load, stored
 
     yield "read and keep", _seconds(lambda: keep(read_file(file).question_set))
     yield "open", _seconds(lambda: load(stored()[0].key))
 
 
 def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
-    from data.store import load, stored
-    from retrieval.lexical.bm25 import BM25, BM25Options
-    from text.analysis import analyze, tokens_of
-    from text.analyzers import Analyzer
+    from mrc_workbench.data.store import load, stored
+    from mrc_workbench.data.text.analysis import analyze, tokens_of
+    from mrc_workbench.data.text.analyzers import Analyzer
+    from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
     asked = load(stored()[0].key)
     texts = asked.passages.indexed_texts(title=True)
@@ -175,7 +175,7 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
 
 
 def _vectors(size: int) -> Iterator[tuple[str, float]]:
-    from retrieval.dense import VectorIndex
+    from mrc_workbench.retrieval.dense import VectorIndex
 
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((size, _DIMENSIONS), dtype=np.float32)
@@ -186,7 +186,7 @@ def _vectors(size: int) -> Iterator[tuple[str, float]]:
 
 
 def _fusion(size: int) -> Iterator[tuple[str, float]]:
-    from retrieval.hybrid import Fusion, fused
+    from mrc_workbench.retrieval.hybrid import Fusion, fused
 
     rng = np.random.default_rng(0)
     rankings = [_drawn(rng, size) for _ in range(2)]
@@ -201,9 +201,9 @@ def _drawn(rng: np.random.Generator, size: int) -> Rankings:
 
 def _compile() -> None:
     """Have everything compiled and imported that would count to the first stage that needs it."""
-    from data.passages import Passage
-    from retrieval.lexical.bm25 import BM25, BM25Options
-    from text.analyzers import Analyzer
+    from mrc_workbench.data.passages import Passage
+    from mrc_workbench.data.text.analyzers import Analyzer
+    from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
     few = [Passage(str(row), f"text {row}", "") for row in range(3)]
     BM25("few", few, BM25Options(Analyzer.WORD)).search(["text 1"] * 40, 2)

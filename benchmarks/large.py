@@ -27,22 +27,22 @@ from playwright.sync_api import Page, WebSocket
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad, most_memory
-from data.pairs.records import sentence_set
-from data.pairs.store import keep as keep_pairs
-from data.questions.read import read_file
-from data.split import Part
-from data.store import load, stored
-from data.workspace import PROJECT
-from embeddings.results import EmbeddingJob, EvaluationRequest
-from language.morphemes import Split, TokenizerKind
-from language.train import MOST_CHARACTERS
-from models.packaged import DEFAULT
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.store import ComparisonJob, keep, kept_comparisons
-from text.analyzers import Analyzer
-from text.marking import marked_sentences
+from mrc_workbench.data.pairs.records import sentence_set
+from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import load, stored
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.marking import marked_sentences
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.labs.embeddings.results import EmbeddingJob, EvaluationRequest
+from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
+from mrc_workbench.labs.language.train import MOST_CHARACTERS
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, kept_comparisons
 
 _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
@@ -56,9 +56,9 @@ _STEPS = {
     "again with another k1, tokens kept": "compared(1.2)",
 }
 _IMPORTS = (
-    "from pathlib import Path; from data.questions.audit import audit, passages_with; "
-    "from data.questions.read import read_file; from data.split import split; "
-    "from data.store import keep, load, stored; "
+    "from pathlib import Path; from mrc_workbench.data.questions.audit import audit, passages_with; "
+    "from mrc_workbench.data.questions.read import read_file; from mrc_workbench.data.split import split; "
+    "from mrc_workbench.data.store import keep, load, stored; "
     "from benchmarks.large import compared; "
 )
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.questions.read import read_file
-from data.workspace import replacing
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.workspace import replacing
 
 NAME = "KorQuAD_v1.0_dev.json"
 

@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 
 RESULTS = Path(__file__).parent / "results.json"
 _ELSEWHERE = "BM25 "  # so begin the names of what has a table of its own

@@ -22,15 +22,15 @@ import psutil
 
 from benchmarks import peers
 from benchmarks.material import korquad
-from data.questions.read import read_file
-from data.workspace import write_text
-from models.encoders.bi_encoder import BiEncoder
-from models.packaged import DEFAULT
-from models.sources import find_model
-from retrieval.comparison.experiment import Experiment, write_experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.multistage import HybridSpec
-from serving.searcher import open_searcher
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.workspace import write_text
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec
+from mrc_workbench.workbench.serving.searcher import open_searcher
 
 _NAME, _K = "Hybrid", 10
 _TOGETHER = 32  # questions, as the server searches at most

@@ -30,25 +30,28 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
-from data.files.limits import TIMES_AS_LONG, Limits
-from data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
-from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.formats.encodings.detection import EncodingCandidate
-from data.formats.opening import Proposal
-from data.formats.tables import shown
-from data.formats.text import Content
-from data.problems import DataError, Problem, ProblemCode
-from data.workspace import PROJECT, read_json, workspace, write_json, write_text
+from mrc_workbench.data.files.limits import TIMES_AS_LONG, Limits
+from mrc_workbench.data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
+from mrc_workbench.data.files.temporary import remove_leftovers_of, temporary_folder
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.opening import Proposal
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.workspace import PROJECT, read_json, workspace, write_json, write_text
 
 logger = logging.getLogger(__name__)
 
-_WORKS = {"questions": "data.questions.read", "pairs": "data.pairs.reading"}  # each has a `WORK`
+_WORKS = {
+    "questions": "mrc_workbench.data.questions.read",
+    "pairs": "mrc_workbench.data.pairs.reading",
+}  # each has a `WORK`
 _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
-_COMMAND = (sys.executable, "-m", "data.apart")
+_COMMAND = (sys.executable, "-m", "mrc_workbench.data.apart")
 
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []

@@ -23,7 +23,7 @@ import xxhash
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from data.workspace import (
+from mrc_workbench.data.workspace import (
     error_message,
     folder_to_disk,
     read_json,

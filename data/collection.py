@@ -16,9 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from data.formats.tables import shown
-from data.problems import DataError, ProblemCode
-from data.workspace import remove_folder, replacing, require_room, shelf, workspace
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
 NOTE = "set.json"
 LONGEST_NAME = 100  # characters

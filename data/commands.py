@@ -17,11 +17,11 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
-from data.interrupts import raise_on_ctrl_c
-from data.problems import Failure
-from data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
-from data.threads import let_idle_threads_sleep
-from data.workspace import error_message
+from mrc_workbench.data.interrupts import raise_on_ctrl_c
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
+from mrc_workbench.data.threads import let_idle_threads_sleep
+from mrc_workbench.data.workspace import error_message
 
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]

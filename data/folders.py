@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from data.files.temporary import remove_leftovers_of, temporary_folder
-from data.workspace import disk_errors_naming, folder_to_disk, read_json, replacing, write_json
+from mrc_workbench.data.files.temporary import remove_leftovers_of, temporary_folder
+from mrc_workbench.data.workspace import disk_errors_naming, folder_to_disk, read_json, replacing, write_json
 
 MANIFEST = "manifest.json"
 _PREFIX = ".new."

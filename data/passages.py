@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.formats.tables import shown
-from data.problems import Problem, ProblemCode
-from data.texts import BLOCK, Texts, column_of, in_blocks
-from data.workspace import read_json, write_json
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import Problem, ProblemCode
+from mrc_workbench.data.texts import BLOCK, Texts, column_of, in_blocks
+from mrc_workbench.data.workspace import read_json, write_json
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
 FILE = "passages.arrow"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
-from data.passages import Passage, Passages, RowOfId, open_passages, write_passages
+from mrc_workbench.data.passages import Passage, Passages, RowOfId, open_passages, write_passages
 
 __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
 

@@ -12,14 +12,14 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from data.collection import Collection, KeptSet, file_named, folder_named
-from data.formats.opening import file_content
-from data.formats.tables import shown
-from data.passages import Passages, open_passages
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_file_apart
-from data.records import QuestionSet, open_question_set, write_question_set
-from data.workspace import read_json, replacing, require_few, workspace, write_json
+from mrc_workbench.data.collection import Collection, KeptSet, file_named, folder_named
+from mrc_workbench.data.formats.opening import file_content
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.passages import Passages, open_passages
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_file_apart
+from mrc_workbench.data.records import QuestionSet, open_question_set, write_question_set
+from mrc_workbench.data.workspace import read_json, replacing, require_few, workspace, write_json
 
 TIMEOUT_SECONDS = 30
 _CHUNK_BYTES = 1 << 16

@@ -18,8 +18,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from data.files.temporary import temporary_folder
-from data.problems import Failure
+from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.problems import Failure
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -9,8 +9,8 @@ from typing import Any
 
 import ray
 
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import find_model
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.sources import find_model
 
 
 class Encoder:

@@ -24,8 +24,8 @@ from pydantic.fields import FieldInfo
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from training.options.common import TrainingOptions  # noqa: E402
-from training.recipe import RECIPES  # noqa: E402
+from mrc_workbench.training.options.common import TrainingOptions  # noqa: E402
+from mrc_workbench.training.recipe import RECIPES  # noqa: E402
 
 _FEW = 3  # rows of a table that may stand again
 _HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
@@ -74,10 +74,10 @@ def commands() -> str:
 
 def experiment_files() -> str:
     """Return the page of the fields of every experiment file."""
-    from reading.evaluate import ReaderSpec, ReadingExperiment
-    from reading.generator import GeneratorSpec
-    from retrieval.comparison.experiment import KINDS, Experiment
-    from training.sweeps.variants import AblationExperiment
+    from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
+    from mrc_workbench.labs.reading.generator import GeneratorSpec
+    from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment
+    from mrc_workbench.training.sweeps.variants import AblationExperiment
 
     parts: list[tuple[str, type[BaseModel], type[BaseModel] | None]] = [("A comparison", Experiment, None)]
     parts += [(f'`[[retriever]]`, `kind = "{kind.model_fields["kind"].default}"`', kind, None) for kind in KINDS]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from data.problems import Failure
-from data.workspace import is_of_the_disk
-from models.hub import ModelError
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import is_of_the_disk
+from mrc_workbench.models.hub import ModelError
 
 _OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from data.cache import SEAL, is_sound
-from data.workspace import read_json
-from models.hub import ModelError
+from mrc_workbench.data.cache import SEAL, is_sound
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.hub import ModelError
 
 CARD = "README.md"  # written after the folder is sealed; no library reads it
 _SAFE = ("model.safetensors", "model.safetensors.index.json")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.problems import Failure
-from data.workspace import shared_workspace, user
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.precision import Precision, in_bfloat16
+from mrc_workbench.models.precision import Precision, in_bfloat16
 
 Features = dict[str, Any]
 Told = Callable[[float], None]

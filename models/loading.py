@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from data.cache import is_sound, sealing
-from data.workspace import read_json
-from jobs.machine import without_collections
-from models.errors import loading, other_weights
-from models.files import require_possible_modules, require_safetensors, require_sealed_content
-from models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
-from models.sources import (
+from mrc_workbench.data.cache import is_sound, sealing
+from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.errors import loading, other_weights
+from mrc_workbench.models.files import require_possible_modules, require_safetensors, require_sealed_content
+from mrc_workbench.models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
+from mrc_workbench.models.sources import (
     ModelSource,
     is_late,
     own_file,
@@ -33,7 +33,7 @@ from models.sources import (
     starter_folder,
     starter_module,
 )
-from models.token_layers import TokenLayers, layer_modules
+from mrc_workbench.models.token_layers import TokenLayers, layer_modules
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
@@ -62,7 +62,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     """
     from sentence_transformers import SentenceTransformer
 
-    from models.starter import AnalyzedEmbedding, build_bi_encoder
+    from mrc_workbench.models.starter import AnalyzedEmbedding, build_bi_encoder
 
     if module := _starter(source, "bi-encoder", corpus, AnalyzedEmbedding, build_bi_encoder):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
@@ -82,7 +82,7 @@ def load_cross_encoder(
     import torch
     from sentence_transformers import CrossEncoder
 
-    from models.starter import KernelPooling, build_cross_encoder
+    from mrc_workbench.models.starter import KernelPooling, build_cross_encoder
 
     if module := _starter(source, "cross-encoder", corpus, KernelPooling, build_cross_encoder):
         return CrossEncoder(modules=[module])

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from filelock import FileLock
 
-from data.cache import is_sound, key_of, sealing
-from data.workspace import shared_workspace
-from models.hub import ModelError
+from mrc_workbench.data.cache import is_sound, key_of, sealing
+from mrc_workbench.data.workspace import shared_workspace
+from mrc_workbench.models.hub import ModelError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

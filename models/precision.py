@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data.cache import is_keeping
+from mrc_workbench.data.cache import is_keeping
 
 _TURNS = 15
 _GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it

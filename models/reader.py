@@ -13,18 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.cache import key_of
-from data.workspace import read_json, write_json
-from jobs.machine import without_collections
-from models.errors import loading
-from models.hub import ModelError
-from models.loading import WEIGHTS, most_tokens, name_one_segment, require_readable, require_trained, where_of
-from models.precision import Precision
-from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import joint_of
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.models.errors import loading
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import (
+    WEIGHTS,
+    most_tokens,
+    name_one_segment,
+    require_readable,
+    require_trained,
+    where_of,
+)
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
+from mrc_workbench.models.windows import joint_of
 
 if TYPE_CHECKING:
-    from models.reader_networks import SpanNetwork
+    from mrc_workbench.models.reader_networks import SpanNetwork
 
 Pair = tuple[str, str]
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
@@ -248,7 +255,7 @@ class SpanReader(SourcedModel):
         """Yield the places of windows read together, and of each its best spans; long windows first."""
         import torch
 
-        from models.inference import in_precision, passes_on
+        from mrc_workbench.models.inference import in_precision, passes_on
 
         model = self.model
         device, segments = model.device, model.has_segments
@@ -265,7 +272,7 @@ class SpanReader(SourcedModel):
         """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
         import torch
 
-        from models.reader_networks import log_shares
+        from mrc_workbench.models.reader_networks import log_shares
 
         begins, ends = (log_shares(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]
@@ -324,7 +331,7 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    from models.reader_networks import SpanNetwork
+    from mrc_workbench.models.reader_networks import SpanNetwork
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)

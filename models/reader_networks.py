@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from data.workspace import write_text
-from jobs.machine import give_back_large_blocks
-from models.errors import loading
-from models.hub import ModelError
-from models.loading import (
+from mrc_workbench.data.jobs.machine import give_back_large_blocks
+from mrc_workbench.data.workspace import write_text
+from mrc_workbench.models.errors import loading
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import (
     WEIGHTS,
     files_of,
     most_tokens,
@@ -34,7 +34,7 @@ from models.loading import (
     require_trained,
     where_of,
 )
-from models.sources import ModelSource, is_starter
+from mrc_workbench.models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
 IGNORED = -100  # the label where nothing is to be guessed

@@ -24,8 +24,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
 
-from text.analysis import Tokens, analyze, are_kept, tokens_of
-from text.analyzers import PLAIN_PART, Analyzer, choose
+from mrc_workbench.data.text.analysis import Tokens, analyze, are_kept, tokens_of
+from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
 
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.cache import cached_arrays, key_of
-from data.texts import fingerprint_of, in_blocks
-from models.sources import SourcedModel
+from mrc_workbench.data.cache import cached_arrays, key_of
+from mrc_workbench.data.texts import fingerprint_of, in_blocks
+from mrc_workbench.models.sources import SourcedModel
 
 _LENGTHS_VERSION = 1  # raise when texts come to have other lengths
 _BLOCK = 1024  # texts tokenized at a time

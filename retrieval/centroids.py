@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.cache import kept_folder, key_of
-from data.workspace import read_json
-from models.encoders.protocols import TokenVectors
-from retrieval.lexical.postings import Array
-from retrieval.lexical.postings.lists import compiled
-from retrieval.rankings import Rankings, ranked
+from mrc_workbench.data.cache import kept_folder, key_of
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.retrieval.lexical.postings import Array
+from mrc_workbench.retrieval.lexical.postings.lists import compiled
+from mrc_workbench.retrieval.rankings import Rankings, ranked
 
 CANDIDATES = 512  # passages that are compared token by token, or twice as many as are asked for
 BITS = (0, 1, 2)  # a dimension; 0: half precision

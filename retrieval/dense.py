@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from data.passages import Passages
-from data.records import Passage
-from models.encoders.protocols import Encoder, LimitedEncoder, WindowEncoder
-from models.windows import WindowOptions
-from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.models.encoders.protocols import Encoder, LimitedEncoder, WindowEncoder
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
 HNSW_NEIGHBOURS = 32  # links of a vector in the graph
 HNSW_CANDIDATES_TO_BUILD = 128

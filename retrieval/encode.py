@@ -7,15 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from data.commands import one_of, stop_message
-from data.store import find
-from data.terminal import end_progress_line, report_progress, tell
-from data.workspace import write_json
-from models.encoders.bi_encoder import BiEncoder, kept_at
-from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
-from models.precision import Precision
-from models.sources import find_model
-from models.windows import WindowOptions, Windows
+from mrc_workbench.data.commands import one_of, stop_message
+from mrc_workbench.data.store import find
+from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder, kept_at
+from mrc_workbench.models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import WindowOptions, Windows
 
 Model = Annotated[str, Parameter(help="a folder, a run, a hub id, or starter")]
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, top_k_sparse
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, top_k_sparse
 
 RRF_CONSTANT = 60
 

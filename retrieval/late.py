@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.passages import Passages
-from data.records import Passage
-from models.encoders.protocols import LimitedEncoder, TokenVectorEncoder, TokenVectors
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.models.encoders.protocols import LimitedEncoder, TokenVectorEncoder, TokenVectors
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
 
 if TYPE_CHECKING:
-    from retrieval.centroids import TokenIndex
+    from mrc_workbench.retrieval.centroids import TokenIndex
 
 ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
 _QUESTIONS = 32  # compared at a time with all passages
@@ -97,7 +97,7 @@ class Late:
         if index is LateIndex.EXACT or not (bits or len(passages) > _MANY or index is LateIndex.CENTROIDS):
             self._tokens = encoder.encode_passages(self._texts, heads)
             return
-        from retrieval.centroids import mapped_index  # imports a compiler
+        from mrc_workbench.retrieval.centroids import mapped_index  # imports a compiler
 
         key = encoder.key_of_passages(self._texts, heads)
         self._tokens = mapped_index(key, lambda: encoder.passage_blocks(self._texts, heads), len(passages), bits)

@@ -24,12 +24,12 @@ import numpy as np
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from data.records import composed
-from data.split.folds import FOLDS, Lessons
-from retrieval.evaluation.measures import hits_of
-from retrieval.hybrid import Fusion, fused, normalised
-from retrieval.mix_fitting import VALUES, TrainingLists
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
+from mrc_workbench.data.records import composed
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.evaluation.measures import hits_of
+from mrc_workbench.retrieval.hybrid import Fusion, fused, normalised
+from mrc_workbench.retrieval.mix_fitting import VALUES, TrainingLists
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 
 _CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
 _AT_ONCE = 1000  # questions that are ranked at a time

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 
-from data.split.folds import FOLDS, Lessons
-from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.rankings import NOT_FOUND, ranked
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.rankings import NOT_FOUND, ranked
 
 VALUES = 2  # of a passage, by each signal
 STRENGTHS = (30.0, 10.0, 3.0)  # of the pull to the untrained mix, in queries

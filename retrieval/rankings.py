@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.records import QuestionSet, composed
+from mrc_workbench.data.records import QuestionSet, composed
 
 NOT_FOUND = -1
 MOST = 2**31 - 1  # passages: their rows are int32

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cache import is_keeping, key_of, read_arrays, write_arrays
-from data.passages import Passages
-from data.records import Passage
-from data.texts import fingerprint_of
-from data.workspace import write_json
-from models.encoders.protocols import ForeseeingScorer, LimitedScorer, PairScorer, WindowScorer
-from models.encoders.vector_blocks import Meter
-from models.sources import ModelSource
-from models.windows import WindowOptions
-from retrieval.hybrid import min_max
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked
+from mrc_workbench.data.cache import is_keeping, key_of, read_arrays, write_arrays
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.encoders.protocols import ForeseeingScorer, LimitedScorer, PairScorer, WindowScorer
+from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.hybrid import min_max
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked
 
 _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ValidationError
 
-from data.cache import key_of
-from data.problems import Failure
-from data.records import QuestionSet, composed
-from data.workspace import replacing, write_text
-from retrieval.rankings import NOT_FOUND, Rankings, places_within
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet, composed
+from mrc_workbench.data.workspace import replacing, write_text
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, places_within
 
 _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")

@@ -13,20 +13,20 @@ import pandas as pd
 import tomli_w
 from cyclopts import Parameter
 
-from data.commands import AsJson, stop_message
-from data.records import QuestionSet
-from data.store import find
-from data.terminal import aligned, end_progress_line, report_progress, tell
-from retrieval.analysis.cross_fit import CrossFit, cross_fit
-from retrieval.analysis.evidence import label
-from retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, layers_lab, numbers
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
-from retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
-from retrieval.comparison.spec import Spec
-from retrieval.evaluation.measures import measures
-from retrieval.evaluation.significance import question_groups
-from text.analyzers import Analyzer
+from mrc_workbench.data.commands import AsJson, stop_message
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import find
+from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
+from mrc_workbench.retrieval.analysis.evidence import label
+from mrc_workbench.retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, layers_lab, numbers
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.measures import measures
+from mrc_workbench.retrieval.evaluation.significance import question_groups
 
 _SHOWN = 10  # settings of the table that is printed
 _CONTINUES = "Stopped. Finished searches are kept in the workspace: run the same command again to continue."

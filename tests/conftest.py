@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from data import apart
-from data.terminal import quiet
-from jobs.detached import FORKS, read_on, start_fork_server
-from models.packaged import PackagedBase
+from mrc_workbench.data import apart
+from mrc_workbench.data.jobs.detached import FORKS, read_on, start_fork_server
+from mrc_workbench.data.terminal import quiet
+from mrc_workbench.models.packaged import PackagedBase
 
 PROGRAM = sys.modules["__main__"]
 # seconds by file, which `make durations` writes: the longest are begun first, or a core would stand idle at the end

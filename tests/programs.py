@@ -17,8 +17,8 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from jobs.detached import FORKS, detached, handed_over, read_on, start_fork_server
-from jobs.fork_server import LIBRARIES
+from mrc_workbench.data.jobs.detached import FORKS, detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.fork_server import LIBRARIES
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
 
@@ -75,9 +75,15 @@ def forks() -> ForkServerContext:
     A test process has one server for all its files, and that reads what the first one asks for.
     """
     context = multiprocessing.get_context("forkserver")
-    files = ("tests.training.test_resume", "tests.serving.test_command")
+    files = ("tests.training.test_resume", "tests.workbench.serving.test_command")
     context.set_forkserver_preload(
-        [*files, "faiss", "sklearn.metrics", "training.engine.trainers", "training.runs.model"]
+        [
+            *files,
+            "faiss",
+            "sklearn.metrics",
+            "mrc_workbench.training.engine.trainers",
+            "mrc_workbench.training.runs.model",
+        ]
     )
     return context
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from data.__main__ import main as data_command
-from data.store import find
-from data.workspace import PROJECT
-from reading.evaluate import ReadingExperiment
-from retrieval.comparison import experiment as experiment_file
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.spec import Spec
+from mrc_workbench.data.cli import main as data_command
+from mrc_workbench.data.store import find
+from mrc_workbench.data.text.cli import main as text_command
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.labs.reading.evaluate import ReadingExperiment
+from mrc_workbench.retrieval.comparison import experiment as experiment_file
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.training.sweeps.variants import AblationExperiment
 from tests.doubles import PASSAGES, small_set
 from tests.retrieval.test_contract import keeps_the_contract, makers
-from text.__main__ import main as text_command
-from training.sweeps.variants import AblationExperiment
 
 DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 from tests.programs import free_port, wait_for
 
 pytestmark = pytest.mark.slow

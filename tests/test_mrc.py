@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from data.workspace import PROJECT
-from jobs.detached import FORKS
+from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.workspace import PROJECT
 
 pytestmark = pytest.mark.slow
 INTERRUPTED = """
@@ -49,7 +49,7 @@ def test_ctrl_c_during_imports_of_a_background_job_is_ignored() -> None:
     "imports",
     [
         "import mrc",
-        "from data.interrupts import end_on_ctrl_c; end_on_ctrl_c(); from text.__main__ import main; main(['--help'])",
+        "from mrc_workbench.data.interrupts import end_on_ctrl_c; end_on_ctrl_c(); from mrc_workbench.data.text.cli import main; main(['--help'])",
     ],
     ids=["mrc", "room"],
 )

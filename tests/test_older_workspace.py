@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
-from data.store import find, stored
-from data.workspace import workspace
-from jobs.folder import RESUMABLE, State
-from models.sources import find_model, is_starter
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.store import ComparisonJob, kept_comparisons, load
-from retrieval.rankings import Rankings
-from training.engine.checkpoints import newest_checkpoint, step_of
-from training.runs.runs import Run, all_runs, find_run
-from training.train import train
+from mrc_workbench.data.jobs.folder import RESUMABLE, State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import find, stored
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.sources import find_model, is_starter
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.runs.runs import Run, all_runs, find_run
+from mrc_workbench.training.train import train
 
 SET, COMPARISON = "c69fdd8ff78185b2", "8ecc6dbdfa92d047"
 BI_ENCODER, CROSS_ENCODER = "20261122-014317-bi-0b1c", "20261122-014341-reranker-08b8"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data.terminal import QUIET, VERBOSE
-from data.workspace import PROJECT
+from mrc_workbench.data.terminal import QUIET, VERBOSE
+from mrc_workbench.data.workspace import PROJECT
 from tests.hub import build_bi_encoder
 from tests.programs import run_module
 

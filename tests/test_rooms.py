@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 
 ROOMS = [path.parent.name for path in sorted(PROJECT.glob("*/__init__.py")) if path.parent.name != "tests"]
 HEAVY = {"openai", "torch", "sentence_transformers", "transformers", "datasets", "pymilvus", "milvus_lite", "grpc"}
@@ -84,8 +84,13 @@ def heavy_behind(door: str) -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_opening_the_app_imports_the_first_page_and_no_library_that_it_does_not_draw_with() -> None:
-    program = "import sys, views.sidebar, views.compare.page; print(*sys.modules)"
+    program = "import sys, mrc_workbench.workbench.views.sidebar, mrc_workbench.workbench.views.compare.page; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
     first = set(done.stdout.split())
     assert "pandas" in first
-    assert not first & {"altair", "openpyxl", "views.train.page", "views.compare.why.view"}
+    assert not first & {
+        "altair",
+        "openpyxl",
+        "mrc_workbench.workbench.views.train.page",
+        "mrc_workbench.workbench.views.compare.why.view",
+    }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 
 _NETWORK, _PORT = "10.213.7", 29500
 _PATIENCE = 120  # seconds

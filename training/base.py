@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.split import SplitOptions
-from models.sources import ModelSource
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.multistage import HybridSpec
-from retrieval.comparison.spec import Spec
-from training.options.common import Report, TrainingOptions, uses_bfloat16
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.training.options.common import Report, TrainingOptions, uses_bfloat16
 
 if TYPE_CHECKING:
-    from training.engine.frozen_layers import LowerStates
+    from mrc_workbench.training.engine.frozen_layers import LowerStates
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
 FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from training.base import Task
-from training.dry_run import Batch, evenly
+from mrc_workbench.training.base import Task
+from mrc_workbench.training.dry_run import Batch, evenly
 
 _PROBED = 64  # texts
 
@@ -35,7 +35,7 @@ def characters_read(task: Task) -> tuple[np.ndarray, float]:
 
 
 def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]:
-    from models.inference import takes_rows
+    from mrc_workbench.models.inference import takes_rows
 
     if not takes_rows(model):
         return 1.0, float("inf")

@@ -16,18 +16,18 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
-from data.commands import AsJson, Command, commands_of, takes
-from data.pairs.store import find as find_pairs
-from data.split import SplitOptions
-from data.store import find as find_questions
-from data.terminal import end_progress_line, report_progress, tell
-from data.workspace import limits, user, workspace
-from jobs.folder import State, Status
-from retrieval.comparison.experiment import ExperimentError, read_as
-from retrieval.evaluation.measures import Measure
-from training.options.texts import LANGUAGE_MODEL
-from training.recipe import ranking_kinds, recipe_of, usual_base
-from training.runs.jobs import (
+from mrc_workbench.data.commands import AsJson, Command, commands_of, takes
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.pairs.store import find as find_pairs
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find as find_questions
+from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.workspace import limits, user, workspace
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.recipe import ranking_kinds, recipe_of, usual_base
+from mrc_workbench.training.runs.jobs import (
     DEFAULTS,
     QUEUE,
     UNTRAINED,
@@ -42,8 +42,8 @@ from training.runs.jobs import (
     find_job,
     job_at,
 )
-from training.runs.runs import Plan, Run, create_rounds, new_plan, run_in
-from training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.runs.runs import Plan, Run, create_rounds, new_plan, run_in
+from mrc_workbench.training.sweeps.variants import AblationExperiment
 
 
 @Parameter(name="*")
@@ -111,7 +111,7 @@ def followed_rounds(runs: Sequence[Run]) -> int:
 
 def followed(run: Run) -> int:
     """Train in this process and print what came out; returns the exit status."""
-    from training.train import train
+    from mrc_workbench.training.train import train
 
     with stopping_on_signals(run) as heard, reporting_progress_of(run):
         ended = train(run)
@@ -222,7 +222,7 @@ def _command_of(kind: str) -> Callable[..., int]:
         ] = False,
         **chosen: Any,
     ) -> int:
-        from training.sweeps.search import find_settings
+        from mrc_workbench.training.sweeps.search import find_settings
 
         if not 0 < minutes <= 1440:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
@@ -291,7 +291,7 @@ def ablate(
     queue: Annotated[bool, Parameter(negative="", help="only put it in line, and print its id")] = False,
 ) -> int:
     """Vary one thing of a language model's training at a time, and compare."""
-    from training.sweeps.ablation import ablate as execute
+    from mrc_workbench.training.sweeps.ablation import ablate as execute
 
     ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
     status = _run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)

@@ -3,18 +3,18 @@
 from dataclasses import replace
 from pathlib import Path
 
-from data.workspace import replacing, write_json, write_text
-from jobs.folder import Status
-from jobs.work import carry_out
-from models.sources import find_model
-from training.engine.adaptation import settle
-from training.engine.checkpoints import step_of
-from training.options.common import TrainingError
-from training.recipe import recipe_of
-from training.runs.best import BestModelJob, best_checkpoint, made_id, made_status
-from training.runs.model import write_card
-from training.runs.runs import Run, find_run
-from training.train import load_material, measured_once, problem_of
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.data.jobs.work import carry_out
+from mrc_workbench.data.workspace import replacing, write_json, write_text
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.engine.adaptation import settle
+from mrc_workbench.training.engine.checkpoints import step_of
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id, made_status
+from mrc_workbench.training.runs.model import write_card
+from mrc_workbench.training.runs.runs import Run, find_run
+from mrc_workbench.training.train import load_material, measured_once, problem_of
 
 
 def conclude(run: Run) -> Run:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from training.base import Task
-from training.options.common import Report, TrainingOptions
+from mrc_workbench.training.base import Task
+from mrc_workbench.training.options.common import Report, TrainingOptions
 
 Batch = list[int]  # rows of the examples
 Clock = Callable[[], float]
@@ -217,8 +217,8 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from training.engine.frozen_layers import cached_lower_layers
-    from training.engine.trainers import make_trainer, short_passes, tokenized_once
+    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
+    from mrc_workbench.training.engine.trainers import make_trainer, short_passes, tokenized_once
 
     class Fixed(DefaultBatchSampler):
         def __iter__(self) -> Iterator[Batch]:

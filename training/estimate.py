@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from data.workspace import replacing
-from jobs.folder import State, Status
-from jobs.work import carry_out
-from models.sources import find_model
-from training.base import Task
-from training.characters import BatchReader, characters_read, distinct_characters
-from training.dry_run import (
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.work import carry_out
+from mrc_workbench.data.workspace import replacing
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import Task
+from mrc_workbench.training.characters import BatchReader, characters_read, distinct_characters
+from mrc_workbench.training.dry_run import (
     Batch,
     Budget,
     Deadline,
@@ -31,12 +31,12 @@ from training.dry_run import (
     memory_available,
     take_steps,
 )
-from training.engine.layers import MEMORY_FRACTION
-from training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
-from training.recipe import recipe_of
-from training.runs.jobs import Estimate, Rehearsal, RehearsalTask
-from training.runs.runs import Plan, Run
-from training.train import load_material, mined, problem_of
+from mrc_workbench.training.engine.layers import MEMORY_FRACTION
+from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
+from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.train import load_material, mined, problem_of
 
 SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
 _BYTES = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
@@ -127,7 +127,7 @@ def estimate(
     """
     from transformers import set_seed
 
-    from training.engine.shared_passages import sampler_of
+    from mrc_workbench.training.engine.shared_passages import sampler_of
 
     budget = budget or Budget()
     options = plan.options
@@ -221,7 +221,7 @@ class _Work:
 
     def _computed_share(self) -> float:
         """The share of a model's layers that are computed for a text whose frozen layers' states are stored."""
-        from training.engine.layers import transformer_layers
+        from mrc_workbench.training.engine.layers import transformer_layers
 
         layers = transformer_layers(self.task.model[0].auto_model)
         return 1 - self.options.frozen_layers / len(layers)
@@ -230,7 +230,7 @@ class _Work:
 def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:
     from torch.nn import Linear
 
-    from models.inference import TOKENS_A_PASS
+    from mrc_workbench.models.inference import TOKENS_A_PASS
 
     slope, fixed = times.memory_line()
     a_pass = a_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])

@@ -13,26 +13,37 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.records import Question, QuestionSet
-from data.split import Part, SplitOptions
-from models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
-from models.sources import DEFAULT_READER, ModelSource
-from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from reading.rules import judged
-from reading.scores import EXACT
-from retrieval.evaluation.measures import Scores
-from retrieval.rankings import NOT_FOUND
-from retrieval.report.drawing import PALETTE
-from text.marking import answer_spans
-from training.base import Columns, Examples, Family, HeldOut, Marks, OnProgress, Recipe, Task, finished, seconds_for
-from training.engine.adaptation import adapt
-from training.options.common import OptionError, TrainingError
-from training.options.questions import READER, ReaderOptions
-from training.rankers.examples import mine
-from training.rankers.material import Material, Rankers, Reached, counts, some_of, summary
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.marking import answer_spans
+from mrc_workbench.labs.reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
+from mrc_workbench.labs.reading.rules import judged
+from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
+from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.rankings import NOT_FOUND
+from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.training.base import (
+    Columns,
+    Examples,
+    Family,
+    HeldOut,
+    Marks,
+    OnProgress,
+    Recipe,
+    Task,
+    finished,
+    seconds_for,
+)
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.questions import READER, ReaderOptions
+from mrc_workbench.training.rankers.examples import mine
+from mrc_workbench.training.rankers.material import Material, Rankers, Reached, counts, some_of, summary
 
 if TYPE_CHECKING:
-    from models.reader_networks import SpanNetwork
+    from mrc_workbench.models.reader_networks import SpanNetwork
 
 OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
 
@@ -101,7 +112,7 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
     does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
     hub_task = "question-answering"
     loading = (
-        "from models.reader import SpanReader\nfrom models.sources import find_model",
+        "from mrc_workbench.models.reader import SpanReader\nfrom mrc_workbench.models.sources import find_model",
         'SpanReader(find_model("{folder}"))',
     )
     usage = """spans = model.read([("a question", "a passage with its answer")])
@@ -256,7 +267,7 @@ def located(question: Question, text: str) -> Located:
     """Find the answers of a question in a passage.
 
     Where the file says at which letter an answer begins and it does, that is it. Where it does not, the same words
-    nearest to that letter are; and where nothing is said, all of them that may be meant (`text.marking.answer_spans`).
+    nearest to that letter are; and where nothing is said, all of them that may be meant (`data.text.marking.answer_spans`).
     """
     starts = question.starts or (-1,) * len(question.answers)
     claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from training.base import Recipe
-from training.language.recipe import LanguageRecipe
-from training.options.questions import READER
-from training.options.rankers import BI_ENCODER, LATE_INTERACTION
-from training.options.texts import LANGUAGE_MODEL, SENTENCES
-from training.rankers.material import RANKERS
-from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
-from training.readers import ReaderRecipe
-from training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
+from mrc_workbench.training.base import Recipe
+from mrc_workbench.training.language.recipe import LanguageRecipe
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, SENTENCES
+from mrc_workbench.training.rankers.material import RANKERS
+from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
+from mrc_workbench.training.readers import ReaderRecipe
+from mrc_workbench.training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
 
 # in the order in which they are offered
 RECIPES: dict[str, type[Recipe[Any, Any]]] = {

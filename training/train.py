@@ -14,24 +14,24 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from data.cache import seal
-from data.problems import DataError, Failure
-from data.workspace import is_of_the_disk, replacing
-from jobs.folder import AskedToStop, State, Status
-from jobs.work import carry_out
-from models.hub import ModelError
-from models.packaged import packaged_base
-from models.sources import ModelSource, find_model
-from training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
-from training.engine.adaptation import settle
-from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.common import OptionError, Report, TrainingError
-from training.options.questions import RankerOptions
-from training.rankers.losses import negatives_of_processes
-from training.recipe import recipe_of
-from training.runs.jobs import QUEUE
-from training.runs.model import in_precision_begun, provenance, write_card
-from training.runs.runs import Phase, Plan, Run, find_run
+from mrc_workbench.data.cache import seal
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.work import carry_out
+from mrc_workbench.data.problems import DataError, Failure
+from mrc_workbench.data.workspace import is_of_the_disk, replacing
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.packaged import packaged_base
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
+from mrc_workbench.training.engine.adaptation import settle
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.options.common import OptionError, Report, TrainingError
+from mrc_workbench.training.options.questions import RankerOptions
+from mrc_workbench.training.rankers.losses import negatives_of_processes
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.jobs import QUEUE
+from mrc_workbench.training.runs.model import in_precision_begun, provenance, write_card
+from mrc_workbench.training.runs.runs import Phase, Plan, Run, find_run
 
 logger = logging.getLogger(__name__)
 
@@ -228,9 +228,9 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 
     The model of the task is the best measured afterwards, that of the step returned.
     """
-    from training.engine.frozen_layers import cached_lower_layers
-    from training.engine.trainers import make_trainer, short_passes, tokenized_once
-    from training.runs.progress import RunFolderCallback
+    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
+    from mrc_workbench.training.engine.trainers import make_trainer, short_passes, tokenized_once
+    from mrc_workbench.training.runs.progress import RunFolderCallback
 
     options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
@@ -260,7 +260,7 @@ def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
 
     Raises `ValueError` where such a training takes none.
     """
-    from training.rankers.examples import as_table, mine
+    from mrc_workbench.training.rankers.examples import as_table, mine
 
     if not isinstance(plan.options, RankerOptions):
         raise ValueError(f"the training of a {plan.kind} takes no hard negatives")

@@ -25,15 +25,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from benchmarks.app.app import RunningApp, running_app, visits
-from data.questions.read import read
-from data.split import Part
-from data.store import CATALOG, obtain
-from data.store import keep as keep_set
-from retrieval.comparison.compare import compare
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import CATALOG, obtain
+from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.workbench.views.choices import choices_for
 from tests.hostile.files import FILES
-from views.choices import choices_for
 
 _WANTED = 3.0  # seconds of the slowest
 _VISITORS = 10
@@ -202,7 +202,7 @@ def _watch(app: RunningApp, attack: Attack) -> None:
         attack.server = max(attack.server, server.memory_info().rss)
         for child in server.children(recursive=True):
             try:
-                if "data.apart" in " ".join(child.cmdline()):
+                if "mrc_workbench.data.apart" in " ".join(child.cmdline()):
                     attack.reader = max(attack.reader, child.memory_full_info().uss)
             except psutil.Error:
                 continue

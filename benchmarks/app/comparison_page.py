@@ -12,19 +12,19 @@ from typing import Any
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad
-from data.questions.read import read_file
-from data.store import keep as keep_set
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.questions import ceilings, fates, rank_map
-from retrieval.analysis.slices import Property, slice_table, slices
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.comparison.store import ComparisonJob, keep, load
-from retrieval.evaluation.significance import question_groups
-from retrieval.report.report import report
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.retrieval.analysis.evidence import evidence
+from mrc_workbench.retrieval.analysis.questions import ceilings, fates, rank_map
+from mrc_workbench.retrieval.analysis.slices import Property, slice_table, slices
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.report.report import report
 
 RETRIEVERS: tuple[Spec, ...] = (
     BM25Spec(name="BM25"),

@@ -21,13 +21,13 @@ from playwright.sync_api import Browser, Page
 from benchmarks.app.app import RunningApp, opened_browser, running_app, visits
 from benchmarks.app.comparison_page import RETRIEVERS
 from benchmarks.material import korquad
-from data.questions.read import read_file
-from data.split import Part
-from data.store import keep as keep_set
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import add
-from retrieval.comparison.store import ComparisonJob, keep
-from views.choices import choices_for
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.workbench.views.choices import choices_for
 
 _ROUNDS = (2, 1)  # that count, of one and of all: browsers are slow; what is clicked first of all does not count
 _PATIENCE = 60_000  # milliseconds

@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad
-from data.workspace import read_json
+from mrc_workbench.data.workspace import read_json
 
 _STARTS = 5
 _ONE_LINE = 'import streamlit\nstreamlit.title("One line")\n'

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.material import korquad
-from data.records import QuestionSet
-from data.split import Part, SplitOptions
-from jobs.folder import RESUMABLE, State, Status
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.spec import Spec
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from training.options.common import TrainingOptions
-from training.runs.runs import Run, all_runs, create_run, new_plan
-from training.train import train
+from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.train import train
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
 # 28 articles instead of 14: BM25 finds nearly all there, and what is chosen on the few questions left went astray

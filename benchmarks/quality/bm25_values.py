@@ -19,17 +19,17 @@ import pandas as pd
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
 from benchmarks.quality.mixes import alike
-from data.pairs.reading import PairOptions, read_pairs
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part, split
-from data.store import CATALOG, read_entry
-from retrieval.analysis.cross_fit import cross_fit
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.significance import mean_interval, question_groups
-from retrieval.lexical.weights import counts_by_term
-from text.analysis import tokens_of
-from text.analyzers import Analyzer, choose
+from mrc_workbench.data.pairs.reading import PairOptions, read_pairs
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, split
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
+from mrc_workbench.retrieval.lexical.weights import counts_by_term
 
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0, 3.0)
 BS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)

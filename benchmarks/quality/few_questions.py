@@ -14,17 +14,17 @@ import numpy as np
 from benchmarks.material import development_sets
 from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
 from benchmarks.quality.mixes import labelled_sets
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part, split
-from data.split.folds import FOLDS, Lessons
-from models.packaged import DEFAULT
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.multistage import LearnedSpec
-from retrieval.comparison.spec import Materials, Spec
-from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.mix import learn, mixed
-from retrieval.rankings import Rankings
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, split
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
+from mrc_workbench.retrieval.comparison.spec import Materials, Spec
+from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.mix import learn, mixed
+from mrc_workbench.retrieval.rankings import Rankings
 
 _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
     "words": BM25Spec(name="BM25"),

@@ -17,14 +17,14 @@ import numpy as np
 import regex
 
 from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
-from data.questions.read import read_file
-from data.records import Passage, Passages, Question, QuestionSet
-from data.split import Part
-from data.split.parts import passage_groups
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.significance import mean_interval
-from text.analysis import tokens_of
-from text.analyzers import Analyzer
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.split.parts import passage_groups
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.significance import mean_interval
 
 Segment = Callable[[Sequence[str]], list[list[str]]]
 

@@ -10,23 +10,23 @@ import numpy as np
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import finished, workspace
-from data.pairs.records import PairKind, PairSet, split_pairs
-from data.pairs.store import find, keep
-from data.pairs.store import find as find_pairs
-from data.pairs.store import keep as keep_pairs
-from data.split import Part, SplitOptions
-from embeddings.encoder import Distinct
-from embeddings.geometry import alignment, positive_rows, uniformity
-from embeddings.judgement import correlate, cosines
-from jobs.folder import RESUMABLE, State, Status
-from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
-from language.texts import find_corpus
-from models.encoders.bi_encoder import BiEncoder
-from models.packaged import DEFAULT
-from models.sources import find_model
-from training.commands import called, planned_ablation
-from training.language.recipe import LANGUAGES, UNIGRAM
-from training.options.texts import (
+from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
+from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs.store import find, keep
+from mrc_workbench.data.pairs.store import find as find_pairs
+from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
+from mrc_workbench.labs.embeddings.judgement import correlate, cosines
+from mrc_workbench.labs.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from mrc_workbench.labs.language.texts import find_corpus
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.commands import called, planned_ablation
+from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
+from mrc_workbench.training.options.texts import (
     LANGUAGE_MODEL,
     SENTENCES,
     LanguageObjective,
@@ -34,9 +34,9 @@ from training.options.texts import (
     SentenceObjective,
     SentenceOptions,
 )
-from training.runs.jobs import Ablation, Table, Variant, all_jobs
-from training.runs.runs import Run, all_runs, create_run, new_plan
-from training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.runs.jobs import Ablation, Table, Variant, all_jobs
+from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.sweeps.variants import AblationExperiment
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)
 # small batches: of so few passages a larger one would make too few steps to leave the frequencies behind
@@ -137,7 +137,7 @@ def pretraining_ablation() -> list[str]:
 
 
 def _carried(experiment: AblationExperiment) -> Table:
-    from training.sweeps.ablation import ablate
+    from mrc_workbench.training.sweeps.ablation import ablate
 
     known = (job for job in all_jobs() if isinstance(job, Ablation) and job.plan().name == _NAME)
     ablation = next(known, None) or planned_ablation(experiment, _NAME, attended=True)

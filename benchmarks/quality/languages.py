@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from benchmarks.material import development_sets
 from benchmarks.quality.article_split import MEASURE, scores
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 
 _DEFAULT = "BM25"
 

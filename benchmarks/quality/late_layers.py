@@ -13,15 +13,15 @@ import numpy as np
 from benchmarks.material import development_sets, korquad
 from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
 from benchmarks.quality.mixes import alike, pair_set
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part, SplitOptions
-from data.store import CATALOG, read_entry
-from models.packaged import DEFAULT
-from models.token_layers import TokenLayers
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.first_stage import DenseSpec, LateSpec
-from retrieval.evaluation.significance import Pair, paired_tests, question_groups
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
+from mrc_workbench.retrieval.evaluation.significance import Pair, paired_tests, question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the articles that are not the test's
 _POOLED, _BASELINE = "pooled", TokenLayers.UPPER

@@ -19,11 +19,13 @@ import regex
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part, SplitOptions, split
-from data.store import CATALOG, read_entry
-from retrieval.analysis.labs import (
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text.analyzers import Compounds
+from mrc_workbench.data.text.dictionary import Dictionary, Word, name_of, written
+from mrc_workbench.retrieval.analysis.labs import (
     FEEDBACK_PASSAGES,
     FEEDBACK_SHARES,
     TITLE_WEIGHTS,
@@ -33,14 +35,12 @@ from retrieval.analysis.labs import (
     lab_figures,
     lexical_lab,
 )
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.spec import Spec
-from retrieval.evaluation.significance import question_groups
-from retrieval.lexical.terms import Evidence, cut_words
-from text.analyzers import Compounds
-from text.dictionary import Dictionary, Word, name_of, written
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.lexical.terms import Evidence, cut_words
 
 _BRACKETS = regex.compile(r"([\p{L}\p{M}][\p{L}\p{M}\p{N}]+)\(([^()]{2,80})\)")
 _BETWEEN = regex.compile(r"[,;/·]|\bor\b|또는")

@@ -21,22 +21,28 @@ from benchmarks.quality.article_split import (
     workspace,
 )
 from benchmarks.quality.trained import RERANKER
-from data.pairs.reading import PairOptions, read_pairs
-from data.pairs.records import Label, PairKind, PairSet
-from data.questions.read import read_file
-from data.records import Passage, Passages, Question, QuestionSet
-from data.split import Part
-from data.store import CATALOG, read_entry
-from models.packaged import DEFAULT
-from models.token_layers import TokenLayers
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.evaluation.significance import intervals_of, question_groups
-from retrieval.hybrid import Fusion
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, BiEncoderOptions, LateOptions
-from training.runs.runs import Run
+from mrc_workbench.data.pairs.reading import PairOptions, read_pairs
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, question_groups
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    LATE_INTERACTION,
+    BiEncoderOptions,
+    LateOptions,
+)
+from mrc_workbench.training.runs.runs import Run
 
 _BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
 _NARROW = 128

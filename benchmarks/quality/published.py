@@ -15,13 +15,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.quality.article_split import compared, workspace
-from data.questions.read import read_file
-from data.records import QuestionSet
-from data.split import Part
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.measures import evaluate, hits_of
-from retrieval.evaluation.significance import mean_interval, question_groups
-from retrieval.rankings import Rankings
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.measures import evaluate, hits_of
+from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
+from mrc_workbench.retrieval.rankings import Rankings
 
 FILE = Path(__file__).parents[1] / "published.toml"
 DEPTH = 1000  # passages of a question, as those of trec_eval

@@ -20,30 +20,30 @@ from benchmarks.quality.article_split import (
     trained,
     workspace,
 )
-from data.questions.read import read_file
-from data.split import Part
-from jobs.folder import State
-from models.packaged import DEFAULT
-from reading import results
-from reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
-from reading.extractive import Fate
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.hybrid import Fusion
-from training.options.questions import READER, ReaderOptions
-from training.options.rankers import (
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.split import Part
+from mrc_workbench.labs.reading import results
+from mrc_workbench.labs.reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
+from mrc_workbench.labs.reading.extractive import Fate
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.training.options.questions import READER, ReaderOptions
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from training.recipe import RECIPES
-from training.runs.runs import Run, create_run, new_plan
-from training.train import train
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.train import train
 
 
 def starter_training() -> list[str]:

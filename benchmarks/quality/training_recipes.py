@@ -18,11 +18,11 @@ from typing import Any
 
 from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import MORE_VALIDATION
-from data.split import SplitOptions
-from models.packaged import DEFAULT
-from training.options.common import TrainingOptions
-from training.options.rankers import BI_ENCODER, LATE_INTERACTION
-from training.recipe import recipe_of
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.recipe import recipe_of
 
 _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}
 
@@ -128,11 +128,11 @@ def _in_fresh_process(name: str, recipe: str) -> dict[str, Any]:
 
 def _train(name: str, recipe: str) -> dict[str, Any]:
     """Train in this process; returns what the run measured."""
-    from data.store import find
-    from jobs.folder import State
-    from jobs.machine import hold_freed_memory
-    from training.runs.runs import create_run, new_plan
-    from training.train import train
+    from mrc_workbench.data.jobs.folder import State
+    from mrc_workbench.data.jobs.machine import hold_freed_memory
+    from mrc_workbench.data.store import find
+    from mrc_workbench.training.runs.runs import create_run, new_plan
+    from mrc_workbench.training.train import train
 
     hold_freed_memory()
     reference = str(korquad()) if name == "korquad" else name

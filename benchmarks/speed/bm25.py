@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.peers import Measured, of_rounds, shown
 from benchmarks.speed.bm25_search import PLAIN, Case, apart, engines_of
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 
 NAME = "BM25 "  # so begin the names of all lines
 OURS = "ours"
@@ -83,7 +83,7 @@ def draw(lines: Sequence[Measured], path: Path) -> None:
     import altair as alt
     import vl_convert
 
-    from retrieval.report.drawing import PALETTE, SHAPES
+    from mrc_workbench.retrieval.report.drawing import PALETTE, SHAPES
 
     points = _points(lines)
     engines = list(points["engine"].unique())

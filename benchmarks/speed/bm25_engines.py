@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from benchmarks.clones import Clones
-from text.analysis import Tokens
+from mrc_workbench.data.text.analysis import Tokens
 
 if TYPE_CHECKING:
-    from retrieval.lexical.postings import Segment
-    from retrieval.lexical.postings.index import Postings
-    from retrieval.rankings import Rankings
+    from mrc_workbench.retrieval.lexical.postings import Segment
+    from mrc_workbench.retrieval.lexical.postings.index import Postings
+    from mrc_workbench.retrieval.rankings import Rankings
 
 K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for
 POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4
@@ -98,7 +98,7 @@ class Ours:
 
     def search(self, asked: Tokens, k: int, threads: int) -> "Rankings":
         """See `Engine`."""
-        from retrieval.lexical.weights import hashes_of
+        from mrc_workbench.retrieval.lexical.weights import hashes_of
 
         return self._postings.search(hashes_of(asked.vocabulary)[asked.ids], asked.offsets, k, cores=threads)
 
@@ -110,7 +110,7 @@ class Ours:
 
 def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
     """Open the index of a folder; it is made of the clones where they are given."""
-    from retrieval.lexical.postings.index import mapped_postings
+    from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
 
     os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
     return mapped_postings(_KEY, n_passages, lambda: _segments(clones))
@@ -118,7 +118,7 @@ def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Pos
 
 def _segments(clones: Clones | None) -> "Iterator[Segment]":
     """Count and weigh the passages, a part at a time."""
-    from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of
+    from mrc_workbench.retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of
 
     if clones is None:
         raise FileNotFoundError("there is no index to open")

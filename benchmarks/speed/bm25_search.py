@@ -25,7 +25,7 @@ from benchmarks import peers
 from benchmarks.clones import Clones, cloned, korquad_articles
 from benchmarks.peers import Measured
 from benchmarks.speed.bm25_engines import BM25S, POSTING_BYTES, Engine, Ours, RankBM25, Tantivy, TantivyInOne, Words
-from text.analysis import PART
+from mrc_workbench.data.text.analysis import PART
 
 _MOST = 1_000
 

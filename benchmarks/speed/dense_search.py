@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.material import most_memory
-from retrieval.dense import IndexKind, VectorIndex
+from mrc_workbench.retrieval.dense import IndexKind, VectorIndex
 
 _DIMENSIONS, _A_TOPIC, _SPREAD = 384, 100, 2.0
 _QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.material import korquad, texts
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 
 _ROWS = "50000,1000000"
 _QUESTIONS_A_PASSAGE = 5
@@ -25,7 +25,7 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from time import process_time
-from data.questions.read import read_file
+from mrc_workbench.data.questions.read import read_file
 began = process_time()
 read_file(Path(sys.argv[1]))
 seconds = process_time() - began

@@ -21,15 +21,15 @@ from scipy.stats import spearmanr
 
 from benchmarks import material, peers
 from benchmarks.material import BASE, SMALL, TINY, bi_encoder, cross_encoder, korquad
-from data.questions.read import read_file
-from data.texts import fingerprint_of
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.precision import Precision
-from models.sources import find_model
-from retrieval.lexical.bm25 import BM25
-from text.analysis import Tokens, analyze, tokens_of
-from text.analyzers import Analyzer
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.text.analysis import Tokens, analyze, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.lexical.bm25 import BM25
 
 _WANTED_OF_ENCODING = 2.5
 _ENCODER_PEER = f"sentence-transformers {version('sentence-transformers')} encode, float32"

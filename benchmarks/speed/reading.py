@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.material import korquad
-from data.questions.read import read_file
-from models.packaged import DEFAULT
-from models.reader import SpanOptions, SpanReader, Spans
-from models.sources import find_model
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.reader import SpanOptions, SpanReader, Spans
+from mrc_workbench.models.sources import find_model
 
 _PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")
 _SCRIPT = Path(__file__).with_name("pipeline_script.py")

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.material import development_sets
-from data.questions.read import read_file
-from data.records import QuestionSet
-from retrieval.lexical.bm25 import BM25, BM25Options
-from text.analysis import tokens_of
-from text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
 _ROUNDS, _DEPTH = 5, 100
 

@@ -30,13 +30,13 @@ from benchmarks import peers
 from benchmarks.material import bi_encoder, korquad
 from benchmarks.quality.article_split import SPLIT
 from benchmarks.speed.training_turns import OURS, PLAIN, SHARE_OF_MEMORY, Took, Turn, options_of
-from data.questions.read import read_file
-from data.records import QuestionSet
-from models.packaged import DEFAULT
-from models.precision import Precision
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
-from training.rankers.examples import cross_encoder_examples, encoder_examples
-from training.rankers.material import Material
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
+from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.rankers.material import Material
 
 RANDOM_LENGTH = 128  # tokens, as KR-SBERT reads
 

@@ -18,17 +18,17 @@ import psutil
 
 from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import SPLIT
-from data.questions.read import read_file
-from models.packaged import DEFAULT
-from models.precision import Precision
-from models.sources import find_model
-from training.base import Columns
-from training.options.common import AttentionDropout, EmbeddingTable
-from training.options.questions import QuestionOptions
-from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from training.rankers.material import Material
-from training.recipe import recipe_of
-from training.train import problem_of
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import Columns
+from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable
+from mrc_workbench.training.options.questions import QuestionOptions
+from mrc_workbench.training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.train import problem_of
 
 PLAIN, OURS = "plain", "ours"
 SHARE_OF_MEMORY = 0.95  # of the memory that is free
@@ -92,8 +92,8 @@ def options_of(turn: Turn) -> QuestionOptions:
 
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
-    from jobs.machine import hold_freed_memory
-    from training.engine.trainers import short_passes, tokenized_once
+    from mrc_workbench.data.jobs.machine import hold_freed_memory
+    from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
 
     with tempfile.TemporaryDirectory() as folder:
         if turn.side == PLAIN:
@@ -151,7 +151,7 @@ def ours(turn: Turn, options: QuestionOptions, material: Material, out: Path) ->
     """Our trainer, without what it measures and saves; where losses are compared without prompts."""
     from transformers import set_seed
 
-    from training.engine.trainers import make_trainer
+    from mrc_workbench.training.engine.trainers import make_trainer
 
     set_seed(0)
     task = recipe_of(turn.kind)(options, material).task(find_model(turn.base))

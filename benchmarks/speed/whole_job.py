@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import peers
 from benchmarks.material import TINY, bi_encoder, cross_encoder, korquad
-from data.questions.read import read_file
+from mrc_workbench.data.questions.read import read_file
 
 _SMALL_EXPERIMENT = """
 data = '{data}'

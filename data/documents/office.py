@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from data.documents.sections import Block
-from data.formats.tables import shown
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.documents.sections import Block
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _ERROR = "ERR:"
 _PASSWORD_WORDS = ("암호", "password", "encrypt")

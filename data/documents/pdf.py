@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from data.documents.sections import Block
-from data.formats.tables import broken_told
-from data.formats.text import Content, check_size
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.documents.sections import Block
+from mrc_workbench.data.formats.tables import broken_told
+from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 MOST_PAGES = 10_000
 _LOCKED = "Incorrect password"

@@ -5,14 +5,14 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
 
-from data.documents.markup import html_blocks, html_title, markdown_blocks, text_blocks
-from data.documents.office import office_blocks
-from data.documents.pdf import pdf_blocks
-from data.documents.sections import Block, split_document
-from data.formats.opening import Format
-from data.formats.tables import RawRow, Table
-from data.formats.text import Content, check_size
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.documents.markup import html_blocks, html_title, markdown_blocks, text_blocks
+from mrc_workbench.data.documents.office import office_blocks
+from mrc_workbench.data.documents.pdf import pdf_blocks
+from mrc_workbench.data.documents.sections import Block, split_document
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.tables import RawRow, Table
+from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
 MOST_CHARACTERS_OF_A_DOCUMENT = 50_000_000

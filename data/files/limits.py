@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 TIMES_AS_LONG = 10  # by the clock: others may be at work, too
 _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text

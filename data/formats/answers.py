@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data.formats.tables import MOST_CHARACTERS, CellError, as_text, is_blank, is_collection, is_fit
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, CellError, as_text, is_blank, is_collection, is_fit
 
 MOST_ANSWERS = 1_000
 NOWHERE = -1  # where nobody said where an answer stands

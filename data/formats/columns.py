@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from data.formats.tables import shown
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 
 @dataclass(frozen=True)

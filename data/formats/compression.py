@@ -12,10 +12,10 @@ from io import BytesIO
 from typing import IO, Any
 from zipfile import ZipFile, ZipInfo
 
-from data.formats.tables import broken_told, shown
-from data.formats.text import Content, check_size
-from data.formats.workbooks import unpacked_limit
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.tables import broken_told, shown
+from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.formats.workbooks import unpacked_limit
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _READERS: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from data.formats.columns import guess_columns, is_known
-from data.formats.headers import find_header, title_problems, without_notes
-from data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
-from data.formats.text import EncodedText, check_size, lines_of
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.formats.columns import guess_columns, is_known
+from mrc_workbench.data.formats.headers import find_header, title_problems, without_notes
+from mrc_workbench.data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
+from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 # the usual ones first: they win where several make an equally good table
 DELIMITERS = ("\t", ",", ";", "||", "|", "^", "~", "::", "\x01", "\x1f")

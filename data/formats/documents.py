@@ -8,8 +8,8 @@ import struct
 from pathlib import PurePath
 from zipfile import BadZipFile, ZipFile
 
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 ZIP = b"PK\x03\x04"

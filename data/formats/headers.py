@@ -4,9 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from data.formats.columns import is_known
-from data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
-from data.problems import Problem, ProblemCode
+from mrc_workbench.data.formats.columns import is_known
+from mrc_workbench.data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.problems import Problem, ProblemCode
 
 Record = tuple[int, Sequence[object]]  # number of the row, and its cells
 _MOST_TITLES = 20  # rows above a header

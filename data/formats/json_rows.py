@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
-from data.formats.columns import guess_columns
-from data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, shown
-from data.formats.text import EncodedText, check_size, lines_of
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.formats.columns import guess_columns
+from mrc_workbench.data.formats.tables import MAX_COLUMNS, RawRow, Table, is_fit, kind_of, shown
+from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 _WORDS = ("true", "false", "null")  # of JSON, which may be cut themselves
 _MOST_PARTS = 2_000_000

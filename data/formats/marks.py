@@ -1,6 +1,6 @@
 """Texts that say that a cell is empty."""
 
-from data.formats.tables import is_blank
+from mrc_workbench.data.formats.tables import is_blank
 
 _MISSING = frozenset(
     {"nan", "n/a", "<na>", "null", "-", "–", "—"}

@@ -12,13 +12,13 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from data.formats.columnar.arrow import arrow_table, is_arrow
-from data.formats.columnar.binary import parquet_table
-from data.formats.columns import is_known
-from data.formats.delimited import delimited_tables, find_table
-from data.formats.documents import OLE, ZIP, refuse_document
-from data.formats.encodings.detection import EncodingCandidate
-from data.formats.json_rows import (
+from mrc_workbench.data.formats.columnar.arrow import arrow_table, is_arrow
+from mrc_workbench.data.formats.columnar.binary import parquet_table
+from mrc_workbench.data.formats.columns import is_known
+from mrc_workbench.data.formats.delimited import delimited_tables, find_table
+from mrc_workbench.data.formats.documents import OLE, ZIP, refuse_document
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.json_rows import (
     holds_json_text,
     is_jsonl,
     json_table,
@@ -27,11 +27,11 @@ from data.formats.json_rows import (
     parse_json,
     squad_articles,
 )
-from data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
-from data.formats.tables import RawRow, Table, as_text, mend, shown
-from data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
-from data.formats.workbooks import is_workbook, open_workbook
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
+from mrc_workbench.data.formats.tables import RawRow, Table, as_text, mend, shown
+from mrc_workbench.data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from mrc_workbench.data.formats.workbooks import is_workbook, open_workbook
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole

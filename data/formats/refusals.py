@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _LFS = re.compile(r"version https://(?:git-lfs\.github\.com|hawser\.github\.com)/spec/")
 _LFS_SIZE = re.compile(r"^size (\d+)\s*$", re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data.formats.rows import FileReading
+from mrc_workbench.data.formats.rows import FileReading
 
 _SHOWN_PROBLEMS = 10
 

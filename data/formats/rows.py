@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
-from data.formats.answers import MOST_ANSWERS, NOWHERE, answers_in, with_starts
-from data.formats.marks import says_empty
-from data.formats.opening import Format, RecognisedFile
-from data.formats.tables import (
+from mrc_workbench.data.formats.answers import MOST_ANSWERS, NOWHERE, answers_in, with_starts
+from mrc_workbench.data.formats.marks import says_empty
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import (
     MOST_CHARACTERS,
     REPLACEMENT,
     CellError,
@@ -26,7 +26,7 @@ from data.formats.tables import (
     mend,
     shown,
 )
-from data.problems import DataError, Problem, ProblemCode, Problems
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
 MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 MAX_COLUMNS = 2**14  # Excel's own limit
 MOST_CHARACTERS = 1_000_000  # of one text: a thick book

@@ -8,15 +8,15 @@ from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from data.formats.encodings.detection import (
+from mrc_workbench.data.formats.encodings.detection import (
     ENCODING_PROBLEMS,
     Encoding,
     EncodingCandidate,
     detect_encoding,
     encoding_candidates,
 )
-from data.formats.tables import RawRow, Table
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.tables import RawRow, Table
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _PART = 1 << 20  # bytes
 _START = 4 << 20

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
-from data.formats.columns import guess_columns, is_known
-from data.formats.headers import find_header, title_problems, without_notes
-from data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
-from data.formats.text import check_size
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.formats.columns import guess_columns, is_known
+from mrc_workbench.data.formats.headers import find_header, title_problems, without_notes
+from mrc_workbench.data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
+from mrc_workbench.data.formats.text import check_size
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
 _UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from data.formats.answers import NOWHERE, other_ids_in
-from data.formats.columns import Columns
-from data.formats.marks import is_mark, is_missing
-from data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
-from data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
-from data.layouts.columns.cells import (
+from mrc_workbench.data.formats.answers import NOWHERE, other_ids_in
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.marks import is_mark, is_missing
+from mrc_workbench.data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
+from mrc_workbench.data.layouts.columns.cells import (
     NOT_RELEVANT,
     grade_in,
     groups_in,
@@ -15,16 +15,16 @@ from data.layouts.columns.cells import (
     listed_passages,
     question_metadata_in,
 )
-from data.layouts.columns.labels import Labels, unread_labels
-from data.layouts.columns.references import PassageNames
-from data.layouts.parts import part_named
-from data.layouts.plans import RowPlan
-from data.layouts.questions import GatheredQuestion, GatheredQuestions
-from data.layouts.sources import Role, Shape, Source
-from data.layouts.tallies import Tally, id_problems
-from data.passages import GatheredPassages, filled_ids
-from data.problems import DataError, Problem, ProblemCode
-from data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.layouts.columns.labels import Labels, unread_labels
+from mrc_workbench.data.layouts.columns.references import PassageNames
+from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.layouts.plans import RowPlan
+from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.layouts.tallies import Tally, id_problems
+from mrc_workbench.data.passages import GatheredPassages, filled_ids
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 
 _EXAMPLES = 3
 _MOST_JUDGED = 100_000  # rows of judgements that tell how they name questions

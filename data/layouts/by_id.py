@@ -7,21 +7,26 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from data.apart import File
-from data.formats.answers import answers_in
-from data.formats.columns import Columns
-from data.formats.json_rows import json_table
-from data.formats.opening import told_of
-from data.formats.tables import as_text, is_collection
-from data.layouts.columns.cells import list_items
-from data.layouts.columns.references import file_key
-from data.layouts.columns.roles import assign_columns
-from data.layouts.files import role_by_name, words_of
-from data.layouts.nested.dictionaries import ANSWER_NAMES, answers_opener, holds_predictions, may_hold_answers
-from data.layouts.programs.exports import is_named_prediction
-from data.layouts.sighting import Sighted
-from data.layouts.sources import Role, Shape, Source
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.answers import answers_in
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.json_rows import json_table
+from mrc_workbench.data.formats.opening import told_of
+from mrc_workbench.data.formats.tables import as_text, is_collection
+from mrc_workbench.data.layouts.columns.cells import list_items
+from mrc_workbench.data.layouts.columns.references import file_key
+from mrc_workbench.data.layouts.columns.roles import assign_columns
+from mrc_workbench.data.layouts.files import role_by_name, words_of
+from mrc_workbench.data.layouts.nested.dictionaries import (
+    ANSWER_NAMES,
+    answers_opener,
+    holds_predictions,
+    may_hold_answers,
+)
+from mrc_workbench.data.layouts.programs.exports import is_named_prediction
+from mrc_workbench.data.layouts.sighting import Sighted
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 _ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
 _JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}

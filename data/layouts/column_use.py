@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from data.formats.columns import Columns
-from data.formats.tables import as_text
-from data.layouts.columns.cells import list_items
-from data.layouts.columns.references import NameKind, PassageNames, Reference, file_key, reference_columns
-from data.layouts.columns.roles import columns_in_use
-from data.layouts.columns.values import holds_locations
-from data.layouts.nested.trees import NestedTable
-from data.layouts.sources import Role, Shape, Source, as_questions
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.tables import as_text
+from mrc_workbench.data.layouts.columns.cells import list_items
+from mrc_workbench.data.layouts.columns.references import NameKind, PassageNames, Reference, file_key, reference_columns
+from mrc_workbench.data.layouts.columns.roles import columns_in_use
+from mrc_workbench.data.layouts.columns.values import holds_locations
+from mrc_workbench.data.layouts.nested.trees import NestedTable
+from mrc_workbench.data.layouts.sources import Role, Shape, Source, as_questions
 
 _LONGEST_NAME = 200  # characters of a title
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from data.apart import File
-from data.documents.reading import DOCUMENT_COLUMNS, document_table
-from data.formats.columns import Columns
-from data.formats.documents import document_kind, refuse_document
-from data.formats.opening import Format, RecognisedFile, looked_at
-from data.formats.tables import as_text
-from data.formats.text import line_table
-from data.layouts.columns.references import PassageNames, reference_columns
-from data.layouts.files import holds_passages, role_by_name, with_roles
-from data.layouts.sighting import Sighted, sighted
-from data.layouts.sources import Role, Shape, Source, as_questions
-from data.layouts.tallies import id_problems
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.documents.reading import DOCUMENT_COLUMNS, document_table
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.documents import document_kind, refuse_document
+from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
+from mrc_workbench.data.formats.tables import as_text
+from mrc_workbench.data.formats.text import line_table
+from mrc_workbench.data.layouts.columns.references import PassageNames, reference_columns
+from mrc_workbench.data.layouts.files import holds_passages, role_by_name, with_roles
+from mrc_workbench.data.layouts.sighting import Sighted, sighted
+from mrc_workbench.data.layouts.sources import Role, Shape, Source, as_questions
+from mrc_workbench.data.layouts.tallies import id_problems
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 _BY_KIND = {
     ProblemCode.PDF_DOCUMENT: Format.PDF,

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 
-from data.apart import File
-from data.formats.tables import as_text, is_blank, is_collection, shown
-from data.layouts.columns.ids import canonical_id
-from data.layouts.parts import part_of_path, published_parts
-from data.layouts.sighting import Sighted, row_source
-from data.layouts.sources import Role, Source, as_questions
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection, shown
+from mrc_workbench.data.layouts.columns.ids import canonical_id
+from mrc_workbench.data.layouts.parts import part_of_path, published_parts
+from mrc_workbench.data.layouts.sighting import Sighted, row_source
+from mrc_workbench.data.layouts.sources import Role, Source, as_questions
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
 _PASSAGE_WORDS = (

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
-from data.apart import File
-from data.formats.compression import (
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.compression import (
     Unreadable,
     ZipMember,
     broken_archive,
@@ -20,13 +20,13 @@ from data.formats.compression import (
     is_tar,
     tar_files,
 )
-from data.formats.documents import document_kind
-from data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
-from data.formats.opening import C, Proposal, file_content
-from data.formats.tables import mend, shown
-from data.formats.text import Content, check_size, encodings_to_choose
-from data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.documents import document_kind
+from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
+from mrc_workbench.data.formats.opening import C, Proposal, file_content
+from mrc_workbench.data.formats.tables import mend, shown
+from mrc_workbench.data.formats.text import Content, check_size, encodings_to_choose
+from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 MOST_FILES = 10_000
 _MOST_PLACES = 100_000  # that are looked at in a folder

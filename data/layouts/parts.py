@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from data.formats.tables import as_text, is_collection
+from mrc_workbench.data.formats.tables import as_text, is_collection
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _BY_WORD = {

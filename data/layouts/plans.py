@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Self
 
-from data.formats.columns import Columns
-from data.formats.opening import Format
-from data.formats.workbooks import Workbook
-from data.layouts.columns.cells import NOT_RELEVANT, holds_lists, separates_answers
-from data.layouts.columns.roles import sibling_columns
-from data.layouts.sources import Role, Source
-from data.records import RELEVANT_GRADE
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.workbooks import Workbook
+from mrc_workbench.data.layouts.columns.cells import NOT_RELEVANT, holds_lists, separates_answers
+from mrc_workbench.data.layouts.columns.roles import sibling_columns
+from mrc_workbench.data.layouts.sources import Role, Source
+from mrc_workbench.data.records import RELEVANT_GRADE
 
 _WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
 

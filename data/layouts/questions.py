@@ -3,13 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from data.formats.answers import NOWHERE
-from data.formats.rows import RowReader
-from data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
-from data.layouts.columns.ids import NumberIds, canonical_id
-from data.layouts.columns.references import NameKind, PassageNames, Reference, is_file_name, named_passages
-from data.layouts.tallies import Tally
-from data.records import RELEVANT_GRADE, Question, is_made
+from mrc_workbench.data.formats.answers import NOWHERE
+from mrc_workbench.data.formats.rows import RowReader
+from mrc_workbench.data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
+from mrc_workbench.data.layouts.columns.ids import NumberIds, canonical_id
+from mrc_workbench.data.layouts.columns.references import (
+    NameKind,
+    PassageNames,
+    Reference,
+    is_file_name,
+    named_passages,
+)
+from mrc_workbench.data.layouts.tallies import Tally
+from mrc_workbench.data.records import RELEVANT_GRADE, Question, is_made
 
 _PARTS = ("", "train", "validation", "test")  # from the least strict on
 

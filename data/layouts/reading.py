@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from data.apart import File
-from data.formats.columns import plain_name, require_columns
-from data.formats.opening import Format, set_name, told_of
-from data.formats.tables import shown
-from data.layouts.by_id import with_objects_by_id
-from data.layouts.column_use import with_locations
-from data.layouts.columns.roles import candidate_columns, missing_passages
-from data.layouts.columns.values import holds_texts
-from data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
-from data.layouts.files import (
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.columns import plain_name, require_columns
+from mrc_workbench.data.formats.opening import Format, set_name, told_of
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.layouts.by_id import with_objects_by_id
+from mrc_workbench.data.layouts.column_use import with_locations
+from mrc_workbench.data.layouts.columns.roles import candidate_columns, missing_passages
+from mrc_workbench.data.layouts.columns.values import holds_texts
+from mrc_workbench.data.layouts.documents import sighted_file, with_document_ids, without_describing_documents
+from mrc_workbench.data.layouts.files import (
     PLAIN_WORDS,
     holds_passages,
     require_one_collection,
@@ -23,12 +23,12 @@ from data.layouts.files import (
     with_parts,
     with_roles,
 )
-from data.layouts.sighting import Sighted, holds_dataset, row_source, with_sheets
-from data.layouts.sources import Role, Shape, Source
-from data.layouts.stored import set_aside
-from data.layouts.tallies import id_problems
-from data.layouts.telling import stands_alone
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.layouts.sighting import Sighted, holds_dataset, row_source, with_sheets
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.layouts.stored import set_aside
+from mrc_workbench.data.layouts.tallies import id_problems
+from mrc_workbench.data.layouts.telling import stands_alone
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 
 class Layout(StrEnum):

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from data.apart import File
-from data.formats.columns import Columns, plain_name, require_columns
-from data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
-from data.formats.tables import Table, shown
-from data.formats.text import Content, EncodedText
-from data.formats.workbooks import Workbook
-from data.layouts.columns.passage_columns import with_passage_columns
-from data.layouts.columns.roles import assign_columns, is_unsure_label
-from data.layouts.columns.values import Sample
-from data.layouts.nested.dictionaries import (
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.columns import Columns, plain_name, require_columns
+from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
+from mrc_workbench.data.formats.tables import Table, shown
+from mrc_workbench.data.formats.text import Content, EncodedText
+from mrc_workbench.data.formats.workbooks import Workbook
+from mrc_workbench.data.layouts.columns.passage_columns import with_passage_columns
+from mrc_workbench.data.layouts.columns.roles import assign_columns, is_unsure_label
+from mrc_workbench.data.layouts.columns.values import Sample
+from mrc_workbench.data.layouts.nested.dictionaries import (
     JUDGEMENT_NAMES,
     PASSAGE_NAMES,
     QUESTION_NAMES,
@@ -23,11 +23,11 @@ from data.layouts.nested.dictionaries import (
     judgements_opener,
     texts_opener,
 )
-from data.layouts.nested.flat_questions import flat_opener
-from data.layouts.nested.object_cells import with_flat_cells
-from data.layouts.nested.objects import object_openers
-from data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, tree_in, tree_in_rows
-from data.layouts.programs.engines import (
+from mrc_workbench.data.layouts.nested.flat_questions import flat_opener
+from mrc_workbench.data.layouts.nested.object_cells import with_flat_cells
+from mrc_workbench.data.layouts.nested.objects import object_openers
+from mrc_workbench.data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, tree_in, tree_in_rows
+from mrc_workbench.data.layouts.programs.engines import (
     ASKED_NAMES,
     RATING_NAMES,
     Ratings,
@@ -36,8 +36,8 @@ from data.layouts.programs.engines import (
     rated_lines,
     ratings_in,
 )
-from data.layouts.programs.exports import export_opener, refuse_predictions
-from data.layouts.programs.lines import (
+from mrc_workbench.data.layouts.programs.exports import export_opener, refuse_predictions
+from mrc_workbench.data.layouts.programs.lines import (
     DOCUMENT_NAMES,
     TOPIC_NAMES,
     Lines,
@@ -48,10 +48,10 @@ from data.layouts.programs.lines import (
     lines_of_a_kind,
     topic_table,
 )
-from data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
-from data.layouts.sources import Role, Shape, Source
-from data.layouts.telling import Told, knows, told_by_columns, told_by_names
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.layouts.telling import Told, knows, told_by_columns, told_by_names
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
 _PASSAGE_ROLES = ("context", "positives", "candidates")

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 
-from data.formats.columns import Columns
-from data.formats.opening import RecognisedFile
-from data.formats.tables import Table, as_text
-from data.layouts.columns.references import Reference
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.opening import RecognisedFile
+from mrc_workbench.data.formats.tables import Table, as_text
+from mrc_workbench.data.layouts.columns.references import Reference
 
 
 class Role(StrEnum):

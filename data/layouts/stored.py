@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from data.apart import File
-from data.formats.json_rows import parse_json
-from data.formats.text import EncodedText
-from data.layouts.members import describes_data
-from data.layouts.tallies import id_problems
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.json_rows import parse_json
+from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.layouts.members import describes_data
+from mrc_workbench.data.layouts.tallies import id_problems
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 _STATE = "state.json"
 _NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")

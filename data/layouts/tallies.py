@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from data.formats.tables import shown
-from data.problems import Problem, ProblemCode
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import Problem, ProblemCode
 
 _EXAMPLES = 3
 

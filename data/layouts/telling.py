@@ -7,12 +7,12 @@ Where an id and a text are all there is, they may be passages or questions; whic
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from data.formats.columns import Columns, is_known, plain_name
-from data.formats.tables import is_blank
-from data.layouts.columns.roles import assign_columns, unique_column
-from data.layouts.columns.values import holds_texts
-from data.layouts.programs.lines import has_numbers
-from data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
+from mrc_workbench.data.formats.tables import is_blank
+from mrc_workbench.data.layouts.columns.roles import assign_columns, unique_column
+from mrc_workbench.data.layouts.columns.values import holds_texts
+from mrc_workbench.data.layouts.programs.lines import has_numbers
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
 
 _QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
 _PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")

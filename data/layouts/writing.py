@@ -13,10 +13,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.formats.answers import OTHER_IDS
-from data.layouts.reading import Layout
-from data.records import Question, QuestionSet
-from data.texts import Script, script_of
+from mrc_workbench.data.formats.answers import OTHER_IDS
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.texts import Script, script_of
 
 WRITTEN = (Layout.BEIR, Layout.MTEB)
 _TOLD = (

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.formats.columns import SENTENCES, PairColumns
-from data.formats.rows import DatasetBuilder, Rejection, RowReader
-from data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
-from data.layouts.nested.passage_lists import passages_in
-from data.layouts.parts import name_words, part_named, part_of_word
-from data.pairs.records import Label, PairKind, PairSet
-from data.problems import Problem, ProblemCode
-from data.split import PARTS, Part
-from data.texts import BLOCK, Texts, column_of
+from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
+from mrc_workbench.data.formats.rows import DatasetBuilder, Rejection, RowReader
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
+from mrc_workbench.data.layouts.nested.passage_lists import passages_in
+from mrc_workbench.data.layouts.parts import name_words, part_named, part_of_word
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.problems import Problem, ProblemCode
+from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.data.texts import BLOCK, Texts, column_of
 
 Scale = tuple[float, float]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from data.apart import File, Work, carried_out
-from data.formats.columns import (
+from mrc_workbench.data.apart import File, Work, carried_out
+from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
     PairColumns,
@@ -20,7 +20,7 @@ from data.formats.columns import (
     roles_by_name,
     wanted_names,
 )
-from data.formats.opening import (
+from mrc_workbench.data.formats.opening import (
     Format,
     Proposal,
     RecognisedFile,
@@ -30,19 +30,27 @@ from data.formats.opening import (
     set_name,
     told_of,
 )
-from data.formats.rows import FileReading, understood
-from data.formats.tables import Table, as_text, is_blank, is_collection, shown
-from data.formats.text import Content, line_table
-from data.layouts.columns.roles import filled_columns
-from data.layouts.columns.values import Sample, holds_texts
-from data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
-from data.layouts.parts import part_named
-from data.layouts.sighting import rows_opener
-from data.layouts.stored import set_aside
-from data.pairs.builder import LARGEST, PairSetBuilder, Scale, Values, guessed_kind, part_in_name, without_part
-from data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
-from data.problems import DataError, Problem, ProblemCode
-from data.split import Part
+from mrc_workbench.data.formats.rows import FileReading, understood
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.text import Content, line_table
+from mrc_workbench.data.layouts.columns.roles import filled_columns
+from mrc_workbench.data.layouts.columns.values import Sample, holds_texts
+from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
+from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.layouts.sighting import rows_opener
+from mrc_workbench.data.layouts.stored import set_aside
+from mrc_workbench.data.pairs.builder import (
+    LARGEST,
+    PairSetBuilder,
+    Scale,
+    Values,
+    guessed_kind,
+    part_in_name,
+    without_part,
+)
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.split import Part
 
 LEAST_ROWS = 10
 _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns

@@ -18,8 +18,8 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data.split import PARTS, Part, SplitOptions
-from data.texts import Texts, column_of
+from mrc_workbench.data.split import PARTS, Part, SplitOptions
+from mrc_workbench.data.texts import Texts, column_of
 
 FILE = "pairs.arrow"
 _BLOCK_ROWS = 1 << 16

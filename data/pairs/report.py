@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from data.formats.report import (
+from mrc_workbench.data.formats.report import (
     column_lines,
     column_words,
     columns_as_json,
@@ -14,9 +14,9 @@ from data.formats.report import (
     spread,
     value_as_json,
 )
-from data.pairs.reading import PairReading
-from data.pairs.records import PairAudit, PairKind
-from data.split import PARTS, Part, SplitOptions
+from mrc_workbench.data.pairs.reading import PairReading
+from mrc_workbench.data.pairs.records import PairAudit, PairKind
+from mrc_workbench.data.split import PARTS, Part, SplitOptions
 
 
 def reading_lines(reading: PairReading) -> list[str]:

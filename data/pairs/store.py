@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.collection import Collection, KeptSet, file_named
-from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs
-from data.pairs.records import PairKind, PairSet, open_pairs, write_pairs
-from data.problems import DataError, ProblemCode
-from data.split import Part
-from data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain
-from data.workspace import require_few
+from mrc_workbench.data.collection import Collection, KeptSet, file_named
+from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs
+from mrc_workbench.data.pairs.records import PairKind, PairSet, open_pairs, write_pairs
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain
+from mrc_workbench.data.workspace import require_few
 
 
 @dataclass(frozen=True)

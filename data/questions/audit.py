@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from data.records import Question, QuestionSet
-from data.split import PARTS, Part, Split
-from data.texts import Script, script_of
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import PARTS, Part, Split
+from mrc_workbench.data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")
 _BY_CHANCE = 1000  # questions that are held against a passage of others

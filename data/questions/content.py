@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 import regex
 
-from data.formats.tables import shown
-from data.problems import Problem, ProblemCode
-from data.questions.audit import Unit, unit_of
-from data.questions.near_duplicates import near_duplicates
-from data.records import QuestionSet
-from data.split import Part, Split
-from data.texts import Texts
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import Problem, ProblemCode
+from mrc_workbench.data.questions.audit import Unit, unit_of
+from mrc_workbench.data.questions.near_duplicates import near_duplicates
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, Split
+from mrc_workbench.data.texts import Texts
 
 MOST_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
 _MOST_QUESTIONS = 1_000  # by which lost words are measured

@@ -1,7 +1,7 @@
 """What a person says of a set: passages and answers that are right or not, hard negatives, and notes.
 
 Judgements are how documents become a test set: kept in `workspace/judgements/<fingerprint>.json`, a file for each
-corpus, so that sets that share their passages share them. What models judge stands beside it: see `questions.judge`.
+corpus, so that sets that share their passages share them. What models judge stands beside it: see `data.generate.judge`.
 Earlier versions read the file as if only what is right had been judged. Remarks are kept in
 `workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
 
@@ -18,9 +18,9 @@ import pandas as pd
 from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from data.files.user_files import damaged_copies, read_user_file, set_aside
-from data.records import RELEVANT_GRADE, Question, QuestionSet, composed
-from data.workspace import workspace, write_json
+from mrc_workbench.data.files.user_files import damaged_copies, read_user_file, set_aside
+from mrc_workbench.data.records import RELEVANT_GRADE, Question, QuestionSet, composed
+from mrc_workbench.data.workspace import workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 LONGEST_QUESTION = 2000  # characters

@@ -8,23 +8,29 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from data.apart import File, Work, carried_out
-from data.files.progress import Report, report_files_read
-from data.formats.columns import Columns
-from data.formats.opening import Format, Proposal, collector_paused, recognise, told_of
-from data.formats.rows import FileReading, understood
-from data.formats.tables import shown
-from data.formats.text import Content
-from data.layouts.builder import QuestionSetBuilder
-from data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
-from data.layouts.columns.roles import candidate_columns, missing_passages
-from data.layouts.columns.values import holds_texts
-from data.layouts.members import files_of, files_of_paths, propose_or_encodings, unpacked, with_distinct_names
-from data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
-from data.layouts.sighting import Sighted, has_sheets, row_source
-from data.layouts.sources import Role, Shape, Source
-from data.problems import DataError, Problem, ProblemCode
-from data.records import QuestionSet, open_question_set, write_question_set
+from mrc_workbench.data.apart import File, Work, carried_out
+from mrc_workbench.data.files.progress import Report, report_files_read
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.opening import Format, Proposal, collector_paused, recognise, told_of
+from mrc_workbench.data.formats.rows import FileReading, understood
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.builder import QuestionSetBuilder
+from mrc_workbench.data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
+from mrc_workbench.data.layouts.columns.roles import candidate_columns, missing_passages
+from mrc_workbench.data.layouts.columns.values import holds_texts
+from mrc_workbench.data.layouts.members import (
+    files_of,
+    files_of_paths,
+    propose_or_encodings,
+    unpacked,
+    with_distinct_names,
+)
+from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
+from mrc_workbench.data.layouts.sighting import Sighted, has_sheets, row_source
+from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.records import QuestionSet, open_question_set, write_question_set
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from data.apart import UnusableFileError
-from data.formats.report import (
+from mrc_workbench.data.apart import UnusableFileError
+from mrc_workbench.data.formats.report import (
     column_lines,
     column_words,
     columns_as_json,
@@ -17,12 +17,12 @@ from data.formats.report import (
     spread,
     value_as_json,
 )
-from data.formats.tables import shown
-from data.problems import DataError, Problem
-from data.questions.audit import Audit, Unit
-from data.questions.read import Reading
-from data.records import Question, QuestionSet
-from data.split import PARTS, Part, Split, SplitMethod, few_questions
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import DataError, Problem
+from mrc_workbench.data.questions.audit import Audit, Unit
+from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
 
 _NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
 _SHOWN_PROBLEMS = 10

@@ -1,6 +1,6 @@
 """The train, validation and test parts of a question set, and the folds of cross-validation."""
 
-from data.split.parts import (
+from mrc_workbench.data.split.parts import (
     FEWEST_QUESTIONS,
     PARTS,
     Part,

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.records import QuestionSet, composed
-from data.split.partition import least_shared, shared_questions
-from data.split.parts import least_questions, linked_passages, passage_groups
+from mrc_workbench.data.records import QuestionSet, composed
+from mrc_workbench.data.split.partition import least_shared, shared_questions
+from mrc_workbench.data.split.parts import least_questions, linked_passages, passage_groups
 
 FOLDS = 5
 

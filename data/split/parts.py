@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from data.records import QuestionSet
-from data.split.partition import draw_groups, least_shared, shared_questions
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split.partition import draw_groups, least_shared, shared_questions
 
 FEWEST_QUESTIONS = 20  # of a part: fewer tell little about the others
 Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them

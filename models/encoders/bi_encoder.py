@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
-from data.texts import fingerprint_of
-from data.workspace import workspace
-from models.encoders.recent import RecentVectors
-from models.encoders.shared_weights import share_weights
-from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
-from models.loading import load_bi_encoder, prompts_of
-from models.precision import Precision
-from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import Cutter, WindowOptions, Windows, kept_lengths
+from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.recent import RecentVectors
+from mrc_workbench.models.encoders.shared_weights import share_weights
+from mrc_workbench.models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
+from mrc_workbench.models.loading import load_bi_encoder, prompts_of
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
+from mrc_workbench.models.windows import Cutter, WindowOptions, Windows, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -152,7 +152,7 @@ class BiEncoder(SourcedModel):
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
         if self._fast:
-            from models.inference import fast_passes
+            from mrc_workbench.models.inference import fast_passes
 
             with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
                 vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
@@ -168,7 +168,7 @@ class BiEncoder(SourcedModel):
 
     @cached_property
     def _fast(self) -> bool:
-        from models.inference import takes_rows
+        from mrc_workbench.models.inference import takes_rows
 
         return takes_rows(self.model)
 

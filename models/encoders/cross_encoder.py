@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.loading import load_cross_encoder
-from models.precision import Precision
-from models.sources import ModelSource, SourcedModel, is_starter
-from models.windows import Cutter, Window, WindowOptions, joint_of, kept_lengths, score_windows
+from mrc_workbench.models.loading import load_cross_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
+from mrc_workbench.models.windows import Cutter, Window, WindowOptions, joint_of, kept_lengths, score_windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -62,7 +62,7 @@ class CrossEncoderScorer(SourcedModel):
         if self._tokens is None:
             scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
             return self._finite(np.asarray(scores, dtype=np.float32))
-        from models.inference import fast_passes
+        from mrc_workbench.models.inference import fast_passes
 
         found = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
         with self._tokens.joining(), fast_passes(self.model, "scores", self._precision):
@@ -106,7 +106,7 @@ class CrossEncoderScorer(SourcedModel):
     @cached_property
     def _tokens(self) -> "PairTokens | None":
         """Tokens of texts read before; None for a starter and other models that are read in their own way."""
-        from models.inference import takes_rows
+        from mrc_workbench.models.inference import takes_rows
 
         return PairTokens(self.model) if takes_rows(self.model) else None
 
@@ -127,7 +127,7 @@ class PairTokens:
     @contextmanager
     def joining(self) -> Iterator[None]:
         """Within the block the model reads pairs this way, where it can be `usable`."""
-        from models.inference import replaced
+        from mrc_workbench.models.inference import replaced
 
         with replaced(self._model[0], "preprocess", self) if self.usable else nullcontext():
             yield

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from scipy.sparse import csr_array
 
-from models.windows import WindowOptions, Windows
+from mrc_workbench.models.windows import WindowOptions, Windows
 
 
 @dataclass(frozen=True)

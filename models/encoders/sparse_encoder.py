@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from data.cache import cached_arrays, key_of
-from data.texts import fingerprint_of, in_blocks
-from models.encoders.vector_blocks import BLOCK, Meter
-from models.loading import load_sparse_encoder
-from models.precision import Precision
-from models.sources import ModelSource, SourcedModel
-from models.windows import Cutter, WindowOptions, kept_lengths
+from mrc_workbench.data.cache import cached_arrays, key_of
+from mrc_workbench.data.texts import fingerprint_of, in_blocks
+from mrc_workbench.models.encoders.vector_blocks import BLOCK, Meter
+from mrc_workbench.models.loading import load_sparse_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, SourcedModel
+from mrc_workbench.models.windows import Cutter, WindowOptions, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -63,7 +63,7 @@ class SparseTextEncoder(SourcedModel):
         return kept_lengths(self, texts, self._cutter).cut_off
 
     def _cutter(self) -> Cutter | None:
-        from models.inference import takes_rows
+        from mrc_workbench.models.inference import takes_rows
 
         model = self._sides["passage"]
         return Cutter(model.tokenizer, WindowOptions()) if takes_rows(model) and model.tokenizer.is_fast else None
@@ -74,7 +74,7 @@ class SparseTextEncoder(SourcedModel):
         Of a model that scores by cosine each row is of length 1, so that every score is a dot product. Raises
         `ModelError` (`not_finite`) where the model has no numbers for them.
         """
-        from models.inference import fast_passes, takes_rows
+        from mrc_workbench.models.inference import fast_passes, takes_rows
 
         model = self._sides[side]
         encode = model.encode_query if side == "question" else model.encode_document

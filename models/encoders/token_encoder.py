@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import cached_arrays, has_arrays, is_keeping, key_of, save_arrays, shipped, write_arrays
-from data.texts import fingerprint_of
-from models.encoders.protocols import TokenVectors
-from models.encoders.shared_weights import share_weights
-from models.encoders.token_weights import VERSION as WEIGHTS_VERSION
-from models.encoders.token_weights import TokenWeights
-from models.encoders.vector_blocks import BLOCK, Meter, reading_costs
-from models.loading import load_token_encoder
-from models.precision import Precision
-from models.sources import ModelSource, SourcedModel
-from models.token_layers import LOWER, TokenLayers
-from models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
-from text.analyzers import Span
+from mrc_workbench.data.cache import cached_arrays, has_arrays, is_keeping, key_of, save_arrays, shipped, write_arrays
+from mrc_workbench.data.text.analyzers import Span
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.encoders.shared_weights import share_weights
+from mrc_workbench.models.encoders.token_weights import VERSION as WEIGHTS_VERSION
+from mrc_workbench.models.encoders.token_weights import TokenWeights
+from mrc_workbench.models.encoders.vector_blocks import BLOCK, Meter, reading_costs
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, SourcedModel
+from mrc_workbench.models.token_layers import LOWER, TokenLayers
+from mrc_workbench.models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
@@ -163,7 +163,7 @@ class TokenEncoder(SourcedModel):
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
     ) -> list[list[np.ndarray]]:
         """Return, of each text, its tokens' vectors by each of the layers of a pass, `(n_tokens, width)` float16."""
-        from models.inference import in_precision
+        from mrc_workbench.models.inference import in_precision
 
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         costs = reading_costs(np.array([len(text) for text in texts]))
@@ -218,7 +218,7 @@ class TokenEncoder(SourcedModel):
         `head` is the length of a passage's title; where it is given, a long passage is read by windows, as it is
         searched.
         """
-        from models.inference import in_precision
+        from mrc_workbench.models.inference import in_precision
 
         self.load()
         encode = self.model.encode_query if side == "question" else self.model.encode_document

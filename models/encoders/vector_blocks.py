@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cache import is_sound, load_arrays, save_arrays, sealing
-from data.workspace import number_in, read_json, replacing, write_text
+from mrc_workbench.data.cache import is_sound, load_arrays, save_arrays, sealing
+from mrc_workbench.data.workspace import number_in, read_json, replacing, write_text
 
 
 class Meter:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from data.records import QuestionSet
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.store import StoredComparison, kept_comparison, load
-from retrieval.evaluation.measures import Measure, measures
-from retrieval.evaluation.significance import Pair, PairTest, mean_interval, paired_tests, question_groups
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
+from mrc_workbench.retrieval.evaluation.measures import Measure, measures
+from mrc_workbench.retrieval.evaluation.significance import Pair, PairTest, mean_interval, paired_tests, question_groups
 
 
 @dataclass(frozen=True)

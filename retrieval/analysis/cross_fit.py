@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from data.split.folds import Lessons
-from retrieval.analysis.labs import best
-from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.significance import Pair, PairTest, paired_tests
+from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.retrieval.analysis.labs import best
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.evaluation.significance import Pair, PairTest, paired_tests
 
 SELECTED = "selected"  # the name of the cross-fitted side of the test
 

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.measures import CUT, Measure, Scores, measures
-from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
-from retrieval.rankings import NOT_FOUND
-from text.analyzers import Analyzer
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, Scores, measures
+from mrc_workbench.retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.rankings import NOT_FOUND
 
 _MOST_TESTS = 400  # made together
 Intervals = Mapping[str, tuple[float, float]]

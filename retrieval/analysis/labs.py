@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.split import Part
-from models.token_layers import TokenLayers
-from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import Experiment, Lab
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.dense import IndexKind
-from retrieval.evaluation.measures import Measure, evaluate, hits_of
-from retrieval.evaluation.significance import difference_intervals, share_intervals
-from retrieval.hybrid import Fusion
-from retrieval.rankings import NOT_FOUND, Rankings
-from text.analysis import WITH_KIWI
-from text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analysis import WITH_KIWI
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.evaluation.measures import Measure, evaluate, hits_of
+from mrc_workbench.retrieval.evaluation.significance import difference_intervals, share_intervals
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
 BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.records import QuestionSet
-from text.analyzers import Analyzer, choose
-from text.languages import foreign_language, language_of
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.data.text.languages import foreign_language, language_of
 
 _MOST_QUESTIONS = 10_000  # that are looked at, evenly spread: a second
 _SOME_PASSAGES, _CHARACTERS = 300, 400  # that are looked at for other languages, and of each its beginning

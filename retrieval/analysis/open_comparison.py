@@ -11,14 +11,15 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from data.records import QuestionSet
-from models.hub import ModelError
-from models.sources import find_model
-from retrieval.analysis.changes import Change, changes
-from retrieval.analysis.cross_fit import CrossFit, cross_fit
-from retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
-from retrieval.analysis.labs import lab_figures
-from retrieval.analysis.questions import (
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.analysis.changes import Change, changes
+from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
+from mrc_workbench.retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
+from mrc_workbench.retrieval.analysis.labs import lab_figures
+from mrc_workbench.retrieval.analysis.questions import (
     Quadrant,
     RankMap,
     ceilings,
@@ -30,13 +31,17 @@ from retrieval.analysis.questions import (
     rows_with_text,
     same_article,
 )
-from retrieval.analysis.slices import Property, Slice, properties, slice_table, slice_tests, slices
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.store import load
-from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
-from retrieval.explain.standing import FusionExplanation, RerankExplanation, fusion_contributions, rerank_contributions
-from retrieval.lexical.terms import UnmatchedQuestions, unmatched
-from text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis.slices import Property, Slice, properties, slice_table, slice_tests, slices
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.store import load
+from mrc_workbench.retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.explain.standing import (
+    FusionExplanation,
+    RerankExplanation,
+    fusion_contributions,
+    rerank_contributions,
+)
+from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from data.questions.audit import word_overlap
-from data.records import QuestionSet
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.spec import Spec
-from retrieval.evaluation.measures import first_relevant_ranks
-from retrieval.rankings import Findings, Rankings
+from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.measures import first_relevant_ranks
+from mrc_workbench.retrieval.rankings import Findings, Rankings
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
 

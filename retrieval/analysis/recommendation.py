@@ -15,10 +15,10 @@ from math import inf
 
 import numpy as np
 
-from retrieval.analysis.evidence import turned
-from retrieval.comparison.compare import Comparison, Result
-from retrieval.evaluation.measures import Measure
-from retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.analysis.evidence import turned
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest
 
 FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
 CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.questions.audit import word_overlap
-from data.records import Passage, QuestionSet
-from data.statistics import LEVEL
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
-from retrieval.lexical.terms import shared_terms
-from text.analyzers import PLAIN_PART, Analyzer, choose
+from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.statistics import LEVEL
+from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
+from mrc_workbench.retrieval.lexical.terms import shared_terms
 
 
 class Property(StrEnum):

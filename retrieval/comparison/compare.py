@@ -12,23 +12,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data.cache import forget_shipped
-from data.problems import Failure
-from data.records import QuestionSet
-from data.split import Split, few_questions, split
-from data.workspace import error_message
-from models.encoders.bi_encoder import BiEncoder
-from models.hub import ModelError
-from models.packaged import DEFAULT, packaged_base
-from models.precision import Precision
-from models.sources import find_model
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import DenseSpec, LateSpec
-from retrieval.comparison.pace import Pace
-from retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from retrieval.evaluation.measures import Scores, evaluate
-from retrieval.mix import SignalTold
-from retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.data.cache import forget_shipped
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Split, few_questions, split
+from mrc_workbench.data.workspace import error_message
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.packaged import DEFAULT, packaged_base
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from mrc_workbench.retrieval.evaluation.measures import Scores, evaluate
+from mrc_workbench.retrieval.mix import SignalTold
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
 logger = logging.getLogger(__name__)
 
@@ -353,8 +353,8 @@ def ship(sample: QuestionSet) -> None:
     What the base finds is computed in float32 and found again in whatever numbers a machine is quicker in. Raises
     `OSError`.
     """
-    from retrieval.lexical.bm25 import BM25Options
-    from text.analysis import ship
+    from mrc_workbench.data.text.analysis import ship
+    from mrc_workbench.retrieval.lexical.bm25 import BM25Options
 
     questions = [question.text for question in sample.questions]
     texts = sample.passages.indexed_texts(title=BM25Options.title)

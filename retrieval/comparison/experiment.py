@@ -23,13 +23,13 @@ from pydantic import (
     model_validator,
 )
 
-from data.cache import key_of
-from data.files.user_files import read_user_file, set_aside
-from data.records import RELEVANT_GRADE, QuestionSet
-from data.split import Part, Split, SplitOptions, split
-from data.workspace import read_json, replacing, require_room, workspace, write_json
-from retrieval.comparison.experiment_errors import messages_of
-from retrieval.comparison.first_stage import (
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, Split, SplitOptions, split
+from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json
+from mrc_workbench.retrieval.comparison.experiment_errors import messages_of
+from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
     LateSpec,
@@ -38,10 +38,10 @@ from retrieval.comparison.first_stage import (
     SparseSpec,
     WindowedBM25Spec,
 )
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from retrieval.comparison.spec import Count, Spec
-from retrieval.evaluation.measures import DEFAULT_KS, depth_of
-from retrieval.trec import read_run
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Count, Spec
+from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
+from mrc_workbench.retrieval.trec import read_run
 
 logger = logging.getLogger(__name__)
 E = TypeVar("E", bound=BaseModel)

@@ -9,22 +9,30 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from data.passages import Passages
-from models.encoders.token_encoder import TokenEncoder
-from models.precision import Precision
-from models.sources import STARTER
-from models.token_layers import TokenLayers
-from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
-from retrieval.dense import Dense, IndexKind
-from retrieval.late import Late, LateIndex
-from retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
-from retrieval.lexical.engines import Engine, LearnedSparse
-from retrieval.milvus.connection import place
-from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
-from retrieval.trec import ImportedRun, find_run, fingerprint
-from text.analysis import Analysis
-from text.analyzers import Analyzer, Compounds
-from text.dictionary import Dictionary, DictionaryError
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.text.analysis import Analysis
+from mrc_workbench.data.text.analyzers import Analyzer, Compounds
+from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.spec import (
+    CachedRetriever,
+    Count,
+    CountOrNone,
+    Materials,
+    ReadingSpec,
+    Spec,
+    Weight,
+)
+from mrc_workbench.retrieval.dense import Dense, IndexKind
+from mrc_workbench.retrieval.late import Late, LateIndex
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
+from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
+from mrc_workbench.retrieval.milvus.connection import place
+from mrc_workbench.retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
+from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint
 
 
 class TermSpec(Spec):

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data.records import QuestionSet
-from data.workspace import read_json
-from models.encoders.vector_blocks import reading_costs
-from models.hub import ModelError
-from models.sources import ModelSource, find_model, is_starter
-from retrieval.comparison.pace import Pace
-from retrieval.comparison.spec import Spec
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.encoders.vector_blocks import reading_costs
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import ModelSource, find_model, is_starter
+from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.spec import Spec
 
 _ANALYZER_RATE = 5e-5  # seconds a character
 _STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already

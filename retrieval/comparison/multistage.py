@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from data.split import Part
-from data.split.folds import Lessons
-from models.encoders.vector_blocks import Meter
-from models.precision import Precision
-from models.sources import STARTER, ModelSource, trained_on
-from retrieval.comparison.first_stage import BM25Spec, LateSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
-from retrieval.hybrid import Fusion, Hybrid
-from retrieval.mix import LearnedMix
-from retrieval.rerank import Reranked, recommended_weight
-from text.analyzers import Analyzer, choose
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, ModelSource, trained_on
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
+from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
+from mrc_workbench.retrieval.mix import LearnedMix
+from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 
 
 class HybridSpec(Spec):

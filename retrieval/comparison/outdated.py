@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from data.workspace import read_json
-from text.analyzers import Analyzer
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import read_json
 
 
 class _Provenance(BaseModel):

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from data.records import QuestionSet
-from data.workspace import read_json, workspace, write_json
-from models.encoders.vector_blocks import reading_costs
-from models.sources import STARTER
-from retrieval.comparison.spec import Spec
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.workspace import read_json, workspace, write_json
+from mrc_workbench.models.encoders.vector_blocks import reading_costs
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.spec import Spec
 
 # seconds a character, of whoever was never measured: how much of the bar it gets, and no more
 _GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4

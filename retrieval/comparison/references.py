@@ -8,15 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from data.problems import Failure
-from data.records import QuestionSet
-from data.store import find
-from data.store import keep as store_set
-from data.store import stored as stored_sets
-from models.sources import STARTER
-from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.spec import Spec
-from retrieval.comparison.store import (
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import find
+from mrc_workbench.data.store import keep as store_set
+from mrc_workbench.data.store import stored as stored_sets
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     StoredComparison,
     kept_comparison,

@@ -14,23 +14,32 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from data.cache import are_kept, cached_arrays, is_from_sample, is_keeping, key_of, read_arrays, save_arrays, shipped
-from data.records import QuestionSet
-from data.split import Part, Split, SplitOptions, split
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.encoders.vector_blocks import Meter, reading_costs
-from models.hub import ModelError
-from models.sources import find_model, identity
-from models.token_layers import TokenLayers
-from models.windows import WindowOptions
-from retrieval.late import ENCODING
-from retrieval.rankings import MOST, Rankings, Retriever
-from text.analyzers import VERSION as ANALYZER_VERSION
-from text.analyzers import choose
-from text.dictionary import find as find_dictionary
+from mrc_workbench.data.cache import (
+    are_kept,
+    cached_arrays,
+    is_from_sample,
+    is_keeping,
+    key_of,
+    read_arrays,
+    save_arrays,
+    shipped,
+)
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, Split, SplitOptions, split
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.analyzers import choose
+from mrc_workbench.data.text.dictionary import find as find_dictionary
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders.vector_blocks import Meter, reading_costs
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import find_model, identity
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.late import ENCODING
+from mrc_workbench.retrieval.rankings import MOST, Rankings, Retriever
 
 logger = logging.getLogger(__name__)
 

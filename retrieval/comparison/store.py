@@ -16,25 +16,25 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
-from data.cache import SCORES, Arrays, Artifact, key_of
-from data.files.user_files import read_user_file, set_aside
-from data.records import RELEVANT_GRADE, QuestionSet
-from data.split import Part, Split, split
-from data.statistics import LEVEL, RESAMPLES
-from data.workspace import read_json, remove_folder, workspace, write_json
-from jobs.detached import read_on
-from jobs.folder import RequestJob
-from jobs.machine import commit, hardware, versions
-from retrieval.comparison.compare import Comparison, Result, failures
-from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from retrieval.comparison.outdated import knew_no_languages
-from retrieval.comparison.spec import VERSION, Materials, Spec
-from retrieval.evaluation.measures import Measure, Scores, evaluate
-from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
-from retrieval.mix import SignalTold
-from retrieval.rankings import Rankings
-from text.analyzers import VERSION as ANALYZER_VERSION
-from text.languages import VERSION as LANGUAGES_VERSION
+from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
+from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.jobs.detached import read_on
+from mrc_workbench.data.jobs.folder import RequestJob
+from mrc_workbench.data.jobs.machine import commit, hardware, versions
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, Split, split
+from mrc_workbench.data.statistics import LEVEL, RESAMPLES
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
+from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, failures
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.outdated import knew_no_languages
+from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, Spec
+from mrc_workbench.retrieval.evaluation.measures import Measure, Scores, evaluate
+from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
+from mrc_workbench.retrieval.mix import SignalTold
+from mrc_workbench.retrieval.rankings import Rankings
 
 
 class ComparisonJob(RequestJob[Experiment]):

@@ -24,8 +24,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.records import QuestionSet
-from retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
 CUT = 10  # the usual depth of MRR and nDCG: a search is never less deep
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from data.records import QuestionSet
-from data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
-from retrieval.evaluation.measures import Scores
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.retrieval.evaluation.measures import Scores
 
 PERMUTATIONS = 10_000
 _CELLS = 4_000_000  # of the random matrix that is in memory at a time

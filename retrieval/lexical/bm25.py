@@ -23,15 +23,15 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, diags_array
 
-from data.passages import Passage, Passages
-from retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
-from retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
-from retrieval.rankings import NOT_FOUND, Rankings, joined
-from text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
-from text.analyzers import PLAIN_PART, Analyzer, Compounds
-from text.dictionary import Dictionary
-from text.located import TokenKind, reading
-from text.marking import marked_sentences
+from mrc_workbench.data.passages import Passage, Passages
+from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
+from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
+from mrc_workbench.data.text.dictionary import Dictionary
+from mrc_workbench.data.text.located import TokenKind, reading
+from mrc_workbench.data.text.marking import marked_sentences
+from mrc_workbench.retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
+from mrc_workbench.retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
 _COMMON = 0.1  # a term of more passages than this share tells none of them apart, and is not added

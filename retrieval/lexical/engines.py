@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import key_of
-from data.passages import Passages
-from data.records import Passage
-from models.encoders.protocols import LimitedEncoder, TermEncoder
-from retrieval.lexical.postings import Segment
-from retrieval.lexical.weights import (
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, token_parts
+from mrc_workbench.models.encoders.protocols import LimitedEncoder, TermEncoder
+from mrc_workbench.retrieval.lexical.postings import Segment
+from mrc_workbench.retrieval.lexical.weights import (
     FEW,
     TermStatistics,
     bm25_segments,
@@ -20,11 +21,10 @@ from retrieval.lexical.weights import (
     hashes_of,
     term_statistics,
 )
-from retrieval.rankings import Rankings, joined, places_in, top_k
-from text.analysis import PART, Analysis, Tokens, token_parts
+from mrc_workbench.retrieval.rankings import Rankings, joined, places_in, top_k
 
 if TYPE_CHECKING:
-    from retrieval.lexical.postings.index import Postings  # imports a compiler
+    from mrc_workbench.retrieval.lexical.postings.index import Postings  # imports a compiler
 
 _BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 
@@ -186,7 +186,7 @@ def _index(
         return Index(n_passages)
     if n_passages <= PART and statistics.n_tokens <= FEW:
         return InOneSegment(next(segments()), n_passages)
-    from retrieval.lexical.postings.index import Postings, mapped_postings  # imports a compiler
+    from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings  # imports a compiler
 
     def told() -> Iterator[Segment]:
         for number, segment in enumerate(segments(), start=1):
@@ -212,7 +212,7 @@ class LearnedSparse:
     """
 
     def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:
-        from retrieval.lexical.postings.index import Postings, segments_of  # imports a compiler
+        from mrc_workbench.retrieval.lexical.postings.index import Postings, segments_of  # imports a compiler
 
         self.name = name
         self._encoder = encoder

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from data.records import QuestionSet
-from data.texts import in_blocks
-from retrieval.lexical.weights import counts_by_term, term_statistics
-from text.analysis import Analysis, Tokens, analyze, tokens_of
-from text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
-from text.dictionary import Dictionary
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, tokens_of
+from mrc_workbench.data.text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
+from mrc_workbench.data.text.dictionary import Dictionary
+from mrc_workbench.data.texts import in_blocks
+from mrc_workbench.retrieval.lexical.weights import counts_by_term, term_statistics
 
 OF_ONE_LANGUAGE = (*LANGUAGE_OF, Analyzer.JAPANESE)
 OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *OF_ONE_LANGUAGE))

@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from data.cache import cached_arrays, key_of
-from data.passages import Passages
-from data.texts import fingerprint_of
-from retrieval.lexical.postings import Segment, first_places, in_one
-from retrieval.rankings import places_in
-from text.analysis import Analysis, Tokens, token_parts
-from text.analyzers import VERSION, Analyzer
+from mrc_workbench.data.cache import cached_arrays, key_of
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.text.analysis import Analysis, Tokens, token_parts
+from mrc_workbench.data.text.analyzers import VERSION, Analyzer
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.retrieval.lexical.postings import Segment, first_places, in_one
+from mrc_workbench.retrieval.rankings import places_in
 
 FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
 
@@ -187,7 +187,7 @@ def _weighed(
 def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
     """Return how many passages hold each term, `(n_terms,)` int64."""
     if len(ids) > FEW:
-        from retrieval.lexical.postings import index
+        from mrc_workbench.retrieval.lexical.postings import index
 
         return index.holders(ids, offsets, n_terms)
     pairs = np.unique(_pairs(ids, offsets))
@@ -202,7 +202,7 @@ def counted(
     The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
     """
     if len(ids) > FEW:
-        from retrieval.lexical.postings import index
+        from mrc_workbench.retrieval.lexical.postings import index
 
         return index.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
     passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

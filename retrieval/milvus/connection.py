@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 
-from data.problems import Failure
-from data.workspace import workspace
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import workspace
 
 FILES = "Milvus Lite"
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.cache import key_of
-from data.passages import Passages
-from data.records import Passage
-from data.texts import fingerprint_of
-from models.encoders.protocols import Encoder, LimitedEncoder
-from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
-from retrieval.hybrid import RRF_CONSTANT
-from retrieval.lexical.bm25 import BM25Options
-from retrieval.lexical.weights import counts_by_term, idf_of
-from retrieval.milvus.connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
-from retrieval.rankings import NOT_FOUND, Rankings, ranked
-from text.analysis import Tokens, analyze, tokens_of
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import Tokens, analyze, tokens_of
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.models.encoders.protocols import Encoder, LimitedEncoder
+from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
+from mrc_workbench.retrieval.hybrid import RRF_CONSTANT
+from mrc_workbench.retrieval.lexical.bm25 import BM25Options
+from mrc_workbench.retrieval.lexical.weights import counts_by_term, idf_of
+from mrc_workbench.retrieval.milvus.connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
 
 class Search(StrEnum):

@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
-from retrieval.report.drawing import colour_of, draw, shape_of
+from mrc_workbench.retrieval.report.drawing import colour_of, draw, shape_of
 
 _SHORT = 22  # letters of a name that has room for another one beside it
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from data.formats.tables import mend
-from data.workspace import PROJECT
+from mrc_workbench.data.formats.tables import mend
+from mrc_workbench.data.workspace import PROJECT
 
 # Okabe and Ito's colours, then four that stay apart from them and from each other, also for colour-blind readers; every
 # colour has a contrast of at least 2:1 on the light and on the dark background
@@ -55,7 +55,7 @@ def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
     while left := lines[len(drawn) :]:
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "retrieval.report.drawing"],
+                [sys.executable, "-m", "mrc_workbench.retrieval.report.drawing"],
                 cwd=PROJECT,
                 input=b"".join(left),
                 capture_output=True,

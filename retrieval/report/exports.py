@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.cache import SCORES
-from data.folders import replacing_folder
-from data.formats.delimited import csv_bytes
-from data.layouts.writing import corpus_entries
-from data.records import QuestionSet
-from data.split import Part
-from data.workspace import replacing, write_json, write_text
-from retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.store import keep, provenance
-from retrieval.evaluation.measures import CUT, first_relevant_ranks
-from retrieval.rankings import NOT_FOUND
-from retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
+from mrc_workbench.data.cache import SCORES
+from mrc_workbench.data.folders import replacing_folder
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.layouts.writing import corpus_entries
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.workspace import replacing, write_json, write_text
+from mrc_workbench.retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.store import keep, provenance
+from mrc_workbench.retrieval.evaluation.measures import CUT, first_relevant_ranks
+from mrc_workbench.retrieval.rankings import NOT_FOUND
+from mrc_workbench.retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -182,7 +182,9 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     `origin` is the comparison's provenance, found out where left out. The folder changes in one step, and files of
     others in it stay.
     """
-    from retrieval.report.report import report  # charts and templates: whoever only opens a comparison needs neither
+    from mrc_workbench.retrieval.report.report import (
+        report,  # charts and templates: whoever only opens a comparison needs neither
+    )
 
     origin = origin or provenance(comparison)
     with replacing_folder(folder, last=SCORES) as new:

@@ -7,9 +7,9 @@ in a text, how they emphasise a name and how they escape one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from retrieval.analysis.recommendation import CLEARLY_FASTER, FEWEST_QUESTIONS, Recommendation, TieBreak
-from retrieval.evaluation.significance import PairTest
-from retrieval.report.words import catalog, words_of
+from mrc_workbench.retrieval.analysis.recommendation import CLEARLY_FASTER, FEWEST_QUESTIONS, Recommendation, TieBreak
+from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.report.words import catalog, words_of
 
 
 @dataclass(frozen=True)

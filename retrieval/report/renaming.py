@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from retrieval.analysis.evidence import Evidence
-from retrieval.analysis.recommendation import Recommendation
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.experiment import Experiment
-from retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.analysis.evidence import Evidence
+from mrc_workbench.retrieval.analysis.recommendation import Recommendation
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.evaluation.significance import PairTest
 
 Names = Mapping[str, str]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from data.records import RELEVANT_GRADE
-from data.split import Part
-from data.store import CATALOG
-from retrieval.analysis.evidence import (
+from mrc_workbench.data.records import RELEVANT_GRADE
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import CATALOG
+from mrc_workbench.retrieval.analysis.evidence import (
     Evidence,
     at_disadvantage,
     evidence,
@@ -20,19 +20,19 @@ from retrieval.analysis.evidence import (
     label,
     shown_measures,
 )
-from retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.spec import ReadingSpec
-from retrieval.comparison.store import provenance
-from retrieval.evaluation.measures import CUT, Measure, depth_of
-from retrieval.evaluation.significance import question_groups
-from retrieval.report.charts import pictures
-from retrieval.report.drawing import colour_of, letter_of
-from retrieval.report.headline import Headline, headline_words, html_style
-from retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
-from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
-from retrieval.report.split_words import few_taught_words, few_words, split_words
-from retrieval.report.words import Say, retriever_names, words_of
+from mrc_workbench.retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.spec import ReadingSpec
+from mrc_workbench.retrieval.comparison.store import provenance
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, depth_of
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.report.charts import pictures
+from mrc_workbench.retrieval.report.drawing import colour_of, letter_of
+from mrc_workbench.retrieval.report.headline import Headline, headline_words, html_style
+from mrc_workbench.retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
+from mrc_workbench.retrieval.report.sections import cost, curves, hardest, lost, settings, slices
+from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
+from mrc_workbench.retrieval.report.words import Say, retriever_names, words_of
 
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 

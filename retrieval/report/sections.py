@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.split import Split
-from retrieval.analysis.evidence import Evidence, label
-from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
-from retrieval.analysis.recommendation import cost_of
-from retrieval.analysis.slices import Property, labels_of, slice_table
-from retrieval.analysis.slices import slices as cut
-from retrieval.comparison.compare import Comparison, Result
-from retrieval.evaluation.measures import CUT, Measure, first_relevant_ranks
-from retrieval.evaluation.significance import question_groups
-from retrieval.report import charts
-from retrieval.report.drawing import FATE_COLOURS
-from retrieval.report.split_words import split_words
-from retrieval.report.words import Say, kind_label
+from mrc_workbench.data.split import Split
+from mrc_workbench.retrieval.analysis.evidence import Evidence, label
+from mrc_workbench.retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
+from mrc_workbench.retrieval.analysis.recommendation import cost_of
+from mrc_workbench.retrieval.analysis.slices import Property, labels_of, slice_table
+from mrc_workbench.retrieval.analysis.slices import slices as cut
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, first_relevant_ranks
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.report import charts
+from mrc_workbench.retrieval.report.drawing import FATE_COLOURS
+from mrc_workbench.retrieval.report.split_words import split_words
+from mrc_workbench.retrieval.report.words import Say, kind_label
 
 _MOST_SLICES = 10
 _HARDEST = 15

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from data.split import FEWEST_QUESTIONS, PARTS, Part, Split, SplitMethod
+from mrc_workbench.data.split import FEWEST_QUESTIONS, PARTS, Part, Split, SplitMethod
 
 Say = Callable[..., str]  # fills in the text of a key
 

@@ -14,20 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from data.passages import Passages
-from data.workspace import read_json
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.encoders.token_weights import TokenWeights
-from models.precision import Precision
-from models.sources import ModelSource, find_model
-from models.token_layers import TokenLayers
-from retrieval.dense import IndexKind
-from retrieval.lexical.weights import counts_by_term
-from retrieval.milvus.retriever import by_term
-from retrieval.takeaway.fusion import Engine, Mix
-from retrieval.takeaway.signals import (
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.text.analysis import Analysis, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer, Compounds
+from mrc_workbench.data.text.dictionary import find as find_dictionary
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders.token_weights import TokenWeights
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.lexical.weights import counts_by_term
+from mrc_workbench.retrieval.milvus.retriever import by_term
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix
+from mrc_workbench.retrieval.takeaway.signals import (
     LateTokens,
     Signal,
     SparseTerms,
@@ -38,9 +41,6 @@ from retrieval.takeaway.signals import (
     weights_by_term,
     written,
 )
-from text.analysis import Analysis, tokens_of
-from text.analyzers import Analyzer, Compounds
-from text.dictionary import find as find_dictionary
 
 HITS = 10  # passages that a query returns, where nobody changes it
 SHOWN = ("row", "passage", "title")  # of a passage found

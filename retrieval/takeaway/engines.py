@@ -8,13 +8,13 @@ come to is told in `retrieval.takeaway.fusion`.
 from typing import NamedTuple, cast
 from xml.sax.saxutils import quoteattr
 
-from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS
-from retrieval.hybrid import RRF_CONSTANT
-from retrieval.milvus.retriever import index_of
-from retrieval.takeaway.asking import HITS, NAMESPACE, SHOWN, Body, Request, Told, hits_at, is_exact, mark
-from retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
-from retrieval.takeaway.lucene import elasticsearch, opensearch
-from retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
+from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS
+from mrc_workbench.retrieval.hybrid import RRF_CONSTANT
+from mrc_workbench.retrieval.milvus.retriever import index_of
+from mrc_workbench.retrieval.takeaway.asking import HITS, NAMESPACE, SHOWN, Body, Request, Told, hits_at, is_exact, mark
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
+from mrc_workbench.retrieval.takeaway.lucene import elasticsearch, opensearch
+from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 
 def told_to(mix: Mix, index: str) -> Told:

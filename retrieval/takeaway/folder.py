@@ -15,24 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from data.cache import key_of
-from data.folders import replacing_folder
-from data.layouts.reading import Layout
-from data.layouts.writing import written as written_set
-from data.records import QuestionSet
-from data.workspace import replacing, write_json, write_text
-from models.sources import ModelSource
-from retrieval.comparison.compare import Comparison, materials_of
-from retrieval.comparison.experiment import write_experiment
-from retrieval.comparison.spec import Materials, Spec
-from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.takeaway.asking import PROJECTION, QUESTION_WEIGHTS, TERMS, TOLD, as_written, documents, of_questions
-from retrieval.takeaway.engines import told_to
-from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
-from retrieval.takeaway.models import ModelFigure, write_models
-from retrieval.takeaway.readme import SERVERS, readme
-from retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, plan_of
-from text.dictionary import written as written_dictionary
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.folders import replacing_folder
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.layouts.writing import written as written_set
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.dictionary import written as written_dictionary
+from mrc_workbench.data.workspace import replacing, write_json, write_text
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.retrieval.comparison.compare import Comparison, materials_of
+from mrc_workbench.retrieval.comparison.experiment import write_experiment
+from mrc_workbench.retrieval.comparison.spec import Materials, Spec
+from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.takeaway.asking import (
+    PROJECTION,
+    QUESTION_WEIGHTS,
+    TERMS,
+    TOLD,
+    as_written,
+    documents,
+    of_questions,
+)
+from mrc_workbench.retrieval.takeaway.engines import told_to
+from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
+from mrc_workbench.retrieval.takeaway.models import ModelFigure, write_models
+from mrc_workbench.retrieval.takeaway.readme import SERVERS, readme
+from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, plan_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _AT_ONCE = 256  # passages written at a time

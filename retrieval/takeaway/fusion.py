@@ -24,12 +24,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.records import QuestionSet
-from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.evaluation.significance import difference_intervals, question_groups
-from retrieval.hybrid import RRF_CONSTANT, Fusion, normalised, summed
-from retrieval.rankings import NOT_FOUND, Rankings, joined, ranked, top_k
-from retrieval.takeaway.signals import LateTokens, Part, Plan, Signal, SparseTerms, TakeAwayError, Terms, Vectors
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.evaluation.significance import difference_intervals, question_groups
+from mrc_workbench.retrieval.hybrid import RRF_CONSTANT, Fusion, normalised, summed
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined, ranked, top_k
+from mrc_workbench.retrieval.takeaway.signals import (
+    LateTokens,
+    Part,
+    Plan,
+    Signal,
+    SparseTerms,
+    TakeAwayError,
+    Terms,
+    Vectors,
+)
 
 MEASURE = f"ndcg@{CUT}"
 _LEAST = 0.001  # that OpenSearch gives to what it found

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from data.store import find
-from data.workspace import remove_folder, require_room
-from jobs.folder import RequestJob
-from jobs.work import Progress, request_carried_out
-from retrieval.comparison.store import StoredComparison, kept_comparison, load
-from retrieval.takeaway.folder import take_away, zip_folder
-from retrieval.takeaway.fusion import Engine, Figure
-from retrieval.takeaway.models import ModelFigure
+from mrc_workbench.data.jobs.folder import RequestJob
+from mrc_workbench.data.jobs.work import Progress, request_carried_out
+from mrc_workbench.data.store import find
+from mrc_workbench.data.workspace import remove_folder, require_room
+from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
+from mrc_workbench.retrieval.takeaway.folder import take_away, zip_folder
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Figure
+from mrc_workbench.retrieval.takeaway.models import ModelFigure
 
 _VERSION = 1  # raise it when the same request makes another folder
 

@@ -11,11 +11,21 @@ question's tokens and between 0 and 1 for each of them in OpenSearch.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
-from retrieval.hybrid import RRF_CONSTANT
-from retrieval.takeaway.asking import HITS, SHOWN, Body, Request, Told, hits_at, is_exact, mark, presence_field
-from retrieval.takeaway.fusion import Engine, Mix
-from retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
+from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
+from mrc_workbench.retrieval.hybrid import RRF_CONSTANT
+from mrc_workbench.retrieval.takeaway.asking import (
+    HITS,
+    SHOWN,
+    Body,
+    Request,
+    Told,
+    hits_at,
+    is_exact,
+    mark,
+    presence_field,
+)
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix
+from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 _MATCH_NONE: Body = {"match_none": {}}
 

@@ -19,23 +19,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data.workspace import write_json
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.protocols import TokenVectors
-from models.encoders.token_encoder import TokenEncoder
-from models.loading import most_tokens, prompts_of
-from models.precision import Precision
-from models.sources import is_starter
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.first_stage import DenseSpec, LateSpec
-from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import Materials
-from retrieval.evaluation.measures import CUT, evaluate
-from retrieval.late import max_sim
-from retrieval.rankings import NOT_FOUND, ranked
-from retrieval.takeaway.fusion import MEASURE
-from retrieval.takeaway.signals import TakeAwayError, projected
+from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.loading import most_tokens, prompts_of
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import is_starter
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.rankings import NOT_FOUND, ranked
+from mrc_workbench.retrieval.takeaway.fusion import MEASURE
+from mrc_workbench.retrieval.takeaway.signals import TakeAwayError, projected
 
 FORMS = ("model.onnx", "model.int8.onnx")
 _QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
@@ -182,7 +182,7 @@ class _Reader:
         """Return what says it by the network of this form in a folder."""
         import torch
 
-        from retrieval.takeaway.scripts.encode import Model
+        from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
         model = Model(place, form, torch.get_num_threads())
         if self.kind == "rerank":

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from data.records import QuestionSet
-from data.workspace import MEGABYTE
-from retrieval.report.exports import markdown_text
-from retrieval.takeaway import WORDS
-from retrieval.takeaway.fusion import Engine, Figure, Mix
-from retrieval.takeaway.lucene import has_free_queries, is_weighted
-from retrieval.takeaway.models import ModelFigure
-from retrieval.takeaway.signals import LateTokens
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.workspace import MEGABYTE
+from mrc_workbench.retrieval.report.exports import markdown_text
+from mrc_workbench.retrieval.takeaway import WORDS
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Figure, Mix
+from mrc_workbench.retrieval.takeaway.lucene import has_free_queries, is_weighted
+from mrc_workbench.retrieval.takeaway.models import ModelFigure
+from mrc_workbench.retrieval.takeaway.signals import LateTokens
 
 _TEMPLATE = "README.md.jinja"
 _DIFFERENCES = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.problems import Failure
-from data.split.folds import FOLDS
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.protocols import TokenVectors
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.loading import load_token_encoder
-from models.precision import Precision
-from retrieval.comparison.experiment import needed
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from retrieval.comparison.spec import Materials, Spec
-from retrieval.dense import IndexKind
-from retrieval.hybrid import Fusion
-from retrieval.late import max_sim
-from retrieval.lexical.engines import Engine as BM25Engine
-from retrieval.lexical.weights import counts_by_term
-from retrieval.milvus.retriever import Ranker, Search, term_weights
-from retrieval.mix import LearnedMix
-from text.analysis import Tokens, tokens_of
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.split.folds import FOLDS
+from mrc_workbench.data.text.analysis import Tokens, tokens_of
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.retrieval.comparison.experiment import needed
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Materials, Spec
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.lexical.engines import Engine as BM25Engine
+from mrc_workbench.retrieval.lexical.weights import counts_by_term
+from mrc_workbench.retrieval.milvus.retriever import Ranker, Search, term_weights
+from mrc_workbench.retrieval.mix import LearnedMix
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder

@@ -24,7 +24,7 @@ from benchmarks.speed.bm25_search import (
     own_passage_found,
     peak,
 )
-from text.analysis import Tokens
+from mrc_workbench.data.text.analysis import Tokens
 
 K = 10
 

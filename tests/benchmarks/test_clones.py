@@ -12,11 +12,11 @@ from scipy.sparse import csr_array
 from benchmarks.clones import Articles, Clones, articles_of, cloned
 from benchmarks.speed.bm25_engines import BM25S
 from benchmarks.speed.bm25_search import asked_of
-from data.passages import Passage, Passages
-from data.questions.read import read_file
-from data.records import Question, QuestionSet
-from text.analysis import Tokens, tokens_of
-from text.analyzers import Analyzer
+from mrc_workbench.data.passages import Passage, Passages
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.text.analysis import Tokens, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 FISH = ("The carp swims in a pond. It eats weed.", "The pike hunts at dawn. It hides in reed. It eats carp.")

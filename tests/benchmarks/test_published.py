@@ -9,7 +9,7 @@ import pytest
 from ir_measures import AP, nDCG
 
 from benchmarks.quality.published import Own, average_precision, per_question, read_published, table
-from data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings_of
 

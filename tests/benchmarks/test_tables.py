@@ -11,9 +11,9 @@ from benchmarks.app.ten_sessions import Cost
 from benchmarks.large import documents, heaps
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from benchmarks.speed.libraries import bytes_of
-from data.pairs.records import PairKind, PairSet, split_pairs
-from data.split import Part
-from text.analysis import Tokens
+from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analysis import Tokens
 
 ROUNDS = [(2.0, 4.0), (1.0, 3.0), (1.0, 5.0)]
 

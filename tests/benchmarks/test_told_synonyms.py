@@ -1,7 +1,7 @@
 """What stands in brackets behind a word is another name of it, where it can be one."""
 
 from benchmarks.quality.lexical_options import told_synonyms
-from text.dictionary import read_dictionary, written
+from mrc_workbench.data.text.dictionary import read_dictionary, written
 
 
 def groups(*texts: str, least: int = 1) -> set[tuple[str, ...]]:

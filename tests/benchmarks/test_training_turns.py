@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours, plain, timed
-from data.split import SplitOptions
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.rankers.material import Material
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.rankers.examples import cross_encoder_examples, encoder_examples
-from training.rankers.material import Material
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
 def test_the_same_losses(*, kind: str, frozen: bool, tmp_path: Path) -> None:
-    from training.engine.trainers import short_passes, tokenized_once
+    from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
 
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     base = str(build(tmp_path / "base"))

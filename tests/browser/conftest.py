@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from data.workspace import PROJECT
-from jobs.detached import start_fork_server
+from mrc_workbench.data.jobs.detached import start_fork_server
+from mrc_workbench.data.workspace import PROJECT
 from tests.programs import end_all_in, free_port, wait_for
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, wait_for
 from tests.chat_server import EVENTS, KEY, MODEL, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KO, EN = catalog("ko"), catalog("en")

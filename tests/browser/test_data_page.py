@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from data.files.temporary import temporary_folder
-from data.questions.read import read
+from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.questions.read import read
 from tests.browser.conftest import running_app
 from tests.browser.driving import settled
 from tests.data.documents.written import pdf

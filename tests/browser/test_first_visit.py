@@ -10,13 +10,13 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from data.records import QuestionSet
-from data.store import CATALOG, keep, read_entry, stored
-from retrieval.report.words import retriever_name
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import CATALOG, keep, read_entry, stored
+from mrc_workbench.retrieval.report.words import retriever_name
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page, running_app
 from tests.browser.driving import MINUTES, compared, download, selected, settled, unfold
 from tests.programs import free_port, run_module
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PURPOSE = catalog("en")["compare.purpose"]

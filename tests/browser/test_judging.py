@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, cells, compared, no_failure, settled, unfold
 from tests.chat_server import KEY, MODEL, chat_server
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EN = catalog("en")

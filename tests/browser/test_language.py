@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, cells, choose, no_failure, settled, wait_for
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KO, EN = catalog("ko"), catalog("en")

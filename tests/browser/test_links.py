@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, compared, settled
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EN, KO = catalog("en"), catalog("ko")

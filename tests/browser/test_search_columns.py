@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page, running_app
 from tests.browser.driving import MINUTES, settled
 from tests.programs import free_port
-from views.ui.words import catalog
 
 pytestmark = [
     pytest.mark.browser,

@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part
-from data.store import CATALOG, StoredSet, keep, read_entry, remove
-from models.packaged import DEFAULT
-from retrieval.comparison.store import ComparisonJob
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry, remove
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.workbench.views.choices import BM25_NAME, DENSE_NAME, WORDS_NAME, choices_for
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, compared, settled
-from views.choices import BM25_NAME, DENSE_NAME, WORDS_NAME, choices_for
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
 EN = catalog("en")

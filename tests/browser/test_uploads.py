@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import choose, settled
-from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTE = 60_000

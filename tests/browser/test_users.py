@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from data.questions.read import read
-from data.store import keep
-from data.workspace import acting_as, user_of
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.store import keep
+from mrc_workbench.data.workspace import acting_as, user_of
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
 from tests.browser.driving import MINUTES, settled
 from tests.identity_provider import Provider, running_provider, secrets_for
 from tests.programs import free_port
 from tests.raw_visitor import visiting
-from views.ui.words import catalog
 
 pytest.importorskip("authlib")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

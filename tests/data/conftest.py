@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.questions.read import Reading, read_file
+from mrc_workbench.data.questions.read import Reading, read_file
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import openpyxl
 import pandas as pd
 
-from data.apart import File
-from data.formats.text import Content
-from data.questions.read import Reading, read_files_apart
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.questions.read import Reading, read_files_apart
 
 Row = dict[str, Any]
 

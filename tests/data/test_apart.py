@@ -15,21 +15,21 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from data import apart
-from data.apart import UnusableFileError, make_ready
-from data.files.limits import Limits
-from data.formats.columns import Columns, PairColumns
-from data.formats.encodings.detection import EncodingCandidate
-from data.formats.opening import Proposal
-from data.formats.text import Content
-from data.pairs import reading as pair_reading
-from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
-from data.pairs.records import PairKind
-from data.problems import DataError, ProblemCode
-from data.questions import read as reading
-from data.questions.read import read, read_file_apart, read_paths_apart
-from data.split import Part
-from data.workspace import workspace
+from mrc_workbench.data import apart
+from mrc_workbench.data.apart import UnusableFileError, make_ready
+from mrc_workbench.data.files.limits import Limits
+from mrc_workbench.data.formats.columns import Columns, PairColumns
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.opening import Proposal
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.pairs import reading as pair_reading
+from mrc_workbench.data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions import read as reading
+from mrc_workbench.data.questions.read import read, read_file_apart, read_paths_apart
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_apart
 
 copies = pytest.mark.skipif(sys.platform != "linux", reason="copies processes")

@@ -11,12 +11,22 @@ import numpy as np
 import pytest
 import xxhash
 
-from data import cache as seals
-from data import workspace as workspace_module
-from data.cache import SEAL, Arrays, cached_arrays, is_sealed, is_sound, keeping_nothing, key_of, seal, sealing
-from data.workspace import workspace
-from text.analysis import analyze, tokens_of
-from text.analyzers import Analyzer
+from mrc_workbench.data import cache as seals
+from mrc_workbench.data import workspace as workspace_module
+from mrc_workbench.data.cache import (
+    SEAL,
+    Arrays,
+    cached_arrays,
+    is_sealed,
+    is_sound,
+    keeping_nothing,
+    key_of,
+    seal,
+    sealing,
+)
+from mrc_workbench.data.text.analysis import analyze, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import workspace
 
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from data import __main__ as module
-from data.__main__ import main
-from data.pairs.store import load as load_pairs
-from data.pairs.store import stored as stored_pairs
-from data.store import find, load, stored
-from data.workspace import PROJECT
+from mrc_workbench.data import cli as module
+from mrc_workbench.data.cli import main
+from mrc_workbench.data.pairs.store import load as load_pairs
+from mrc_workbench.data.pairs.store import stored as stored_pairs
+from mrc_workbench.data.store import find, load, stored
+from mrc_workbench.data.workspace import PROJECT
 from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from cyclopts import App, Parameter
 
-from data.commands import AsJson, columns_of, commands_of, one_of, run, several_of, takes
-from data.formats.delimited import csv_bytes
-from data.terminal import QUIET, VERBOSE, harmless, quiet, tell
+from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, run, several_of, takes
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.terminal import QUIET, VERBOSE, harmless, quiet, tell
 
 
 class Size(StrEnum):
@@ -158,7 +158,7 @@ def test_libraries_keep_to_themselves_what_is_no_error() -> None:
     assert logging.getLogger("data").isEnabledFor(logging.WARNING)
     with warnings.catch_warnings(record=True) as told:
         warnings.warn_explicit("a hint", UserWarning, "model.py", 1, module="transformers.models.bert")
-        warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="data.store")
+        warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="mrc_workbench.data.store")
     assert [str(one.message) for one in told] == ["ours"]
 
 

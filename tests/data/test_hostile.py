@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.audit import audit
-from data.questions.read import read
-from data.records import QuestionSet
-from data.split import split
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.audit import audit
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import split
 from tests.data.sample_files import FILES, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 _PIECES = (b'"', b"\x00", b"{", b"}", b"[" * 2000, b"]", b",", b"\t", b"\n", b"\\ud800", b"NaN", b"null")

@@ -1,10 +1,10 @@
 """Passages that rows become: merged copies keep their ids as aliases, and merges and new ids are reported."""
 
-from data.apart import File
-from data.formats.text import Content
-from data.passages import GatheredPassages, filled_ids
-from data.problems import Problem, ProblemCode
-from data.questions.read import Reading, read, read_files_apart
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.passages import GatheredPassages, filled_ids
+from mrc_workbench.data.problems import Problem, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_files_apart
 
 
 def _gathered(*rows: tuple[str, str, str]) -> GatheredPassages:

@@ -2,7 +2,7 @@ from string import Formatter
 
 import pytest
 
-from data.problems import MOST_KEPT, TEMPLATES, DataError, Failure, Problem, ProblemCode, Problems
+from mrc_workbench.data.problems import MOST_KEPT, TEMPLATES, DataError, Failure, Problem, ProblemCode, Problems
 
 
 @pytest.mark.parametrize("code", list(ProblemCode))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.passages import Passage, Passages, RowOfId
-from data.records import (
+from mrc_workbench.data.passages import Passage, Passages, RowOfId
+from mrc_workbench.data.records import (
     FILE,
     Maker,
     Question,
@@ -25,8 +25,8 @@ from data.records import (
     without,
     write_questions,
 )
-from data.store import CATALOG, read_entry
-from data.texts import BLOCK
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.texts import BLOCK
 from tests.doubles import PASSAGES as MANY
 
 PASSAGES = (Passage("a", "서울"), Passage("b", "부산"), Passage("c", "대구"))

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.__main__ import main
-from data.cache import cached_arrays
-from data.problems import DataError, ProblemCode
-from data.questions.judgements import mark_negative, remarks_of
-from data.records import Passage, Question, QuestionSet
-from data.store import (
+from mrc_workbench.data.cache import cached_arrays
+from mrc_workbench.data.cli import main
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.judgements import mark_negative, remarks_of
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import (
     CATALOG,
     CatalogEntry,
     find,
@@ -36,7 +36,7 @@ from data.store import (
     rename,
     stored,
 )
-from data.workspace import acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
 from tests.data.sample_files import ROWS, as_squad
 from tests.doubles import small_set
 

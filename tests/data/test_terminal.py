@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from data import terminal
-from data.commands import commands_of, run, stop_message
-from data.terminal import ProgressMode, ProgressReporter, aligned, end_progress_line, report_progress
+from mrc_workbench.data import terminal
+from mrc_workbench.data.commands import commands_of, run, stop_message
+from mrc_workbench.data.terminal import ProgressMode, ProgressReporter, aligned, end_progress_line, report_progress
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.texts import BLOCK, Texts, column_of, fingerprint_of
+from mrc_workbench.data.texts import BLOCK, Texts, column_of, fingerprint_of
 
 WORDS = st.lists(st.text("가나ab \n😀", max_size=3), max_size=12)
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from data.threads import let_idle_threads_sleep
-from training.__main__ import main
+from mrc_workbench.data.threads import let_idle_threads_sleep
+from mrc_workbench.training.cli import main
 
 NAME = "OMP_WAIT_POLICY"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from data import workspace as module
-from data.records import Passage, QuestionSet
-from data.store import keep, stored
-from data.workspace import (
+from mrc_workbench.data import workspace as module
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.workspace import (
     PROJECT,
     LimitError,
     Limits,

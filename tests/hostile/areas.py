@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cache import SEAL, is_sound, seal
-from data.pairs.builder import LARGEST, score_of
-from data.pairs.reading import read_pairs
-from data.pairs.records import PairKind, audit_pairs
-from data.problems import DataError
-from data.workspace import workspace
-from retrieval.comparison.experiment import ExperimentError, read_experiment
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.lexical.bm25 import BM25
-from retrieval.lexical.postings.index import Postings, mapped_postings
-from retrieval.rankings import Rankings
+from mrc_workbench.data.cache import SEAL, is_sound, seal
+from mrc_workbench.data.pairs.builder import LARGEST, score_of
+from mrc_workbench.data.pairs.reading import read_pairs
+from mrc_workbench.data.pairs.records import PairKind, audit_pairs
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import QUESTIONS, small_set, texts_of
 from tests.hostile.damages import damaged
 from tests.retrieval.lexical.postings.made import asked, segments_with
@@ -183,7 +183,7 @@ def _says_the_same(now: dict[str, bytes], whole: dict[str, bytes]) -> bool:
 
 def models(seed: int) -> Verdict:
     """A reader, reranker or sparse encoder of files that do not fit: refused in words, or its figures are the same."""
-    from models.hub import ModelError
+    from mrc_workbench.models.hub import ModelError
 
     draw = random.Random(seed)
     kind = draw.choice([*_model_kinds()])
@@ -199,10 +199,10 @@ def models(seed: int) -> Verdict:
 
 
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
-    from models.encoders.cross_encoder import CrossEncoderScorer
-    from models.encoders.sparse_encoder import SparseTextEncoder
-    from models.reader import SpanReader
-    from models.sources import find_model
+    from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+    from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+    from mrc_workbench.models.reader import SpanReader
+    from mrc_workbench.models.sources import find_model
     from tests.hub import SENTENCES
 
     both = [(SENTENCES[3], text) for text in SENTENCES]

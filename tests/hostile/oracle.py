@@ -10,8 +10,8 @@ A reader cannot know that a letter within a text is another one than was written
 import random
 from dataclasses import dataclass
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.hostile.written import ROLES, Row, Written, random_rows, write
 
 _PIECES = (

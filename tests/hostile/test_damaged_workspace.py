@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.problems import DataError
-from data.questions.judgements import mark_negative, remarks_of, write_note
-from data.split import SplitOptions
-from data.store import damaged as damaged_sets
-from data.store import keep as keep_set
-from data.store import load as load_set
-from data.store import stored
-from data.workspace import workspace, write_json
-from jobs.folder import State, Status
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, add, added, of_kind
-from retrieval.comparison.store import (
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.judgements import mark_negative, remarks_of, write_note
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import damaged as damaged_sets
+from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import load as load_set
+from mrc_workbench.data.store import stored
+from mrc_workbench.data.workspace import workspace, write_json
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added, of_kind
+from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     damaged_comparisons,
     keep,
@@ -30,12 +30,12 @@ from retrieval.comparison.store import (
     origin_of,
     rename,
 )
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs.curves import curves
+from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
+from mrc_workbench.training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
-from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.runs.curves import curves
-from training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
-from training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 ESTIMATE = {"steps": 3, "seconds_a_step": 0.1, "seconds_measuring": 1.0, "seconds": 2.0, "memory": 100}
@@ -183,8 +183,8 @@ def test_json_nested_without_end_is_a_damaged_file_like_others(place: str, world
 
 
 def test_what_is_damaged_can_be_removed(world: Rehearsal) -> None:
-    from data.store import remove
-    from retrieval.comparison.store import delete
+    from mrc_workbench.data.store import remove
+    from mrc_workbench.retrieval.comparison.store import delete
 
     for place in ("datasets/*/set.json", "comparisons/*/scores.json", "runs/*/run.json"):
         sorted(workspace().glob(place))[0].write_bytes(b"{")

@@ -6,11 +6,11 @@ import sys
 import psutil
 import pytest
 
-from data import apart
-from data.files.limits import Limits
-from data.formats.text import Content
-from data.problems import DataError
-from data.questions.read import read
+from mrc_workbench.data import apart
+from mrc_workbench.data.files.limits import Limits
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.read import read
 from tests.data.sample_files import read_apart
 from tests.hostile.files import FILES
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.store import CATALOG, damaged, load, stored
-from data.workspace import workspace, write_text
-from jobs.detached import detached
-from jobs.folder import Job, State
-from jobs.machine import Process
-from retrieval.comparison.store import damaged_comparisons, kept_comparisons
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.folder import Job, State
+from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.store import CATALOG, damaged, load, stored
+from mrc_workbench.data.workspace import workspace, write_text
+from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons
+from mrc_workbench.training.runs.runs import Run, all_runs, damaged_runs
 from tests.hostile.damages import TIMES
 from tests.programs import end_all_in
-from training.runs.runs import Run, all_runs, damaged_runs
 
 pytestmark = pytest.mark.slow
 EXPERIMENT = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.questions.read import read
+from mrc_workbench.data.questions.read import read
 from tests.hostile.areas import AREAS
 from tests.hostile.damages import TIMES
 from tests.hostile.oracle import Damage, _rows, _wrong, verdict

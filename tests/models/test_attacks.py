@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from data.cache import SEAL, seal
-from models.files import require_regular_files, require_safetensors, require_sealed_content
-from models.hub import ModelError
-from models.loading import load_bi_encoder, load_token_encoder
-from models.sources import find_model
+from mrc_workbench.data.cache import SEAL, seal
+from mrc_workbench.models.files import require_regular_files, require_safetensors, require_sealed_content
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_bi_encoder, load_token_encoder
+from mrc_workbench.models.sources import find_model
 from tests.hub import build_bi_encoder
 
 MODULES = "sentence_transformers.sentence_transformer.modules"

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from chat.asking import EndpointError
-from chat.endpoint import Endpoint
-from data.workspace import acting_as, shared_workspace, user_of, workspace
-from models import hub
-from models.hub import ModelError, forget_tokens, hub_revision
-from models.sources import STARTER, find_model
+from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.models import hub
+from mrc_workbench.models.hub import ModelError, forget_tokens, hub_revision
+from mrc_workbench.models.llm.asking import EndpointError
+from mrc_workbench.models.llm.endpoint import Endpoint
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from language.network import load_encoder
-from models import loading
-from models.hub import HubRevision, ModelError
-from models.loading import (
+from mrc_workbench.labs.language.network import load_encoder
+from mrc_workbench.models import loading
+from mrc_workbench.models.hub import HubRevision, ModelError
+from mrc_workbench.models.loading import (
     claimed_parameters,
     load_bi_encoder,
     load_cross_encoder,
@@ -23,15 +23,15 @@ from models.loading import (
     require_fitting_folder,
     require_possible,
 )
-from models.reader import load_reader
-from models.sources import find_model
+from mrc_workbench.models.reader import load_reader
+from mrc_workbench.models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 Load = Callable[[Path], Any]
 
 
 def masked(folder: Path) -> Any:
-    from models.reader_networks import load_masked  # it reads torch
+    from mrc_workbench.models.reader_networks import load_masked  # it reads torch
 
     return load_masked(find_model(str(folder)))
 

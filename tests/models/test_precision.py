@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from data.cache import keeping_nothing
-from models import inference, precision
-from models.precision import Precision, in_bfloat16
+from mrc_workbench.data.cache import keeping_nothing
+from mrc_workbench.models import inference, precision
+from mrc_workbench.models.precision import Precision, in_bfloat16
 
 pytestmark = pytest.mark.slow
 

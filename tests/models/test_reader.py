@@ -11,10 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from models.hub import ModelError
-from models.precision import Precision
-from models.reader import SpanOptions, SpanReader, SpanTokens, batch, keep_options, options_of, threshold_of
-from models.sources import STARTER, find_model
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.reader import (
+    SpanOptions,
+    SpanReader,
+    SpanTokens,
+    batch,
+    keep_options,
+    options_of,
+    threshold_of,
+)
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
 

@@ -17,11 +17,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from models import reader_networks as networks
-from models.hub import ModelError
-from models.inference import passes_of_like_length
-from models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
-from models.sources import STARTER, find_model
+from mrc_workbench.models import reader_networks as networks
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.inference import passes_of_like_length
+from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import TINY, build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.passages import Passages
-from data.records import Passage
-from data.workspace import workspace
-from models import starter
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.sources import STARTER, find_model
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import analyze, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models import starter
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
-from text.analysis import analyze, tokens_of
-from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
 
@@ -162,12 +162,12 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
-@pytest.mark.parametrize("room", [None, "models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
+@pytest.mark.parametrize("room", [None, "mrc_workbench.models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
 def test_saved_models_come_back_as_they_were(
     room: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those whose modules stood elsewhere when they were saved."""
-    from models.starter import AnalyzedEmbedding, KernelPooling
+    from mrc_workbench.models.starter import AnalyzedEmbedding, KernelPooling
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
     bi_encoder = BiEncoder(find_model(STARTER), ENGLISH)
@@ -208,7 +208,7 @@ def test_passages_without_a_word_give_no_starter() -> None:
 
 
 def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
-    from retrieval.dense import Dense
+    from mrc_workbench.retrieval.dense import Dense
 
     retriever = Dense("starter", [*PASSAGES, Passage("p6", "...")], BiEncoder(find_model(STARTER), KOREAN))
     rows = retriever.search(texts_of(QUESTIONS), 1).indices[:, 0].tolist()

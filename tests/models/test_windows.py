@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
-from models.windows import Cutter, WindowOptions, Windows
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.windows import Cutter, WindowOptions, Windows
 from tests.hub import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.models.worlds import telling
 
@@ -35,7 +35,7 @@ def wordpiece() -> Any:
 def unigram() -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    from models.packaged import Pieces, make_tokenizer
+    from mrc_workbench.models.packaged import Pieces, make_tokenizer
 
     letters = sorted({letter for word in WORDS for letter in word})
     texts = ["<s>", "<pad>", "</s>", "<unk>", "▁", *letters, "▁" + WORDS[0], "<mask>"]

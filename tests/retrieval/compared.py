@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data.records import Passage, Question, QuestionSet
-from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import Experiment
-from retrieval.evaluation.measures import evaluate
-from retrieval.rankings import Rankings
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
 
 LOST = ValueError("it is <lost>")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.records import QuestionSet
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import CATALOG, read_entry
 
 
 @pytest.fixture(scope="session")

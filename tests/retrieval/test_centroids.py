@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from data.workspace import workspace
-from models.encoders.protocols import TokenVectors
-from retrieval.centroids import CANDIDATES, Block, TokenIndex, mapped_index, pack
-from retrieval.late import Late, LateIndex, max_sim
-from retrieval.rankings import NOT_FOUND
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.retrieval.centroids import CANDIDATES, Block, TokenIndex, mapped_index, pack
+from mrc_workbench.retrieval.late import Late, LateIndex, max_sim
+from mrc_workbench.retrieval.rankings import NOT_FOUND
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
 
 pytestmark = pytest.mark.slow  # compiles, and reads FAISS

@@ -16,14 +16,14 @@ import pytest
 from beir.datasets.data_loader import GenericDataLoader
 from ir_measures import RR, R, Success, nDCG
 
-from data.store import find, keep
-from data.workspace import PROJECT
-from jobs.folder import State
-from retrieval import __main__ as module
-from retrieval.__main__ import main
-from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.store import ComparisonJob, kept_comparisons, load
-from retrieval.report import exports
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval import cli as module
+from mrc_workbench.retrieval.cli import main
+from mrc_workbench.retrieval.comparison.experiment import read_experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
+from mrc_workbench.retrieval.report import exports
 from tests.doubles import small_set
 from tests.programs import run_module
 
@@ -216,12 +216,12 @@ def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
 def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from data.records import Passage\n"
-        "from retrieval.explain.bm25 import BM25Explainer\n"
+        "from mrc_workbench.data.records import Passage\n"
+        "from mrc_workbench.retrieval.explain.bm25 import BM25Explainer\n"
         "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
         "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
-        "from retrieval.__main__ import main\n"
-        "import retrieval.comparison.compare\n"
+        "from mrc_workbench.retrieval.cli import main\n"
+        "import mrc_workbench.retrieval.comparison.compare\n"
         "assert main(sys.argv[1:]) == 0\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
     )
@@ -270,7 +270,7 @@ def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
     kiwi = words.replace('"word"', '"kiwi"')
     before = run_here(kiwi, tmp_path / "before", capsys)
     figure, kept = before.scores["retrievers"]["words"]["ndcg@10"], ("--not-below", str(before.folder))
-    monkeypatch.setattr("retrieval.report.exports.save", lambda *_: None)
+    monkeypatch.setattr("mrc_workbench.retrieval.report.exports.save", lambda *_: None)
 
     def gate(experiment: str, *asked: str) -> tuple[int, str]:
         done = run_here(experiment, tmp_path / "now", capsys, *asked)

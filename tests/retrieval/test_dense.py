@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage
-from models.windows import WindowOptions, Windows
-from retrieval.dense import HNSW_CANDIDATES, Dense, IndexKind, VectorIndex, cells
+from mrc_workbench.data.records import Passage
+from mrc_workbench.models.windows import WindowOptions, Windows
+from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, Dense, IndexKind, VectorIndex, cells
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, texts_of
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
@@ -80,10 +80,10 @@ def test_a_large_graph_is_linked_by_all_cores(
     set_threads = faiss.omp_set_num_threads
     monkeypatch.setattr(faiss, "omp_set_num_threads", lambda count: (told.append(count), set_threads(count)))
     cores = faiss.omp_get_max_threads()
-    monkeypatch.setattr("retrieval.dense.HNSW_IN_ORDER", 1999)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense.HNSW_IN_ORDER", 1999)
     large = VectorIndex(vectors, IndexKind.HNSW)
     assert 1 not in told or cores == 1
-    monkeypatch.setattr("retrieval.dense.HNSW_IN_ORDER", 2000)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense.HNSW_IN_ORDER", 2000)
     told.clear()
     small = VectorIndex(vectors, IndexKind.HNSW)
     assert told == [1, cores]

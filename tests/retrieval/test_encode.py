@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.store import find
-from jobs.detached import detached
-from models.encoders.bi_encoder import BiEncoder
-from models.precision import Precision
-from models.sources import find_model
-from models.windows import WindowOptions
-from retrieval.__main__ import main
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.store import find
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.cli import main
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.programs import have_libraries_read
 

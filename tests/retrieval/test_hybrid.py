@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.hybrid import Fusion, Hybrid, fused, min_max, normalised
-from retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.hybrid import Fusion, Hybrid, fused, min_max, normalised
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 
 N_PASSAGES = 7
 SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)

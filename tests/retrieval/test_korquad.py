@@ -9,16 +9,16 @@ import pytest
 from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
-from data.questions.read import read_file
-from data.split.folds import FOLDS, Lessons
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.evaluation.measures import evaluate
-from retrieval.lexical.bm25 import BM25
-from retrieval.mix import Learned, learn, mixed
-from retrieval.rankings import Rankings, top_k
-from retrieval.trec import write_qrels, write_run
-from text.analysis import tokens_of
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.mix import Learned, learn, mixed
+from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.trec import write_qrels, write_run
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [

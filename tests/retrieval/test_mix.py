@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage, Question, QuestionSet
-from data.split.folds import FOLDS, Lessons
-from retrieval.evaluation.measures import evaluate
-from retrieval.hybrid import Fusion, fused
-from retrieval.mix import Learned, LearnedMix, explained, learn, mixed
-from retrieval.rankings import Rankings, top_k
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.hybrid import Fusion, fused
+from mrc_workbench.retrieval.mix import Learned, LearnedMix, explained, learn, mixed
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 
 N_PASSAGES, DEPTH = 30, 12
 PARTS = ("words", "meaning", None)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from data.split.folds import Lessons
-from retrieval.hybrid import Fusion, fused
-from retrieval.mix import learn, training_lists
-from retrieval.mix_fitting import EXTRA, STRENGTHS, TrainingLists
-from retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.retrieval.hybrid import Fusion, fused
+from mrc_workbench.retrieval.mix import learn, training_lists
+from mrc_workbench.retrieval.mix_fitting import EXTRA, STRENGTHS, TrainingLists
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from tests.retrieval.test_mix import N_PASSAGES, PARTS, rankings_of, world
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])

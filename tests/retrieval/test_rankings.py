@@ -9,10 +9,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.sparse import coo_array, csr_array
 
-from data.records import Question, QuestionSet
-from retrieval.dense import Dense
-from retrieval.lexical.bm25 import BM25
-from retrieval.rankings import NOT_FOUND, Findings, Rankings, Truth, ask, ranked, top_k, top_k_sparse, truth_of
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.rankings import (
+    NOT_FOUND,
+    Findings,
+    Rankings,
+    Truth,
+    ask,
+    ranked,
+    top_k,
+    top_k_sparse,
+    truth_of,
+)
 from tests.doubles import PASSAGES, KeywordEncoder, small_set
 
 # few values, so that many tie; the two just above 0.5 are one number in float32

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.passages import Passages
-from data.workspace import workspace
-from models.encoders.vector_blocks import Meter
-from models.windows import WindowOptions
-from retrieval import rerank
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.rankings import Rankings
-from retrieval.rerank import PairScores, Reranked, interpolated
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval import rerank
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.rerank import PairScores, Reranked, interpolated
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
 from tests.retrieval.test_hybrid import Fixed
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from data.store import keep, stored
-from data.workspace import PROJECT, workspace
-from jobs.detached import FORKS
-from retrieval import __main__ as module
-from retrieval.__main__ import main
-from retrieval.comparison.compare import Result
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.references import ComparisonNotFoundError, find_comparison, find_experiment
-from retrieval.comparison.store import ComparisonJob, kept_comparisons
-from retrieval.report import report
+from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval import cli as module
+from mrc_workbench.retrieval.cli import main
+from mrc_workbench.retrieval.comparison.compare import Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.references import ComparisonNotFoundError, find_comparison, find_experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons
+from mrc_workbench.retrieval.report import report
 from tests.doubles import small_set
 
 HEAD = "ks = [1, 10]\n"

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
-from data.records import Passage, Question, QuestionSet
-from retrieval.evaluation.measures import evaluate
-from retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
-from retrieval.trec import (
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
+from mrc_workbench.retrieval.trec import (
     ImportedRun,
     Notes,
     RunError,

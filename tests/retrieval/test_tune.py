@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from data.split import Part
-from data.store import find
-from models.token_layers import TokenLayers
-from retrieval.__main__ import main
-from retrieval.analysis.cross_fit import cross_fit
-from retrieval.analysis.labs import best, bm25_lab, lab_figures
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.evaluation.significance import question_groups
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import find
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
+from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, lab_figures
+from mrc_workbench.retrieval.cli import main
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import read_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
+from mrc_workbench.retrieval.evaluation.significance import question_groups
 from tests.hub import build_bi_encoder
-from text.analyzers import Analyzer
 
 EXPERIMENT = """data = "sample"
 split = "test"  # what is reported

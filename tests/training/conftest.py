@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data.store import find
+from mrc_workbench.data.store import find
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from tests.training.worlds import Trained, planned, trained_in
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ import pytest
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
-from jobs.folder import State
-from models.sources import find_model
-from retrieval.evaluation.measures import Scores
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.training.engine.trainers import make_trainer
+from mrc_workbench.training.options.common import Report
+from mrc_workbench.training.options.questions import BestBy
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
+from mrc_workbench.training.rankers.material import Reached
+from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import load_material, train
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
-from training.engine.trainers import make_trainer
-from training.options.common import Report
-from training.options.questions import BestBy
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
-from training.rankers.material import Reached
-from training.recipe import ranking_kinds, recipe_of
-from training.runs.runs import Run
-from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_curves_go_to_tensorboard_in_the_run_folder(monkeypatch: pytest.MonkeyPa
 def test_a_reporter_that_is_not_installed_is_told_before_anything_else(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.train.find_spec", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.training.train.find_spec", lambda _: None)
     run = planned(CROSS_ENCODER, misleading_set(), report_to=report)
     status = train(run)
     assert (status.state, status.code) == (State.FAILED, "no_reporter")

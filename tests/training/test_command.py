@@ -5,18 +5,17 @@ from typing import Any
 
 import pytest
 
-from data.store import CATALOG
-from jobs.folder import State
-from retrieval.__main__ import main as compare
-from tests.hub import build_bi_encoder
-from training import __main__ as command
-from training import estimate as estimating
-from training.__main__ import main
-from training.commands import PlanWords, planned
-from training.dry_run import Pace, StepTimes
-from training.estimate import SHARE_TO_USE
-from training.options.questions import READER, ReaderOptions
-from training.options.rankers import (
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.store import CATALOG
+from mrc_workbench.retrieval.cli import main as compare
+from mrc_workbench.training import cli as command
+from mrc_workbench.training import estimate as estimating
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.commands import PlanWords, planned
+from mrc_workbench.training.dry_run import Pace, StepTimes
+from mrc_workbench.training.estimate import SHARE_TO_USE
+from mrc_workbench.training.options.questions import READER, ReaderOptions
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
@@ -26,9 +25,10 @@ from training.options.rankers import (
     LateOptions,
     SparseEncoderOptions,
 )
-from training.recipe import ranking_kinds
-from training.runs.jobs import Estimate
-from training.runs.runs import Plan, Run
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.jobs import Estimate
+from mrc_workbench.training.runs.runs import Plan, Run
+from tests.hub import build_bi_encoder
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {

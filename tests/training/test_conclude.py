@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.workspace import workspace
-from jobs.folder import State
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training import conclude as concluding
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.conclude import conclude, conclude_as_job
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, seal
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id
+from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.training.train import train
+from mrc_workbench.workbench.views.choices import finished_runs
 from tests.hub import build_bi_encoder
 from tests.training.test_resume import OFTEN, again, do_at_step
 from tests.training.worlds import misleading_set, planned, shuffled
-from training import conclude as concluding
-from training.__main__ import main
-from training.conclude import conclude, conclude_as_job
-from training.engine.checkpoints import newest_checkpoint, seal
-from training.options.common import TrainingError
-from training.options.rankers import BI_ENCODER
-from training.recipe import ranking_kinds
-from training.runs.best import BestModelJob, best_checkpoint, made_id
-from training.runs.runs import Run, all_runs
-from training.train import train
-from views.choices import finished_runs
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from training.base import seconds_for
-from training.dry_run import (
+from mrc_workbench.training.base import seconds_for
+from mrc_workbench.training.dry_run import (
     BUDGET_SECONDS,
     Budget,
     Deadline,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.folder import State, Status
-from training import train as training
-from training.__main__ import main
-from training.commands import followed
-from training.runs.runs import Run
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.training import train as training
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.commands import followed
+from mrc_workbench.training.runs.runs import Run
 
 
 class Running(Run):
@@ -61,16 +61,16 @@ def test_a_run_is_looked_for_before_a_token(
     monkeypatch.delenv("HF_TOKEN", raising=False)
     assert main(["push", "none", "me/model"]) == 2
     assert capsys.readouterr().err == "error: there is no run 'none'; `mrc train list` lists the runs\n"
-    monkeypatch.setattr("training.runs.model.require_finished", lambda _: None)
-    monkeypatch.setattr("training.__main__.known_job", lambda _: Run(tmp_path))
+    monkeypatch.setattr("mrc_workbench.training.runs.model.require_finished", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.training.cli.known_job", lambda _: Run(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert main(["push", "mine", "me/model"]) == 2
     assert capsys.readouterr().err == "error: no token for the hub: set HF_TOKEN\n"
 
 
 def test_an_empty_list_says_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
-    from language.__main__ import main as language
-    from text.__main__ import main as text
+    from mrc_workbench.data.text.cli import main as text
+    from mrc_workbench.labs.language.cli import main as language
 
     for command, words in ((main, ["list"]), (language, ["texts"]), (text, ["dictionaries"])):
         assert command(words) == 0

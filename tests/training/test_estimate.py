@@ -8,36 +8,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
-from data.split import SplitOptions
-from data.store import find
-from jobs.folder import State
-from models.loading import load_bi_encoder, load_cross_encoder
-from models.sources import find_model
-from tests.doubles import small_set
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
-from tests.programs import run_module
-from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
-from training import estimate as estimating
-from training.__main__ import main
-from training.base import Task
-from training.characters import BatchReader, characters_read
-from training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
-from training.estimate import SHARE_TO_USE, estimate, rehearse
-from training.options.common import Report
-from training.options.rankers import (
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training import estimate as estimating
+from mrc_workbench.training.base import Task
+from mrc_workbench.training.characters import BatchReader, characters_read
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
+from mrc_workbench.training.estimate import SHARE_TO_USE, estimate, rehearse
+from mrc_workbench.training.options.common import Report
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
     SPARSE_ENCODER,
     BiEncoderObjective,
 )
-from training.rankers.recipes import BiEncoderRecipe
-from training.recipe import ranking_kinds
-from training.runs.jobs import Estimate, Rehearsal
-from training.runs.jobs import RehearsalTask as Asked
-from training.runs.runs import Plan
-from training.train import train
+from mrc_workbench.training.rankers.recipes import BiEncoderRecipe
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.jobs import Estimate, Rehearsal
+from mrc_workbench.training.runs.jobs import RehearsalTask as Asked
+from mrc_workbench.training.runs.runs import Plan
+from mrc_workbench.training.train import train
+from tests.doubles import small_set
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
+from tests.programs import run_module
+from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.split import SplitOptions
-from data.store import find, remove
-from jobs.folder import State, Status
-from jobs.machine import this_process
-from models.hub import ModelError
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find, remove
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.runs import Phase, Run, create_run, new_plan
+from mrc_workbench.training.train import problem_of, train
 from tests.training.worlds import misleading_set, planned
-from training.options.common import OptionError, TrainingError
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from training.recipe import ranking_kinds
-from training.runs.runs import Phase, Run, create_run, new_plan
-from training.train import problem_of, train
 
 pytestmark = pytest.mark.slow
 

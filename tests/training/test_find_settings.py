@@ -6,14 +6,14 @@ from dataclasses import asdict
 
 import pytest
 
-from data.store import CATALOG
-from jobs.folder import State, Status
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.store import CATALOG
+from mrc_workbench.training import commands as command
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs.jobs import Findings, Search, Tried
+from mrc_workbench.training.runs.runs import Run, all_runs
 from tests.training.worlds import all_searches
-from training import commands as command
-from training.__main__ import main
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
-from training.runs.jobs import Findings, Search, Tried
-from training.runs.runs import Run, all_runs
 
 pytestmark = pytest.mark.slow  # what searches reads torch
 SAMPLE = str(CATALOG["sample"].path)
@@ -42,7 +42,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
         sys.stdout.write("what a trainer prints")
         return Status(State.DONE)
 
-    monkeypatch.setattr("training.sweeps.search.find_settings", find_settings)
+    monkeypatch.setattr("mrc_workbench.training.sweeps.search.find_settings", find_settings)
     return searches
 
 
@@ -81,7 +81,7 @@ def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch:
 
 
 def test_it_can_stand_in_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
     (search,) = all_searches()
     assert capsys.readouterr().out.strip() == search.id

@@ -12,14 +12,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.split import SplitOptions
-from data.store import keep
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.precision import Precision
-from models.reader import SpanOptions, SpanReader, options_of
-from models.sources import DEFAULT_READER, find_model
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import keep
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
+from mrc_workbench.models.sources import DEFAULT_READER, find_model
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import load_material
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,
@@ -30,11 +35,6 @@ from tests.hub import (
     hub_server,
 )
 from tests.training.worlds import logged, python, shuffled, source_of
-from training.options.questions import READER
-from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from training.rankers.material import Material
-from training.runs.runs import Run
-from training.train import load_material
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -61,7 +61,7 @@ CROSS_ENCODERS: dict[str, dict[str, Any]] = {
 }
 TRAIN_ALL = """
 import json, sys
-from training.__main__ import main
+from mrc_workbench.training.cli import main
 
 out, trainings = sys.argv[1:]
 shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]

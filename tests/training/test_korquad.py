@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from data.records import QuestionSet
-from data.split import Part, SplitOptions, split
-from data.store import find
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.sources import ModelSource, find_model
-from retrieval.dense import Dense
-from retrieval.evaluation.measures import evaluate
-from retrieval.lexical.bm25 import BM25
-from retrieval.rankings import Retriever
-from retrieval.rerank import Reranked, recommended_weight
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import find
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.rankings import Retriever
+from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import train
 from tests.training.worlds import planned, source_of
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from training.runs.runs import Run
-from training.train import train
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [

@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
-from language.masking import MaskingOptions
-from models.precision import Precision
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
-from training.base import trainer_arguments
-from training.options.common import OptionError
-from training.options.questions import BestBy, NegativesFrom
-from training.options.rankers import BiEncoderObjective, BiEncoderOptions, CrossEncoderObjective, CrossEncoderOptions
-from training.options.texts import LanguageObjective, LanguageOptions
-from training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.labs.language.masking import MaskingOptions
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
+from mrc_workbench.training.base import trainer_arguments
+from mrc_workbench.training.options.common import OptionError
+from mrc_workbench.training.options.questions import BestBy, NegativesFrom
+from mrc_workbench.training.options.rankers import (
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
+from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
+from mrc_workbench.training.recipe import RECIPES, ranking_kinds
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])
 

@@ -9,15 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions, split
-from retrieval.rankings import NOT_FOUND
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.retrieval.rankings import NOT_FOUND
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.questions import ReaderOptions
+from mrc_workbench.training.rankers.examples import as_table, mine
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.readers import (
+    READERS,
+    Located,
+    is_unanswerable,
+    located,
+    reader_material,
+    with_unanswerable,
+)
 from tests.training.worlds import cue_set
-from training.options.common import OptionError, TrainingError
-from training.options.questions import ReaderOptions
-from training.rankers.examples import as_table, mine
-from training.rankers.material import Material
-from training.readers import READERS, Located, is_unanswerable, located, reader_material, with_unanswerable
 
 TEXT = "서울은 크다. 옛날에 서울은 작았고, 부산은 서울보다 작았다."
 FIRST, SECOND, THIRD = (TEXT.index("서울", start) for start in (0, 1, 20))

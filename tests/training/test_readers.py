@@ -10,14 +10,22 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions, split
-from data.store import keep
-from models.precision import Precision
-from models.reader import SpanOptions, SpanReader, SpanTokens, load_reader, options_of
-from models.sources import find_model
-from reading.extractive import best_threshold, read_own_passages
-from reading.rules import Rules, judged
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import keep
+from mrc_workbench.labs.reading.extractive import best_threshold, read_own_passages
+from mrc_workbench.labs.reading.rules import Rules, judged
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.reader import SpanOptions, SpanReader, SpanTokens, load_reader, options_of
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.options.common import EmbeddingTable, TrainingError
+from mrc_workbench.training.options.questions import READER, ReaderBestBy, ReaderOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import load_material
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
 from tests.training.worlds import (
     CUE,
@@ -31,14 +39,6 @@ from tests.training.worlds import (
     trained,
     within,
 )
-from training.__main__ import main
-from training.estimate import estimate
-from training.options.common import EmbeddingTable, TrainingError
-from training.options.questions import READER, ReaderBestBy, ReaderOptions
-from training.options.rankers import BI_ENCODER
-from training.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
-from training.runs.runs import Run
-from training.train import load_material
 
 __all__ = ["begin"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]

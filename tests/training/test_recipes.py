@@ -16,27 +16,27 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.records import QuestionSet
-from data.split import SplitOptions
-from data.store import StoredSet, find, keep
-from jobs.folder import State
-from models.loading import load_bi_encoder
-from models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.spec import Spec
-from retrieval.rankings import ranked
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import StoredSet, find, keep
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.rankings import ranked
+from mrc_workbench.training.base import Examples, Family, Recipe, Task
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.options.common import option
+from mrc_workbench.training.options.questions import QuestionOptions
+from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
+from mrc_workbench.training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
+from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.training.worlds import misleading_set
-from tests.views.driving import run as drawn
-from tests.views.driving import unfolded
-from training.__main__ import main
-from training.base import Examples, Family, Recipe, Task
-from training.options.common import option
-from training.options.questions import QuestionOptions
-from training.rankers.material import RANKERS, Material, Reached
-from training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
-from training.runs.runs import Run, all_runs, create_run, new_plan
-from views.choices import choices_for
-from views.ui.words import catalog
+from tests.workbench.views.driving import run as drawn
+from tests.workbench.views.driving import unfolded
 
 EN = catalog("en")
 
@@ -184,7 +184,7 @@ def test_an_added_kind_is_trained_by_the_command(
         asked.append(reference)
         return find(reference)
 
-    monkeypatch.setattr("training.rankers.material.find", counted)
+    monkeypatch.setattr("mrc_workbench.training.rankers.material.find", counted)
     assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
@@ -205,7 +205,7 @@ def test_its_options_are_checked_like_all(data: StoredSet, capsys: pytest.Captur
 
 
 def page() -> None:
-    from views.train import page as train_page
+    from mrc_workbench.workbench.views.train import page as train_page
 
     train_page.draw()
 
@@ -213,7 +213,7 @@ def page() -> None:
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     # a worker is another process, which knows the program's own kinds only: the test carries the run out itself
-    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", "data": data.key})
     return test

@@ -20,20 +20,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.workspace import workspace
-from jobs.folder import RESUMABLE, State
+from mrc_workbench.data.jobs.folder import RESUMABLE, State
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs import progress
+from mrc_workbench.training.runs.jobs import QUEUE
+from mrc_workbench.training.runs.progress import RunFolderCallback
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import train
 from tests.hub import build_bi_encoder
 from tests.programs import forks
 from tests.training.worlds import logged, misleading_set, planned, wait_until
-from training.__main__ import main
-from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.rankers import BI_ENCODER, LATE_INTERACTION
-from training.recipe import ranking_kinds
-from training.runs import progress
-from training.runs.jobs import QUEUE
-from training.runs.progress import RunFolderCallback
-from training.runs.runs import Run
-from training.train import train
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +169,7 @@ def test_early_stopping_goes_on_counting() -> None:
 
 
 def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    from data import workspace
+    from mrc_workbench.data import workspace
 
     run, whole = (planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0) for _ in range(2))
     to_disk = workspace.to_disk

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.workspace import PROJECT
-from jobs.folder import State
-from language.masking import IGNORED
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.labs.language.masking import IGNORED
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.language.material import HiddenTokens
+from mrc_workbench.training.runs.runs import Run
 from tests.hub import build_bi_encoder, build_masked_base
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
 from tests.training.language.worlds import text_file
 from tests.training.worlds import logged, python
 from tests.two_machines import torchrun_on, two_machines
-from training.__main__ import main
-from training.language.material import HiddenTokens
-from training.runs.runs import Run
 
 __all__ = ["arguments", "expected", "model", "second_of_two"]  # fixtures
 pytestmark = pytest.mark.slow

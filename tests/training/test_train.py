@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.packaged import DEFAULT
+from mrc_workbench.models.packaged import DEFAULT
 from tests.training.worlds import python
 
 pytestmark = [pytest.mark.slow, pytest.mark.packaged]
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.packaged]
 LIBRARIES = {"torch", "transformers", "sentence_transformers"}
 PROGRAM = f"""
 import sys
-from training.train import _write_early
+from mrc_workbench.training.train import _write_early
 _write_early({DEFAULT.reference!r}).join()
 print(sorted({LIBRARIES} & set(sys.modules)))
 """

@@ -13,22 +13,22 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from data.split import SplitOptions
-from data.store import keep
-from data.workspace import PROJECT
-from jobs.folder import State, Status
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import STARTER, ModelSource
-from retrieval.lexical.bm25 import BM25
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import keep
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.sources import STARTER, ModelSource
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.options.rankers import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.runs.jobs import Search, all_jobs
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.train import load_material, train
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
-from training.options.questions import READER
-from training.options.rankers import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
-from training.rankers.material import Material
-from training.recipe import RECIPES, ranking_kinds
-from training.runs.jobs import Search, all_jobs
-from training.runs.runs import Run, create_run, new_plan
-from training.train import load_material, train
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
@@ -145,7 +145,7 @@ def within(folder: Path, do: Callable[[], T]) -> T:
 
 
 def trained_in(folder: Path, plan: Callable[[], Run]) -> Trained:
-    from data.store import find
+    from mrc_workbench.data.store import find
 
     def carried_out() -> Trained:
         run = plan()

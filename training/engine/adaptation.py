@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.sources import ModelSource
-from training.engine.layers import transformer_layers
-from training.options.common import (
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.training.engine.layers import transformer_layers
+from mrc_workbench.training.options.common import (
     AttentionDropout,
     EmbeddingTable,
     LoraAlso,
@@ -58,7 +58,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
         settled["attention_dropout"] = AttentionDropout.NONE
         drop_no_attention(network)
     if model.device.type == "cpu" and uses_bfloat16(options):
-        from training.engine.attention import use_plain_attention_if_short
+        from mrc_workbench.training.engine.attention import use_plain_attention_if_short
 
         use_plain_attention_if_short(network)
     if options.lora_rank:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
-from training.base import Examples
+from mrc_workbench.training.base import Examples
 
 _WINDOW = 8  # batches, at least, among which texts of like length are dealt: more mix better, and need more padding
 

@@ -9,9 +9,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from data.cache import SEAL, is_sound, sealing
-from data.cache import seal as seal_folder
-from data.workspace import to_disk, write_text
+from mrc_workbench.data.cache import SEAL, is_sound, sealing
+from mrc_workbench.data.cache import seal as seal_folder
+from mrc_workbench.data.workspace import to_disk, write_text
 
 _OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone
 _PREFIX = "checkpoint-"

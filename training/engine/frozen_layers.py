@@ -16,8 +16,8 @@ import psutil
 import torch
 from torch import Tensor
 
-from models.inference import replaced
-from training.engine.layers import MEMORY_FRACTION, transformer_layers
+from mrc_workbench.models.inference import replaced
+from mrc_workbench.training.engine.layers import MEMORY_FRACTION, transformer_layers
 
 _FULL = 0.9  # of the memory for states: with less used, no text was left out
 _TEXT = {"input_ids", "attention_mask", "token_type_ids"}

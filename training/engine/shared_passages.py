@@ -13,8 +13,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
-from training.base import Examples
-from training.engine.batches import batch_sampler
+from mrc_workbench.training.base import Examples
+from mrc_workbench.training.engine.batches import batch_sampler
 
 MOST_QUESTIONS = 8  # of a passage in a batch, drawn anew each epoch
 

@@ -33,9 +33,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from data.terminal import is_verbose
-from models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
-from training.base import (
+from mrc_workbench.data.terminal import is_verbose
+from mrc_workbench.models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
+from mrc_workbench.training.base import (
     VALIDATION,
     Examples,
     FeaturesOf,
@@ -45,9 +45,9 @@ from training.base import (
     processes,
     trainer_arguments,
 )
-from training.engine.checkpoints import SafeCheckpoints
-from training.engine.shared_passages import sampler_of
-from training.options.common import TrainingOptions
+from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
+from mrc_workbench.training.engine.shared_passages import sampler_of
+from mrc_workbench.training.options.common import TrainingOptions
 
 
 class _RightEpoch(TrainerCallback):

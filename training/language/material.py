@@ -14,12 +14,21 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock, Timeout
 
-from data.cache import is_sound, key_of, sealing
-from data.split import Part, SplitOptions
-from data.workspace import read_json, workspace, write_json
-from language.masking import Blocks, Masker, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.texts import Corpus, LanguageError, OnProgress, gone_through, held_out, within
-from language.train import (
+from mrc_workbench.data.cache import is_sound, key_of, sealing
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.workspace import read_json, workspace, write_json
+from mrc_workbench.labs.language.masking import (
+    Blocks,
+    Masker,
+    PackedBlocks,
+    SegmentPairs,
+    Specials,
+    TokenFile,
+    WholeWords,
+    write_tokens,
+)
+from mrc_workbench.labs.language.texts import Corpus, LanguageError, OnProgress, gone_through, held_out, within
+from mrc_workbench.labs.language.train import (
     MOST_CHARACTERS,
     Material,
     Sample,
@@ -28,10 +37,10 @@ from language.train import (
     gathered,
     train_on,
 )
-from models.sources import STARTER, find_model
-from training.base import Columns
-from training.options.common import TrainingError
-from training.options.texts import LanguageOptions
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.base import Columns
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.texts import LanguageOptions
 
 _TOLD = 256  # rows that are told as texts
 
@@ -283,7 +292,7 @@ def _tokenizer_of(
         trained = _trained(corpus, shares, options, on_progress) if _trains_one(options) else Path(options.tokenizer)
         found = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
-        from models.reader_networks import masked_tokenizer
+        from mrc_workbench.models.reader_networks import masked_tokenizer
 
         found = masked_tokenizer(find_model(options.base))
     if not found.is_fast:

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from data.split import Part, SplitOptions
-from data.workspace import limits, user
-from language.perplexity import (
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.workspace import limits, user
+from mrc_workbench.labs.language.perplexity import (
     FOLLOWED,
     GUESSED,
     LOG_LIKELIHOOD,
@@ -19,14 +19,24 @@ from language.perplexity import (
     guesses,
     unigram_guesses,
 )
-from language.texts import Corpus, find_corpus
-from models.sources import STARTER, ModelSource
-from retrieval.report.drawing import PALETTE
-from training.base import Examples, Family, HeldOut, Marks, OnProgress, Recipe, Task, finished, seconds_for
-from training.engine.adaptation import adapt
-from training.language.material import LanguageMaterial, MeasuredRows
-from training.options.common import EmbeddingTable, OptionError
-from training.options.texts import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
+from mrc_workbench.labs.language.texts import Corpus, find_corpus
+from mrc_workbench.models.sources import STARTER, ModelSource
+from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.training.base import (
+    Examples,
+    Family,
+    HeldOut,
+    Marks,
+    OnProgress,
+    Recipe,
+    Task,
+    finished,
+    seconds_for,
+)
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.language.material import LanguageMaterial, MeasuredRows
+from mrc_workbench.training.options.common import EmbeddingTable, OptionError
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
 
 @dataclass(frozen=True)
@@ -201,7 +211,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
-        from models.reader_networks import load_masked
+        from mrc_workbench.models.reader_networks import load_masked
 
         source = finished(model_folder)
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
@@ -211,7 +221,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
 
     def _loaded(self, source: ModelSource) -> Any:
-        from models.reader_networks import load_masked, new_masked
+        from mrc_workbench.models.reader_networks import load_masked, new_masked
 
         options, tokenizer = self._options, self._material.tokenizer
         if options.base != STARTER:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from data.problems import Failure
-from models.precision import Precision, in_bfloat16
-from models.sources import STARTER, ModelSource, default_model
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.models.precision import Precision, in_bfloat16
+from mrc_workbench.models.sources import STARTER, ModelSource, default_model
 
 
 class TrainingError(Failure):

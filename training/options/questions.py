@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged import PREFIX
-from models.reader import SpanOptions
-from models.sources import DEFAULT_READER, STARTER, default_model
-from models.windows import WindowOptions
-from reading.rules import Rules
-from training.options.common import Problem, TrainingOptions, option
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.packaged import PREFIX
+from mrc_workbench.models.reader import SpanOptions
+from mrc_workbench.models.sources import DEFAULT_READER, STARTER, default_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.training.options.common import Problem, TrainingOptions, option
 
 
 class BestBy(StrEnum):

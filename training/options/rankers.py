@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from models.packaged import PREFIX
-from models.sources import (
+from mrc_workbench.models.packaged import PREFIX
+from mrc_workbench.models.sources import (
     DEFAULT_BI_ENCODER,
     DEFAULT_MASKED_LANGUAGE_MODEL,
     STARTER,
@@ -15,8 +15,8 @@ from models.sources import (
     require_sparse,
     require_tokens,
 )
-from training.options.common import Problem, option
-from training.options.questions import RankerOptions, WindowedOptions
+from mrc_workbench.training.options.common import Problem, option
+from mrc_workbench.training.options.questions import RankerOptions, WindowedOptions
 
 BI_ENCODER = "bi-encoder"
 # of a packaged base, which is meant for CPUs: lower layers are computed once for each text, a step encodes each passage

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from data.pairs.records import PairKind
-from language.masking import MaskingOptions, WholeWords
-from language.morphemes import TokenizerKind
-from language.perplexity import Size
-from models.packaged import PREFIX
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
-from training.options.common import EmbeddingTable, OptionError, Problem, TrainingOptions, option
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.labs.language.masking import MaskingOptions, WholeWords
+from mrc_workbench.labs.language.morphemes import TokenizerKind
+from mrc_workbench.labs.language.perplexity import Size
+from mrc_workbench.models.packaged import PREFIX
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
+from mrc_workbench.training.options.common import EmbeddingTable, OptionError, Problem, TrainingOptions, option
 
 LANGUAGE_MODEL, SENTENCES, SENTENCE_CROSS_ENCODER = "language-model", "sentences", "sentence-cross-encoder"
 

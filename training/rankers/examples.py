@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from data.records import QuestionSet
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import find_model
-from retrieval.dense import Dense
-from retrieval.hybrid import Fusion, Hybrid
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
-from text.marking import answer_spans
-from training.base import Columns, Examples, processes
-from training.options.common import TrainingError
-from training.options.questions import NegativesFrom, RankerOptions
-from training.options.rankers import (
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.marking import answer_spans
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
+from mrc_workbench.training.base import Columns, Examples, processes
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.questions import NegativesFrom, RankerOptions
+from mrc_workbench.training.options.rankers import (
     TAUGHT,
     BatchesOf,
     BiEncoderObjective,
@@ -30,7 +30,7 @@ from training.options.rankers import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from training.rankers.material import Material
+from mrc_workbench.training.rankers.material import Material
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from models.encoders.token_encoder import directions
-from models.loading import load_bi_encoder
-from models.sources import find_model
-from training.options.common import OptionError, TrainingOptions
-from training.options.rankers import (
+from mrc_workbench.models.encoders.token_encoder import directions
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.options.common import OptionError, TrainingOptions
+from mrc_workbench.training.options.rankers import (
     TAUGHT,
     BiEncoderObjective,
     BiEncoderOptions,
@@ -19,8 +19,8 @@ from training.options.rankers import (
     LateOptions,
     SparseEncoderOptions,
 )
-from training.options.texts import SentenceOptions
-from training.rankers.material import Material
+from mrc_workbench.training.options.texts import SentenceOptions
+from mrc_workbench.training.rankers.material import Material
 
 _AT_A_TIME = 1024  # texts
 _FITTED_ON = 128  # passages, whose tokens a projection begins with
@@ -115,7 +115,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
     """
     from sentence_transformers.sentence_transformer import losses
 
-    from training.rankers.in_batch import SharedPassagesLoss
+    from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
 
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     gathered = {"gather_across_devices": processes > 1}
@@ -142,7 +142,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
         case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
-            from training.rankers.distillation import CachedDistillation, Distillation
+            from mrc_workbench.training.rankers.distillation import CachedDistillation, Distillation
 
             distillation = CachedDistillation if parts else Distillation
             loss = distillation(model, options, gathered=processes > 1)
@@ -158,12 +158,12 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
     from sentence_transformers.multi_vector_encoder.scoring import mean_colbert_scores
 
     if options.objective is LateObjective.KL:
-        from training.rankers.distillation import LateDistillation
+        from mrc_workbench.training.rankers.distillation import LateDistillation
 
         return LateDistillation(model, options)
     if options.shares_passages and processes == 1:
-        from training.rankers.in_batch import SharedPassagesLoss
-        from training.rankers.token_scores import mean_max_sims
+        from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
+        from mrc_workbench.training.rankers.token_scores import mean_max_sims
 
         return SharedPassagesLoss(model, options.temperature, scores=mean_max_sims)
     return MultiVectorMultipleNegativesRankingLoss(

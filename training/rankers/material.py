@@ -8,16 +8,16 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.records import QuestionSet, as_trained
-from data.split import Part, SplitOptions, split
-from data.store import find
-from retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
-from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.rankings import Rankings, Retriever
-from training.base import Family, Marks, OnProgress
-from training.options.common import TrainingError
-from training.options.questions import BestBy, QuestionOptions
+from mrc_workbench.data.records import QuestionSet, as_trained
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import find
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.rankings import Rankings, Retriever
+from mrc_workbench.training.base import Family, Marks, OnProgress
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.questions import BestBy, QuestionOptions
 
 MEASURED_KS = (1, 5, 10)
 _MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")

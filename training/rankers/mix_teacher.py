@@ -10,13 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.sources import find_model
-from models.windows import WindowOptions
-from retrieval.late import max_sim
-from training.base import Examples, OnProgress
-from training.rankers.material import Material
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.training.base import Examples, OnProgress
+from mrc_workbench.training.rankers.material import Material
 
 CANDIDATES = 48  # of a question, those of its article among them
 OF_ARTICLE = 24  # passages of the question's article, at most

@@ -8,27 +8,47 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, load_token_encoder, prompts_of
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
-from models.token_layers import TokenLayers
-from models.windows import Windows
-from retrieval.comparison.first_stage import LateSpec, SparseSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.dense import Dense
-from retrieval.evaluation.measures import CUT
-from retrieval.late import Late, LateIndex
-from retrieval.lexical.engines import LearnedSparse
-from retrieval.rankings import Rankings, ranked
-from retrieval.report.drawing import PALETTE
-from retrieval.rerank import Reranked, interpolated, recommend_weight
-from training.base import Examples, Recipe, Task, TeacherLabels, dense_retrievers, finished, processes, seconds_for
-from training.engine.adaptation import adapt, live_bi_encoder, live_scorer, pool
-from training.options.rankers import (
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.loading import (
+    load_bi_encoder,
+    load_cross_encoder,
+    load_sparse_encoder,
+    load_token_encoder,
+    prompts_of,
+)
+from mrc_workbench.models.sources import (
+    DEFAULT_BI_ENCODER,
+    DEFAULT_CROSS_ENCODER,
+    DEFAULT_MASKED_LANGUAGE_MODEL,
+    ModelSource,
+)
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.windows import Windows
+from mrc_workbench.retrieval.comparison.first_stage import LateSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.evaluation.measures import CUT
+from mrc_workbench.retrieval.late import Late, LateIndex
+from mrc_workbench.retrieval.lexical.engines import LearnedSparse
+from mrc_workbench.retrieval.rankings import Rankings, ranked
+from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.rerank import Reranked, interpolated, recommend_weight
+from mrc_workbench.training.base import (
+    Examples,
+    Recipe,
+    Task,
+    TeacherLabels,
+    dense_retrievers,
+    finished,
+    processes,
+    seconds_for,
+)
+from mrc_workbench.training.engine.adaptation import adapt, live_bi_encoder, live_scorer, pool
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
@@ -40,8 +60,8 @@ from training.options.rankers import (
     QuestionSide,
     SparseEncoderOptions,
 )
-from training.rankers.examples import ANCHOR, cross_encoder_examples, encoder_examples
-from training.rankers.losses import (
+from mrc_workbench.training.rankers.examples import ANCHOR, cross_encoder_examples, encoder_examples
+from mrc_workbench.training.rankers.losses import (
     bi_encoder_loss,
     by_idf,
     cross_encoder_loss,
@@ -50,11 +70,11 @@ from training.rankers.losses import (
     project,
     sparse_encoder_loss,
 )
-from training.rankers.material import RANKERS, Material, Reached
-from training.rankers.shown import Cut, ShownPassages, TeachersScores, cut_of, held_out, lesson_of
+from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
+from mrc_workbench.training.rankers.shown import Cut, ShownPassages, TeachersScores, cut_of, held_out, lesson_of
 
 if TYPE_CHECKING:
-    from training.engine.frozen_layers import LowerStates
+    from mrc_workbench.training.engine.frozen_layers import LowerStates
 
 WEIGHTS = tuple(step / 20 for step in range(21))
 # trained, and measured before it: question tokens count alike, as in the loss
@@ -93,7 +113,7 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
     @cached_property
     def _lower_states(self) -> "LowerStates | None":
         """What the frozen layers make of each text: the same before, during and after the training."""
-        from training.engine.frozen_layers import LowerStates
+        from mrc_workbench.training.engine.frozen_layers import LowerStates
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
 
@@ -143,7 +163,7 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
     hub_task = "sentence-similarity"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
     loading_a_starter = (
-        "from models.loading import load_bi_encoder\nfrom models.sources import find_model",
+        "from mrc_workbench.models.loading import load_bi_encoder\nfrom mrc_workbench.models.sources import find_model",
         'load_bi_encoder(find_model("{folder}"), [])',
     )
     usage = """questions = model.encode_query(["a question"], normalize_embeddings=True)
@@ -306,7 +326,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
     hub_task = "text-ranking"
     loading = ("from sentence_transformers import CrossEncoder", 'CrossEncoder("{folder}")')
     loading_a_starter = (
-        "from models.loading import load_cross_encoder\nfrom models.sources import find_model",
+        "from mrc_workbench.models.loading import load_cross_encoder\nfrom mrc_workbench.models.sources import find_model",
         'load_cross_encoder(find_model("{folder}"), [])',
     )
     usage = 'print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better'

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from data.records import Question
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.token_encoder import TokenEncoder
-from models.encoders.vector_blocks import Meter
-from models.sources import find_model
-from models.windows import Window, WindowOptions
-from retrieval.lexical.weights import TermStatistics, term_statistics
-from retrieval.rankings import NOT_FOUND, Rankings
-from retrieval.rerank import PairScores
-from text.analysis import analyze
-from text.marking import answer_spans
-from training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
-from training.options.common import TrainingError
-from training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
-from training.rankers.material import Material
-from training.rankers.mix_teacher import MixTeacher
+from mrc_workbench.data.records import Question
+from mrc_workbench.data.text.analysis import analyze
+from mrc_workbench.data.text.marking import answer_spans
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import Window, WindowOptions
+from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.retrieval.rerank import PairScores
+from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.rankers.mix_teacher import MixTeacher
 
 Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
 

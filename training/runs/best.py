@@ -7,10 +7,10 @@ before and after like any other.
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from data.workspace import number_in, read_json
-from jobs.folder import Job, State
-from training.engine.checkpoints import is_complete, newest_checkpoint, step_of
-from training.runs.runs import Run, find_run
+from mrc_workbench.data.jobs.folder import Job, State
+from mrc_workbench.data.workspace import number_in, read_json
+from mrc_workbench.training.engine.checkpoints import is_complete, newest_checkpoint, step_of
+from mrc_workbench.training.runs.runs import Run, find_run
 
 _FOLDER = "best_checkpoint"
 

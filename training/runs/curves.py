@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from models.sources import STARTER
-from training.options.questions import READER
-from training.recipe import RECIPES
-from training.runs.runs import Plan, Run
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Plan, Run
 
 MOST_POINTS = 500
 MEASURES = tuple(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe.family.curves))

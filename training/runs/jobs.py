@@ -15,14 +15,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from data.cache import key_of
-from data.workspace import number_in, workspace, write_text
-from jobs.folder import Job
-from jobs.queue import Queue
-from text.analyzers import VERSION as ANALYZER_VERSION
-from text.languages import VERSION as LANGUAGES_VERSION
-from training.options.common import TrainingOptions
-from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.jobs.folder import Job
+from mrc_workbench.data.jobs.queue import Queue
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
+from mrc_workbench.data.workspace import number_in, workspace, write_text
+from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")
 

@@ -15,20 +15,20 @@ from datetime import UTC, datetime
 from io import BufferedReader
 from typing import Any, TypeVar
 
-from data.problems import Failure
-from data.records import Maker
-from data.workspace import workspace, write_text
-from jobs.folder import State
-from jobs.machine import hardware, versions
-from models.hub import TIMEOUT_SECONDS
-from models.precision import Precision
-from models.sources import ModelSource, find_model, identity, is_starter
-from text.languages import language_of
-from training.options.common import TrainingOptions, uses_bfloat16
-from training.options.questions import READER
-from training.options.texts import LANGUAGE_MODEL
-from training.recipe import recipe_of
-from training.runs.runs import Plan, Run, rounds_of
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.jobs.machine import hardware, versions
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import Maker
+from mrc_workbench.data.text.languages import language_of
+from mrc_workbench.data.workspace import workspace, write_text
+from mrc_workbench.models.hub import TIMEOUT_SECONDS
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, find_model, identity, is_starter
+from mrc_workbench.training.options.common import TrainingOptions, uses_bfloat16
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Plan, Run, rounds_of
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (

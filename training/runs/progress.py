@@ -7,9 +7,9 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from jobs.folder import Status
-from training.engine.checkpoints import discard_old, keep_model, seal
-from training.runs.runs import Phase, Run
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.training.engine.checkpoints import discard_old, keep_model, seal
+from mrc_workbench.training.runs.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5
 

@@ -24,15 +24,15 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from data.questions.judgements import remarks_of
-from data.split import SplitOptions
-from data.workspace import shelf, workspace, write_text
-from jobs.folder import Job, State, Status
-from jobs.machine import this_process
-from training.options.common import TrainingOptions
-from training.options.questions import NegativesFrom
-from training.options.rankers import BiEncoderObjective, BiEncoderOptions
-from training.recipe import recipe_of
+from mrc_workbench.data.jobs.folder import Job, State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.questions.judgements import remarks_of
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.workspace import shelf, workspace, write_text
+from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.options.questions import NegativesFrom
+from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.recipe import recipe_of
 
 logger = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from data.pairs.records import PairKind, PairSet, split_pairs
-from data.pairs.store import PAIR_CATALOG, find
-from data.split import Part, SplitOptions
-from embeddings.bootstrap import figure, mean_draws
-from embeddings.encoder import Distinct
-from embeddings.geometry import alignment, positive_rows, uniformity
-from embeddings.judgement import correlation_draws, cosines, pearson, spearman
-from training.base import LOSS, Family, Marks, OnProgress
-from training.options.common import OptionError, TrainingError
-from training.options.texts import JudgedBy, PairOptions, SentenceOptions
+from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.labs.embeddings.bootstrap import figure, mean_draws
+from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
+from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, pearson, spearman
+from mrc_workbench.training.base import LOSS, Family, Marks, OnProgress
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.texts import JudgedBy, PairOptions, SentenceOptions
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.pairs.records import Label, PairKind, PairSet
-from data.texts import Texts
-from embeddings.encoder import Distinct
-from models.encoders.bi_encoder import BiEncoder
-from models.precision import Precision
-from models.sources import find_model
-from training.base import Columns, Examples, seconds_for
-from training.options.common import OptionError, TrainingError
-from training.options.texts import CrossSentenceObjective, SentenceObjective, SentenceOptions
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.texts import Texts
+from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import Columns, Examples, seconds_for
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.texts import CrossSentenceObjective, SentenceObjective, SentenceOptions
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from data.pairs.records import Label, PairSet
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.loading import load_bi_encoder, load_cross_encoder, prompts_of
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from retrieval.report.drawing import PALETTE
-from training.base import (
+from mrc_workbench.data.pairs.records import Label, PairSet
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
+from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.training.base import (
     Columns,
     Examples,
     HeldOut,
@@ -23,9 +23,9 @@ from training.base import (
     processes,
     seconds_for,
 )
-from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, live_scorer, pool
-from training.options.common import AttentionDropout, OptionError, TrainingError
-from training.options.texts import (
+from mrc_workbench.training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, live_scorer, pool
+from mrc_workbench.training.options.common import AttentionDropout, OptionError, TrainingError
+from mrc_workbench.training.options.texts import (
     ALONE,
     SENTENCE_CROSS_ENCODER,
     SENTENCES,
@@ -35,8 +35,8 @@ from training.options.texts import (
     SentenceOptions,
     SentencePooling,
 )
-from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial, judgement
-from training.sentences.objectives import (
+from mrc_workbench.training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial, judgement
+from mrc_workbench.training.sentences.objectives import (
     TeachersVectors,
     cross_sentence_loss,
     encoder_examples,

@@ -8,19 +8,19 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from data.cache import sealing
-from data.pairs.store import find as find_pairs
-from data.records import QuestionSet
-from data.store import find as find_questions
-from jobs.folder import AskedToStop, State, Status
-from models.sources import STARTER, find_model
-from training.options.common import TrainingError
-from training.options.rankers import BI_ENCODER
-from training.recipe import recipe_of
-from training.runs.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
-from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
-from training.sweeps.sweep import Sweep, Watch
-from training.sweeps.variants import (
+from mrc_workbench.data.cache import sealing
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.pairs.store import find as find_pairs
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import find as find_questions
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
+from mrc_workbench.training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
+from mrc_workbench.training.sweeps.sweep import Sweep, Watch
+from mrc_workbench.training.sweeps.variants import (
     NDCG,
     SPEARMAN,
     SPEARMAN_BEFORE,
@@ -30,7 +30,7 @@ from training.sweeps.variants import (
     of_pairs,
     of_questions,
 )
-from training.train import execute, load_material
+from mrc_workbench.training.train import execute, load_material
 
 
 def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:

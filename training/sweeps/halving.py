@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from typing import Any
 
-from data.problems import Failure
-from training.options.common import OptionError, Report, TrainingOptions
-from training.options.questions import RankerOptions
-from training.options.rankers import (
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.training.options.common import OptionError, Report, TrainingOptions
+from mrc_workbench.training.options.questions import RankerOptions
+from mrc_workbench.training.options.rankers import (
     TAUGHT,
     BatchesOf,
     BiEncoderObjective,
@@ -32,7 +32,7 @@ from training.options.rankers import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from training.runs.jobs import DEFAULTS, Estimate
+from mrc_workbench.training.runs.jobs import DEFAULTS, Estimate
 
 Changes = dict[str, Any]
 SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind

@@ -8,18 +8,27 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from data.problems import Failure
-from data.statistics import LEVEL
-from jobs.folder import AskedToStop, State, Status
-from models.sources import find_model
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from training.options.common import TrainingError
-from training.rankers.material import MEASURED_KS
-from training.recipe import recipe_of
-from training.runs.jobs import DEFAULTS, Estimate, Findings, Rehearsal, RehearsalTask, Search, Stage, Tried
-from training.runs.runs import Plan, Run, find_run
-from training.sweeps.halving import (
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.statistics import LEVEL
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.rankers.material import MEASURED_KS
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.jobs import (
+    DEFAULTS,
+    Estimate,
+    Findings,
+    Rehearsal,
+    RehearsalTask,
+    Search,
+    Stage,
+    Tried,
+)
+from mrc_workbench.training.runs.runs import Plan, Run, find_run
+from mrc_workbench.training.sweeps.halving import (
     SHARES,
     Changes,
     Cost,
@@ -30,8 +39,8 @@ from training.sweeps.halving import (
     survivors,
     trial_options,
 )
-from training.sweeps.sweep import ROUNDS, Sweep, TrialWatch
-from training.train import execute, load_material
+from mrc_workbench.training.sweeps.sweep import ROUNDS, Sweep, TrialWatch
+from mrc_workbench.training.train import execute, load_material
 
 _LOSSES = 5  # logged last, that are averaged
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -111,7 +120,7 @@ class _Searching(Sweep[Search]):
 
     def _seconds_to_load(self) -> float:
         """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
-        import training.engine.trainers  # noqa: F401
+        import mrc_workbench.training.engine.trainers  # noqa: F401
 
         began = time.monotonic()
         recipe = recipe_of(self._plan.kind)(self._plan.options, load_material(self._plan))

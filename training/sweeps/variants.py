@@ -6,21 +6,21 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from data.pairs.records import PairSet
-from data.records import QuestionSet
-from data.split import Part, SplitOptions
-from embeddings.evaluate import evaluate
-from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
-from models.sources import STARTER
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, ExperimentError
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from training.options.common import OptionError, TrainingOptions
-from training.options.rankers import BiEncoderOptions
-from training.options.texts import LanguageOptions
-from training.runs.jobs import REFERENCE, UNTRAINED, Difference, Interval
-from training.runs.runs import Run
+from mrc_workbench.data.pairs.records import PairSet
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.labs.embeddings.evaluate import evaluate
+from mrc_workbench.labs.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.options.common import OptionError, TrainingOptions
+from mrc_workbench.training.options.rankers import BiEncoderOptions
+from mrc_workbench.training.options.texts import LanguageOptions
+from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Difference, Interval
+from mrc_workbench.training.runs.runs import Run
 
 NDCG = "ndcg@10"
 SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from

@@ -6,10 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.formats.columnar.binary import BATCH_ROWS, MAX_ROWS, MAX_UNPACKED_BYTES_OF_COLUMNS, batch_rows, unpacked_bytes
-from data.formats.tables import RawRow, Table, broken_told, column_names
-from data.formats.text import Content, check_size
-from data.problems import ProblemCode
+from mrc_workbench.data.formats.columnar.binary import (
+    BATCH_ROWS,
+    MAX_ROWS,
+    MAX_UNPACKED_BYTES_OF_COLUMNS,
+    batch_rows,
+    unpacked_bytes,
+)
+from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, column_names
+from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.problems import ProblemCode
 
 _FILE_MARK = b"ARROW1"
 _STREAM_MARK = b"\xff\xff\xff\xff"  # before the length of the schema

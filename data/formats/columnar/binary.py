@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.formats.tables import RawRow, Table, broken_told, column_names
-from data.formats.text import Content, check_size
-from data.problems import ProblemCode
+from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, column_names
+from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.problems import ProblemCode
 
 MAX_ROWS = 10_000_000
 MAX_VALUES = 200_000_000

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from data.formats.columns import NAMES as COLUMN_NAMES
-from data.formats.columns import PAIR_NAMES
-from data.formats.tables import REPLACEMENT, shown
-from data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.formats.columns import NAMES as COLUMN_NAMES
+from mrc_workbench.data.formats.columns import PAIR_NAMES
+from mrc_workbench.data.formats.tables import REPLACEMENT, shown
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
-    from data.formats.encodings.languages import Rating
+    from mrc_workbench.data.formats.encodings.languages import Rating
 
 # by the name that people know: Python's codec
 _CODECS = {
@@ -230,7 +230,7 @@ def _wide_without_mark(content: bytes) -> str | None:
 
 def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
-    from data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
+    from mrc_workbench.data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
 
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
@@ -304,7 +304,7 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
 
     If none can, because some bytes are broken, these are all encodings.
     """
-    from data.formats.encodings.languages import rate_encodings
+    from mrc_workbench.data.formats.encodings.languages import rate_encodings
 
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     texts: dict[str, str] = {}  # by codec
@@ -325,7 +325,7 @@ def _mended_texts(content: Bytes) -> dict[str, str]:
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
-    from data.formats.encodings.languages import rate_encodings
+    from mrc_workbench.data.formats.encodings.languages import rate_encodings
 
     for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
         try:

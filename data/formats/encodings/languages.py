@@ -11,7 +11,7 @@ from typing import NamedTuple
 from charset_normalizer import from_bytes
 from charset_normalizer.constant import FREQUENCIES
 
-from data.formats.columns import NAMES
+from mrc_workbench.data.formats.columns import NAMES
 
 _COLUMN_NAMES = [name for names in NAMES.values() for name in names if len(name) > 1 and not name.isascii()]
 _WESTERN = frozenset("áàâäãåæçéèêëíìîïñóòôöõøœúùûüýÿß")

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from data.formats.answers import MOST_ANSWERS, metadata_in, parsed
-from data.formats.marks import is_missing
-from data.formats.rows import RowReader
-from data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
-from data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
-from data.layouts.programs.lines import WHOLE
-from data.problems import ProblemCode
+from mrc_workbench.data.formats.answers import MOST_ANSWERS, metadata_in, parsed
+from mrc_workbench.data.formats.marks import is_missing
+from mrc_workbench.data.formats.rows import RowReader
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
+from mrc_workbench.data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
+from mrc_workbench.data.layouts.programs.lines import WHOLE
+from mrc_workbench.data.problems import ProblemCode
 
 MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
 NOT_RELEVANT = 0

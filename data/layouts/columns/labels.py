@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data.formats.columns import NAMES, Columns, plain_name
-from data.formats.tables import as_text, shown
-from data.layouts.columns.cells import NOT_RELEVANT
-from data.layouts.columns.roles import column_flag
-from data.layouts.columns.values import Sample
-from data.layouts.tallies import Tally
-from data.problems import DataError, Problem, ProblemCode
-from data.records import RELEVANT_GRADE
+from mrc_workbench.data.formats.columns import NAMES, Columns, plain_name
+from mrc_workbench.data.formats.tables import as_text, shown
+from mrc_workbench.data.layouts.columns.cells import NOT_RELEVANT
+from mrc_workbench.data.layouts.columns.roles import column_flag
+from mrc_workbench.data.layouts.columns.values import Sample
+from mrc_workbench.data.layouts.tallies import Tally
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.records import RELEVANT_GRADE
 
 
 @dataclass

@@ -9,13 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from data.formats.answers import parsed
-from data.formats.columns import plain_name
-from data.formats.tables import Table, as_text, is_blank, is_collection
-from data.layouts.columns.cells import list_items
-from data.layouts.columns.roles import assign_columns
-from data.layouts.columns.values import holds_texts
-from data.layouts.nested.passage_lists import ListedPassage, is_unclear, joined_text, passages_in, plain_value
+from mrc_workbench.data.formats.answers import parsed
+from mrc_workbench.data.formats.columns import plain_name
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection
+from mrc_workbench.data.layouts.columns.cells import list_items
+from mrc_workbench.data.layouts.columns.roles import assign_columns
+from mrc_workbench.data.layouts.columns.values import holds_texts
+from mrc_workbench.data.layouts.nested.passage_lists import (
+    ListedPassage,
+    is_unclear,
+    joined_text,
+    passages_in,
+    plain_value,
+)
 
 Sample = Sequence[Mapping[str, object]]
 Cells = dict[str, object]

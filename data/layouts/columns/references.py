@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import StrEnum
 from typing import NamedTuple
 
-from data.formats.columns import plain_name
-from data.formats.tables import as_text, is_blank, is_collection
-from data.layouts.columns.cells import NOT_RELEVANT, list_items
-from data.layouts.columns.ids import NumberIds
-from data.layouts.nested.passage_lists import ID_NAMES
-from data.records import RELEVANT_GRADE
+from mrc_workbench.data.formats.columns import plain_name
+from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection
+from mrc_workbench.data.layouts.columns.cells import NOT_RELEVANT, list_items
+from mrc_workbench.data.layouts.columns.ids import NumberIds
+from mrc_workbench.data.layouts.nested.passage_lists import ID_NAMES
+from mrc_workbench.data.records import RELEVANT_GRADE
 
 _HINT = re.compile(
     "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"

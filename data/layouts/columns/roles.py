@@ -6,15 +6,31 @@ from dataclasses import asdict, replace
 from shlex import quote
 from typing import Any
 
-from data.formats.columns import NAMES, Columns, Find, has_word, known_name, plain_name, roles_by_name, wanted_names
-from data.formats.marks import is_missing
-from data.formats.tables import as_text, is_collection, shown
-from data.layouts.columns.cells import list_items
-from data.layouts.columns.values import Sample, holds_locations, holds_texts, is_label, is_number, may_hold_passages
-from data.layouts.nested.passage_lists import is_unclear_list
-from data.layouts.parts import part_named
-from data.layouts.programs.lines import WHOLE
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.columns import (
+    NAMES,
+    Columns,
+    Find,
+    has_word,
+    known_name,
+    plain_name,
+    roles_by_name,
+    wanted_names,
+)
+from mrc_workbench.data.formats.marks import is_missing
+from mrc_workbench.data.formats.tables import as_text, is_collection, shown
+from mrc_workbench.data.layouts.columns.cells import list_items
+from mrc_workbench.data.layouts.columns.values import (
+    Sample,
+    holds_locations,
+    holds_texts,
+    is_label,
+    is_number,
+    may_hold_passages,
+)
+from mrc_workbench.data.layouts.nested.passage_lists import is_unclear_list
+from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.layouts.programs.lines import WHOLE
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 _SIBLINGS = ("positives", "negatives", "candidates")
 _SURE_LABELS = {

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from data.formats.marks import is_missing
-from data.formats.tables import as_text, is_collection
-from data.layouts.columns.cells import list_items
-from data.layouts.nested.passage_lists import is_marked, passages_in
-from data.layouts.programs.lines import WHOLE
+from mrc_workbench.data.formats.marks import is_missing
+from mrc_workbench.data.formats.tables import as_text, is_collection
+from mrc_workbench.data.layouts.columns.cells import list_items
+from mrc_workbench.data.layouts.nested.passage_lists import is_marked, passages_in
+from mrc_workbench.data.layouts.programs.lines import WHOLE
 
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\w-]+\.[\w.]+", re.IGNORECASE)

@@ -6,11 +6,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from data.formats.columns import is_known, plain_name
-from data.formats.opening import RecognisedFile
-from data.formats.tables import RawRow, Table, shown
-from data.layouts.nested.passage_lists import ID_NAMES, joined_text, passages_in, plain_value
-from data.layouts.nested.tree_nodes import answers_of, passage_roles, question_roles, question_text
+from mrc_workbench.data.formats.columns import is_known, plain_name
+from mrc_workbench.data.formats.opening import RecognisedFile
+from mrc_workbench.data.formats.tables import RawRow, Table, shown
+from mrc_workbench.data.layouts.nested.passage_lists import ID_NAMES, joined_text, passages_in, plain_value
+from mrc_workbench.data.layouts.nested.tree_nodes import answers_of, passage_roles, question_roles, question_text
 
 Opener = Callable[[], Table]
 Pairs = Sequence[tuple[str, Any]]

@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from data.formats.columns import NAMES, is_known, plain_name
-from data.formats.opening import looked_at
-from data.formats.tables import Table, is_blank
-from data.layouts.nested.passage_lists import TEXT_NAMES, TITLE_NAMES, joined_text, plain_value
-from data.layouts.nested.tree_nodes import question_text, with_parsed_cells
+from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
+from mrc_workbench.data.formats.opening import looked_at
+from mrc_workbench.data.formats.tables import Table, is_blank
+from mrc_workbench.data.layouts.nested.passage_lists import TEXT_NAMES, TITLE_NAMES, joined_text, plain_value
+from mrc_workbench.data.layouts.nested.tree_nodes import question_text, with_parsed_cells
 
 Cells = Mapping[str, Any]
 

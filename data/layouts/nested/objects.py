@@ -5,13 +5,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from data.formats.columns import NAMES, is_known, plain_name
-from data.formats.json_rows import item_opener, json_lines, parse_json
-from data.formats.opening import Format, RecognisedFile
-from data.formats.tables import Table, shown
-from data.layouts.nested.passage_lists import TEXT_NAMES, name_of
-from data.layouts.parts import part_of_word
-from data.problems import DataError, Problem
+from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
+from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_json
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import Table, shown
+from mrc_workbench.data.layouts.nested.passage_lists import TEXT_NAMES, name_of
+from mrc_workbench.data.layouts.parts import part_of_word
+from mrc_workbench.data.problems import DataError, Problem
 
 Opener = Callable[[], Table]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Any, NamedTuple
 
-from data.formats.columns import Columns
-from data.formats.json_rows import json_lines
-from data.formats.opening import Format, RecognisedFile
-from data.formats.tables import RawRow, Table, kind_of, shown
-from data.layouts.nested.tree_nodes import (
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.json_rows import json_lines
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import RawRow, Table, kind_of, shown
+from mrc_workbench.data.layouts.nested.tree_nodes import (
     IMPOSSIBLE,
     PARAGRAPH_ID,
     SPLIT,
@@ -34,7 +34,7 @@ from data.layouts.nested.tree_nodes import (
     question_text,
     with_parsed_cells,
 )
-from data.problems import Problem, ProblemCode
+from mrc_workbench.data.problems import Problem, ProblemCode
 
 NESTED_COLUMNS = Columns(
     "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, part=SPLIT, impossible=IMPOSSIBLE

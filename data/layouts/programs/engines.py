@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
-from data.formats.json_rows import item_opener, json_lines
-from data.formats.opening import Format, RecognisedFile
-from data.formats.tables import RawRow, Table
-from data.formats.text import EncodedText
-from data.problems import Problem, ProblemCode
+from mrc_workbench.data.formats.json_rows import item_opener, json_lines
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import RawRow, Table
+from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.problems import Problem, ProblemCode
 
 _ACTIONS = ("index", "create", "update", "delete")
 _HIT_KEYS = ("_id", "_source")

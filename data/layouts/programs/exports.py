@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from data.formats.columns import guess_columns, is_known
-from data.formats.json_rows import item_opener, json_lines
-from data.formats.opening import Format, RecognisedFile
-from data.formats.tables import Table
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.columns import guess_columns, is_known
+from mrc_workbench.data.formats.json_rows import item_opener, json_lines
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import Table
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
 

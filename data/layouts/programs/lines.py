@@ -12,9 +12,9 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from data.formats.tables import MOST_CHARACTERS, RawRow, Table
-from data.formats.text import EncodedText
-from data.problems import Problem, ProblemCode
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, Table
+from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.problems import Problem, ProblemCode
 
 WHOLE = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgements are
 _SAMPLE, _SAMPLE_LETTERS = 200, 500_000  # lines that are looked at

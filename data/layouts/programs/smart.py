@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from data.formats.tables import MOST_CHARACTERS, RawRow, Table
-from data.formats.text import EncodedText
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, Table
+from mrc_workbench.data.formats.text import EncodedText
 
 ID, TITLE, TEXT = ".I", ".T", ".W"
 _ENTRY = re.compile(r"\.I\s+(\S+)\s*")

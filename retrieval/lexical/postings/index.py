@@ -31,12 +31,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.cache import is_sound, kept_folder, key_of
-from data.workspace import is_of_the_disk, read_json
-from retrieval.lexical.postings import Array, Segment, first_places, in_one
-from retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
-from retrieval.lexical.postings.search import all_scores, search
-from retrieval.rankings import Rankings
+from mrc_workbench.data.cache import is_sound, kept_folder, key_of
+from mrc_workbench.data.workspace import is_of_the_disk, read_json
+from mrc_workbench.retrieval.lexical.postings import Array, Segment, first_places, in_one
+from mrc_workbench.retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
+from mrc_workbench.retrieval.lexical.postings.search import all_scores, search
+from mrc_workbench.retrieval.rankings import Rankings
 
 logger = logging.getLogger(__name__)
 

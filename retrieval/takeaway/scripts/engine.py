@@ -371,10 +371,10 @@ def is_known(value: Any) -> bool:
 def values_of(question: str) -> dict[str, Any]:
     """Return the terms and vectors of a new question, as the workbench computes them."""
     try:
-        from data.terminal import quiet
+        from mrc_workbench.data.terminal import quiet
 
         quiet()  # before the libraries of models are imported
-        from retrieval.takeaway.asking import values_of
+        from mrc_workbench.retrieval.takeaway.asking import values_of
     except ModuleNotFoundError as error:
         raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
     return dict(values_of(HERE, [question])[0])

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from data.passages import Passage, Passages
-    from retrieval.comparison.spec import CachedRetriever
+    from mrc_workbench.data.passages import Passage, Passages
+    from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,7 +20,7 @@ class PlainSearch:
 
     def __call__(self, question: str, k: int = 10) -> "list[tuple[Passage, float]]":
         """Return the best k passages and their scores, best first, higher is better."""
-        from retrieval.rankings import Findings
+        from mrc_workbench.retrieval.rankings import Findings
 
         retriever, passages = self._made
         found = Findings.of(retriever.search([question], k))
@@ -28,10 +28,10 @@ class PlainSearch:
 
     @cached_property
     def _made(self) -> "tuple[CachedRetriever, Passages]":
-        from data.store import find
-        from data.workspace import read_json
-        from retrieval.comparison.compare import retrievers_of
-        from retrieval.comparison.experiment import read_experiment
+        from mrc_workbench.data.store import find
+        from mrc_workbench.data.workspace import read_json
+        from mrc_workbench.retrieval.comparison.compare import retrievers_of
+        from mrc_workbench.retrieval.comparison.experiment import read_experiment
 
         experiment = read_experiment(self.folder / "experiment.toml")
         question_set = find(experiment.data, self.folder)
@@ -46,7 +46,7 @@ class PlainSearch:
 def require_workbench() -> None:
     """Raise `ModuleNotFoundError`, in words, without the workbench; silence what the libraries say when they load."""
     try:
-        from data.terminal import quiet
+        from mrc_workbench.data.terminal import quiet
     except ModuleNotFoundError as error:
         message = f"this folder needs the workbench: set PYTHONPATH to its folder ({error})"
         raise ModuleNotFoundError(message) from None

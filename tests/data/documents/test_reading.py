@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from data.documents.reading import document_table, file_of_passage
-from data.formats.opening import Format
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.documents.reading import document_table, file_of_passage
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.documents.written import pdf, word
 from tests.data.layouts.written import zipped
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from data.files.temporary import remove_leftovers, temporary_folder
-from data.questions.read import read_paths_apart
-from data.workspace import PROJECT, replacing, workspace
+from mrc_workbench.data.files.temporary import remove_leftovers, temporary_folder
+from mrc_workbench.data.questions.read import read_paths_apart
+from mrc_workbench.data.workspace import PROJECT, replacing, workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from data.files.temporary import temporary_folder
-from data.workspace import replacing
+from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.workspace import replacing
 
 with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1], "a.json")) as new:
     (folder / "request.json").write_text("{}")

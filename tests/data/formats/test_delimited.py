@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from data.formats import delimited
-from data.formats.delimited import delimited_tables, find_table
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats import delimited
+from mrc_workbench.data.formats.delimited import delimited_tables, find_table
+from mrc_workbench.data.problems import DataError, ProblemCode
 
 
 def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], ProblemCode | None]]:

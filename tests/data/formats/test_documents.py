@@ -4,14 +4,14 @@ import struct
 
 import pytest
 
-from data.formats.columns import Columns
-from data.formats.documents import document_kind
-from data.formats.opening import Format, recognise
-from data.formats.text import Content
-from data.pairs.reading import read_pairs
-from data.problems import DataError, ProblemCode
-from data.questions.read import File, read_files
-from data.questions.report import refusal_lines
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.documents import document_kind
+from mrc_workbench.data.formats.opening import Format, recognise
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.pairs.reading import read_pairs
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import File, read_files
+from mrc_workbench.data.questions.report import refusal_lines
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
 

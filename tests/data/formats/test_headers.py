@@ -2,10 +2,10 @@
 
 import pytest
 
-from data.formats.columns import is_known
-from data.formats.headers import find_header
-from data.problems import ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.formats.columns import is_known
+from mrc_workbench.data.formats.headers import find_header
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import workbook
 
 HEADER, ROWS = ["질문", "지문", "정답"], [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from data.formats.json_rows import is_jsonl, json_table, jsonl_opener, parse_json
-from data.formats.opening import Format
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.formats.json_rows import is_jsonl, json_table, jsonl_opener, parse_json
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 
 ROW = {"question": "수도는?", "context": "서울"}
 

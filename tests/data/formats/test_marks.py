@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.problems import ProblemCode
-from data.questions.read import read
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import read
 
 ROW = "질문,지문,제목,정답\n강은?,한강이 흐른다.,서울,한강\n"
 

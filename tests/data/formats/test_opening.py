@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from data.formats import text as content_module
-from data.formats.opening import Format, recognise
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import propose_columns, read, read_file
+from mrc_workbench.data.formats import text as content_module
+from mrc_workbench.data.formats.opening import Format, recognise
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import propose_columns, read, read_file
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
@@ -90,7 +90,7 @@ def test_content(source: bytes, tmp_path: Path) -> None:
 
 
 def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.formats.opening.MAX_WHOLE_BYTES", 10)
+    monkeypatch.setattr("mrc_workbench.data.formats.opening.MAX_WHOLE_BYTES", 10)
     with pytest.raises(DataError, match=r"contains or claims \d+ bytes of JSON in one piece; at most 10 are read"):
         read(FILES["json"], "set")
     assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)

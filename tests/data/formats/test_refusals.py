@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import read
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "1" * 64 + "\nsize 12345\n"
 PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥다.\n광주는 멀다.\n"

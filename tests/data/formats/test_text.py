@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from data.apart import File
-from data.formats.text import Content, has_inner_blank_line, plain_text_table
-from data.questions.read import read_files_apart
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content, has_inner_blank_line, plain_text_table
+from mrc_workbench.data.questions.read import read_files_apart
 
 
 class CountedLines:

@@ -10,11 +10,11 @@ from typing import Any
 import openpyxl
 import pytest
 
-from data.formats.opening import Format
-from data.formats.text import Content
-from data.formats.workbooks import Merge, open_workbook
-from data.problems import DataError, ProblemCode
-from data.questions.read import WORK, File, Reading, read
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.formats.workbooks import Merge, open_workbook
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import WORK, File, Reading, read
 
 HEADER = ["번호", "질문", "지문", "제목"]
 ROWS = [

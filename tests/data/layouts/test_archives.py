@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import File
-from data.formats.text import Content
-from data.layouts.members import unpacked
-from data.problems import DataError, ProblemCode
-from data.questions.read import read_files
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.members import unpacked
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import read_files
 
 ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhansan stands here.\n"
 

@@ -7,10 +7,10 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from data.apart import File, UnusableFileError
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_files, read_files_apart
+from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
 from tests.data.layouts.written import jsonl, parquet, zipped
 from tests.data.sample_files import as_csv, workbook
 

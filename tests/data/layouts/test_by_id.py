@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from data.apart import File
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read_files
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read_files
 
 TEXTS = ("사과는 나무에서 열린다.", "포도는 덩굴에서 열린다.", "배는 가을에 익는다.")
 QUESTIONS = ("사과는 어디서 열리나?", "포도는 어디서 열리나?", "배는 언제 익나?")

@@ -9,12 +9,12 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from data.apart import File
-from data.formats.text import Content
-from data.layouts.sources import Role
-from data.problems import DataError
-from data.questions.read import Reading, read, read_files
-from data.store import keep, load, stored
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.sources import Role
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.read import Reading, read, read_files
+from mrc_workbench.data.store import keep, load, stored
 from tests.data.layouts.written import LAYOUTS, Files, zipped
 from tests.doubles import small_set
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from data.formats.opening import Format
-from data.formats.text import Content
-from data.layouts.reading import Layout
-from data.layouts.sources import Role
-from data.problems import DataError, ProblemCode
-from data.questions.read import File, Reading, read, read_file, read_files
+from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.layouts.sources import Role
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import File, Reading, read, read_file, read_files
 from tests.data.documents.written import pdf, word
 from tests.data.layouts.written import jsonl, zipped
 

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from data.layouts.reading import Layout
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.test_damaged import _cut, _flipped, _noise, _shuffled, _without_column
 from tests.data.layouts.test_reading import gaps, problems, read_all
 from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, zipped

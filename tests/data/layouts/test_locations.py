@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.written import jsonl, zipped
 
 QUESTIONS = ("두루미는 어디로 날아오나?", "수달은 무엇을 먹나?")

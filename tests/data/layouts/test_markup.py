@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.formats.text import Content, EncodedText
-from data.layouts.programs.lines import (
+from mrc_workbench.data.formats.text import Content, EncodedText
+from mrc_workbench.data.layouts.programs.lines import (
     Lines,
     document_table,
     holds_documents,
@@ -11,8 +11,8 @@ from data.layouts.programs.lines import (
     lines_of_a_kind,
     topic_table,
 )
-from data.layouts.telling import knows
-from data.problems import ProblemCode
+from mrc_workbench.data.layouts.telling import knows
+from mrc_workbench.data.problems import ProblemCode
 
 
 def text_of(given: str) -> EncodedText:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from data.problems import DataError
-from data.questions.read import Reading, read
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.mutations import mutated, values_of
 from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS
 

@@ -1,6 +1,6 @@
 import pytest
 
-from data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.public_layouts import LAYOUTS, PublicLayout
 
 

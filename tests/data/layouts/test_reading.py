@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.apart import File
-from data.formats.text import Content
-from data.layouts.reading import Layout
-from data.passages import Passage
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_file, read_files, read_files_apart
-from data.records import Question
-from data.store import find, keep, load
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.passages import Passage
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_file, read_files, read_files_apart
+from mrc_workbench.data.records import Question
+from mrc_workbench.data.store import find, keep, load
 from tests.data.layouts.written import (
     JUDGED,
     LAYOUTS,

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.apart import File
-from data.formats.text import Content
-from data.layouts.members import with_distinct_names
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_files, read_paths_apart
-from data.store import keep, load
-from retrieval.evaluation.measures import evaluate
-from retrieval.rankings import Rankings
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.members import with_distinct_names
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_files, read_paths_apart
+from mrc_workbench.data.store import keep, load
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, zipped
 
 CORPUS = jsonl([{"doc_id": f"d{n}", "contents": f"지문 {n}의 글이다."} for n in range(4)])
@@ -175,8 +175,8 @@ def test_a_question_without_any_known_passage_stays_unanswerable() -> None:
 
 
 def test_groups_that_the_corpus_lacks_are_written_and_read_again() -> None:
-    from data.layouts.reading import Layout
-    from data.layouts.writing import written
+    from mrc_workbench.data.layouts.reading import Layout
+    from mrc_workbench.data.layouts.writing import written
 
     question_set = autorag([["d1"], ["zz"]]).question_set
     again = read(written(question_set, Layout.BEIR), "again.zip")

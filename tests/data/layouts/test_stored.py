@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, DatasetDict
 
-from data.formats.text import Content
-from data.layouts.members import files_of
-from data.layouts.stored import missing_shards, set_aside
-from data.problems import ProblemCode
-from data.questions.read import File, read_file
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.layouts.members import files_of
+from mrc_workbench.data.layouts.stored import missing_shards, set_aside
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import File, read_file
 
 ROWS = {"question": ["곰은?", "새는?", "강은?"], "context": ["곰은 산에 산다.", "새는 난다.", "강은 흐른다."]}
 

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.formats.tables import is_fit
-from data.layouts.reading import Layout
-from data.layouts.writing import WRITTEN, folder_name, written
-from data.problems import ProblemCode
-from data.questions.read import read
-from data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.formats.tables import is_fit
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.layouts.writing import WRITTEN, folder_name, written
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.records import Passage, Question, QuestionSet
 from tests.data.layouts.written import zipped
 from tests.data.split.worlds import chain
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.pairs.records import (
+from mrc_workbench.data.pairs.records import (
     Label,
     PairKind,
     PairSet,
@@ -18,7 +18,7 @@ from data.pairs.records import (
     row_groups,
     split_pairs,
 )
-from data.split import PARTS, Part, SplitOptions
+from mrc_workbench.data.split import PARTS, Part, SplitOptions
 
 SCORED = PairSet.of(
     "짝",

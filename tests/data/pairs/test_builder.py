@@ -2,10 +2,10 @@
 
 import pytest
 
-from data.layouts.parts import part_named
-from data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
-from data.pairs.records import Label, PairKind
-from data.split import Part
+from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
+from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.split import Part
 
 
 def values(*texts: str) -> Values:

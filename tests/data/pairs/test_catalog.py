@@ -16,13 +16,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data.pairs.reading import PairOptions, PairReading
-from data.pairs.records import FILE, Label, PairKind, PairSet, audit_pairs, open_pairs, split_pairs, write_pairs
-from data.pairs.store import PAIR_CATALOG, PairEntry, find, keep, load, read_pair_entry, stored
-from data.problems import DataError, ProblemCode
-from data.split import PARTS, Part
-from data.store import CatalogEntry
-from data.workspace import PROJECT, LimitError, acting_as, user_of
+from mrc_workbench.data.pairs.reading import PairOptions, PairReading
+from mrc_workbench.data.pairs.records import (
+    FILE,
+    Label,
+    PairKind,
+    PairSet,
+    audit_pairs,
+    open_pairs,
+    split_pairs,
+    write_pairs,
+)
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, PairEntry, find, keep, load, read_pair_entry, stored
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.data.store import CatalogEntry
+from mrc_workbench.data.workspace import PROJECT, LimitError, acting_as, user_of
 
 
 def content(score: int) -> bytes:
@@ -66,7 +75,7 @@ def test_progress_is_that_of_the_whole_set(entry: PairEntry, monkeypatch: pytest
         on_progress(file.size, file.size)
         return content(0)
 
-    monkeypatch.setattr("data.pairs.store.obtain", obtained)
+    monkeypatch.setattr("mrc_workbench.data.pairs.store.obtain", obtained)
     read_pair_entry(entry, lambda done, total: steps.append((done, total)))
     assert steps == [(entry.size // 2, entry.size), (entry.size, entry.size)]
 

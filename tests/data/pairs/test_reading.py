@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.formats.columns import PairColumns
-from data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
-from data.pairs.records import Label, PairKind
-from data.problems import DataError, ProblemCode
-from data.split import PARTS, Part
+from mrc_workbench.data.formats.columns import PairColumns
+from mrc_workbench.data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
+from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.split import PARTS, Part
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
 

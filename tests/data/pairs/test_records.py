@@ -7,10 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.pairs.reading import PairOptions, read_pairs
-from data.pairs.records import Label, PairKind, PairSet, audit_pairs, numbers_of, sentence_set, split_pairs
-from data.problems import DataError
-from data.split import PARTS, Part
+from mrc_workbench.data.pairs.reading import PairOptions, read_pairs
+from mrc_workbench.data.pairs.records import (
+    Label,
+    PairKind,
+    PairSet,
+    audit_pairs,
+    numbers_of,
+    sentence_set,
+    split_pairs,
+)
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.split import PARTS, Part
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 from tests.data.test_hostile import CHANGES
 

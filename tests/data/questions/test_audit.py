@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.questions.audit import (
+from mrc_workbench.data.questions.audit import (
     Level,
     Overlap,
     Unit,
@@ -23,10 +23,10 @@ from data.questions.audit import (
     word_overlap,
     words,
 )
-from data.questions.read import Reading
-from data.records import Passage, Question, QuestionSet
-from data.split import PARTS, Part, SplitOptions, passage_groups, split
-from data.store import find
+from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import PARTS, Part, SplitOptions, passage_groups, split
+from mrc_workbench.data.store import find
 from tests.doubles import small_set
 
 SET = QuestionSet(

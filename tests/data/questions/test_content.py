@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from data.problems import Problem, ProblemCode
-from data.questions import content
-from data.questions.content import content_notes
-from data.records import Passage, Question, QuestionSet
-from data.split import Part, Split, SplitOptions, split
+from mrc_workbench.data.problems import Problem, ProblemCode
+from mrc_workbench.data.questions import content
+from mrc_workbench.data.questions.content import content_notes
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, Split, SplitOptions, split
 
 BIRDS = ("두루미", "수달", "고라니", "올빼미", "청설모", "반딧불이", "도롱뇽", "물총새", "멧돼지", "너구리")
 PLACES = ("철원 들판", "지리산 골짜기", "낙동강 하구", "제주 오름", "설악산 능선")

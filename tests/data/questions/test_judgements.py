@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from data.questions.judgements import (
+from mrc_workbench.data.questions.judgements import (
     COLUMNS,
     LONGEST_NOTE,
     Judged,
@@ -35,8 +35,8 @@ from data.questions.judgements import (
     with_judged,
     write_note,
 )
-from data.records import Question, QuestionSet
-from data.workspace import PROJECT, workspace
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 
 SET = small_set()
@@ -264,8 +264,8 @@ def test_what_is_forgotten_has_no_judged_answer() -> None:
 
 KILLED = """
 import os, sys
-from data import workspace
-from data.questions import judgements as remarks
+from mrc_workbench.data import workspace
+from mrc_workbench.data.questions import judgements as remarks
 replace = workspace.Path.replace
 def cut_off(self, target):
     os.kill(os.getpid(), 9)

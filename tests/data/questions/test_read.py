@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.formats.columns import Columns
-from data.formats.opening import Format, Proposal
-from data.passages import GatheredPassages, Passage
-from data.problems import DataError, ProblemCode
-from data.questions.audit import audit
-from data.questions.read import Reading, propose_columns, read, read_file
-from data.split import split
-from data.store import keep, load
-from data.texts import BLOCK
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.opening import Format, Proposal
+from mrc_workbench.data.passages import GatheredPassages, Passage
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.audit import audit
+from mrc_workbench.data.questions.read import Reading, propose_columns, read, read_file
+from mrc_workbench.data.split import split
+from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.texts import BLOCK
 from tests.data.sample_files import ROWS, as_csv, workbook
 
 

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from data.apart import UnusableFileError
-from data.formats.columns import Columns
-from data.formats.encodings.detection import EncodingCandidate
-from data.formats.opening import Proposal
-from data.problems import DataError, Problem, ProblemCode
-from data.questions.read import read
-from data.questions.report import reading_lines, refusal_lines, split_lines
-from data.split import split
+from mrc_workbench.data.apart import UnusableFileError
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.opening import Proposal
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.questions.report import reading_lines, refusal_lines, split_lines
+from mrc_workbench.data.split import split
 
 READING = read("질문,지문,난이도,메모\n수도는?,서울은 수도이다.,상,가\n강은?,한강이다.,하,나\n".encode(), "set.csv")
 

@@ -4,8 +4,8 @@ import hashlib
 
 import numpy as np
 
-from data.split.folds import FOLDS, Lessons
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
 
 

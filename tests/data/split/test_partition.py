@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.split.partition import draw_groups, least_shared, shared_questions
+from mrc_workbench.data.split.partition import draw_groups, least_shared, shared_questions
 from tests.data.split.worlds import chain, faq, set_of, tangle
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
-from data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
-from data.split.partition import shared_questions
-from data.store import CATALOG, read_entry
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
+from mrc_workbench.data.split.partition import shared_questions
+from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.records import Passage, Question, QuestionSet
 
 
 def set_of(

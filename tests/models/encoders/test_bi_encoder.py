@@ -8,16 +8,16 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from data.workspace import workspace
-from models.encoders.bi_encoder import BiEncoder
-from models.hub import ModelError
-from models.inference import TOKENS_A_PASS, Told, fast_passes, takes_rows
-from models.loading import load_bi_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
+from mrc_workbench.data.text import analyzers
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.inference import TOKENS_A_PASS, Told, fast_passes, takes_rows
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import SENTENCES
 from tests.models.worlds import damaged
-from text import analyzers
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -106,7 +106,7 @@ def test_a_pass_holds_no_more_than_it_may_and_hardly_any_padding(folder: Path, m
 
 
 def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.encoders.vector_blocks.BLOCK", 32)
+    monkeypatch.setattr("mrc_workbench.models.encoders.vector_blocks.BLOCK", 32)
     source = find_model(str(folder))
 
     class Ending(BiEncoder):

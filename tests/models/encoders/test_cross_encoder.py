@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from models.encoders.cross_encoder import CrossEncoderScorer, PairTokens, longest_first
-from models.hub import ModelError
-from models.loading import load_cross_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer, PairTokens, longest_first
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_cross_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import damaged, telling
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.loading import load_bi_encoder, load_token_encoder
-from models.precision import Precision
-from models.sources import find_model
-from models.token_layers import TokenLayers
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.loading import load_bi_encoder, load_token_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_layers import TokenLayers
 from tests.hub import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ import pytest
 from scipy.sparse import csr_array
 from sentence_transformers import SparseEncoder
 
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.hub import ModelError
-from models.loading import load_sparse_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_sparse_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.models.worlds import damaged
 
@@ -98,7 +98,7 @@ class Counting(SparseTextEncoder):
 
 
 def test_what_was_encoded_is_found_again_by_block(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.encoders.sparse_encoder.BLOCK", 20)
+    monkeypatch.setattr("mrc_workbench.models.encoders.sparse_encoder.BLOCK", 20)
     source = find_model(str(folders["splade"]))
     told: list[float] = []
     ended = Counting(source, [])

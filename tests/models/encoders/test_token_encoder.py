@@ -12,17 +12,17 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder
 from transformers import AutoModel, AutoTokenizer
 
-from data.workspace import workspace
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.encoders.vector_blocks import BLOCK
-from models.hub import ModelError
-from models.loading import load_token_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
-from models.token_layers import TokenLayers
-from models.windows import WindowOptions
-from retrieval.late import max_sim
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders.vector_blocks import BLOCK
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.late import max_sim
 from tests.hub import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.workspace import PROJECT
-from models.encoders import vector_blocks
-from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors, reading_costs
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models.encoders import vector_blocks
+from mrc_workbench.models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors, reading_costs
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """

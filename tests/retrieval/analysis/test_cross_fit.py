@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.records import QuestionSet
-from data.split.folds import FOLDS, Lessons
-from retrieval.analysis.cross_fit import CrossFit, cross_fit
-from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.significance import question_groups
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.evaluation.significance import question_groups
 from tests.data.split.worlds import set_of
 from tests.retrieval.compared import comparison_of
 

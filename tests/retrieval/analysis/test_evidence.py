@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from ir_measures import Judged
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part
-from retrieval.analysis.changes import changes, comparable
-from retrieval.analysis.evidence import (
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis.changes import changes, comparable
+from mrc_workbench.retrieval.analysis.evidence import (
     _file,
     at_ceiling,
     at_disadvantage,
@@ -27,14 +28,13 @@ from retrieval.analysis.evidence import (
     usual_baseline,
     usual_figure,
 )
-from retrieval.comparison.compare import Comparison
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.store import StoredComparison
-from retrieval.evaluation.measures import Measure, measures
-from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.comparison.store import StoredComparison
+from mrc_workbench.retrieval.evaluation.measures import Measure, measures
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
-from text.analyzers import Analyzer
 
 
 def test_every_pair_by_every_measure_and_no_test_of_a_failed_one() -> None:
@@ -90,7 +90,7 @@ def test_the_baseline_is_bm25_as_it_suits_or_the_one_named() -> None:
 def test_parts_made_one_after_the_other_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     _, compared = many_questions()
     whole = evidence(compared)
-    monkeypatch.setattr("retrieval.analysis.evidence._MOST_TESTS", 1)
+    monkeypatch.setattr("mrc_workbench.retrieval.analysis.evidence._MOST_TESTS", 1)
     for one, other in zip(evidence(compared).tests, whole.tests, strict=True):
         assert (one.a, one.b, one.measure, one.p_family) == (other.a, other.b, other.measure, other.p_family)
         np.testing.assert_allclose((one.low, one.high), (other.low, other.high), atol=1e-12)

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.records import QuestionSet
-from data.split import Part
-from retrieval.analysis.labs import (
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis.labs import (
     MOST_CHANGES,
     UNCHANGED,
     analyzers_for,
@@ -27,19 +28,18 @@ from retrieval.analysis.labs import (
     rerank_lab,
     tried,
 )
-from retrieval.comparison.compare import Comparison, Result, compare
-from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.comparison.store import ComparisonJob
-from retrieval.dense import IndexKind
-from retrieval.evaluation.measures import evaluate
-from retrieval.evaluation.significance import mean_interval, question_groups
-from retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
+from mrc_workbench.retrieval.hybrid import Fusion
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings
-from text.analyzers import Analyzer
 
 SPECS: tuple[Spec, ...] = (
     BM25Spec(name="BM25", title=False, chosen_on=Part.VALIDATION),

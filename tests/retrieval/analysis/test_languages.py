@@ -3,9 +3,9 @@
 import tomllib
 from pathlib import Path
 
-from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.languages import set_languages
-from text.analyzers import Analyzer
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis.languages import set_languages
 
 SENTENCES = tomllib.loads((Path(__file__).parents[2] / "text" / "sentences.toml").read_text(encoding="utf-8"))
 

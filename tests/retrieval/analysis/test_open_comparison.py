@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retrieval.analysis import open_comparison
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.analysis.questions import Quadrant, fates
-from retrieval.analysis.slices import Property
-from retrieval.comparison.store import keep
-from retrieval.evaluation.significance import intervals_of, question_groups
+from mrc_workbench.retrieval.analysis import open_comparison
+from mrc_workbench.retrieval.analysis.evidence import evidence
+from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
+from mrc_workbench.retrieval.analysis.questions import Quadrant, fates
+from mrc_workbench.retrieval.analysis.slices import Property
+from mrc_workbench.retrieval.comparison.store import keep
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of
 

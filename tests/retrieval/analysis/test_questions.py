@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.questions.audit import word_overlap
-from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.questions import (
+from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.analysis.questions import (
     BANDS,
     DEPTHS,
     FATES,
@@ -36,13 +36,13 @@ from retrieval.analysis.questions import (
     same_article,
     spread,
 )
-from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.hybrid import Fusion, fused
-from retrieval.rankings import Findings, Rankings
-from retrieval.rerank import Reranked
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.hybrid import Fusion, fused
+from mrc_workbench.retrieval.rankings import Findings, Rankings
+from mrc_workbench.retrieval.rerank import Reranked
 from tests.doubles import QUESTIONS, small_set
 from tests.retrieval.compared import rankings
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.recommendation import (
+from mrc_workbench.retrieval.analysis.evidence import evidence
+from mrc_workbench.retrieval.analysis.recommendation import (
     CLEARLY_FASTER,
     FEWEST_QUESTIONS,
     Cost,
@@ -20,9 +20,9 @@ from retrieval.analysis.recommendation import (
     recommend,
     times_faster,
 )
-from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import Measure
-from retrieval.evaluation.significance import PairTest, question_groups
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest, question_groups
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
 NDCG = Measure("ndcg", 10)

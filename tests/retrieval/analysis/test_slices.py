@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.slices import (
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.analysis.slices import (
     Property,
     Slice,
     most_contested,
@@ -23,8 +23,8 @@ from retrieval.analysis.slices import (
     slices,
     terms_found,
 )
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import holm, mean_interval, pair_tests, share_intervals
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import holm, mean_interval, pair_tests, share_intervals
 from tests.doubles import QUESTIONS, small_set
 
 

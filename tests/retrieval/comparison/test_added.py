@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from data.split import Part
-from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, add, add_run, added, remove
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
-from retrieval.comparison.multistage import HybridSpec
-from retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, rename
-from retrieval.trec import RunError
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add, add_run, added, remove
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, rename
+from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import small_set
 
 SET = small_set()

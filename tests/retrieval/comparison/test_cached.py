@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data import cache
-from data.workspace import workspace
-from models.encoders.vector_blocks import Meter
-from retrieval.comparison import spec
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.rankings import Rankings, Retriever
+from mrc_workbench.data import cache
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.retrieval.comparison import spec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from tests.retrieval.test_hybrid import Fixed
 
 ASKED = ["a", "b"]

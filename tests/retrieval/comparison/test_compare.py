@@ -6,29 +6,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data import cache
-from data.records import QuestionSet
-from data.store import CATALOG, read_entry
-from data.workspace import workspace
-from models.encoders.bi_encoder import BiEncoder
-from models.hub import ModelError
-from models.packaged import DEFAULT
-from models.sources import find_model
-from retrieval.comparison import first_stage as making
-from retrieval.comparison.compare import Result, compare, failures, retrievers_of, ship, write_bases
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.evaluation.measures import evaluate, measures
-from retrieval.lexical.bm25 import BM25
-from retrieval.rankings import Rankings
-from retrieval.trec import RunError, write_run
+from mrc_workbench.data import cache
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text import analysis as analysis_module
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison import first_stage as making
+from mrc_workbench.retrieval.comparison.compare import Result, compare, failures, retrievers_of, ship, write_bases
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.evaluation.measures import evaluate, measures
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.trec import RunError, write_run
 from tests.data.split.worlds import chain
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
-from text import analysis as analysis_module
-from text.analysis import tokens_of
-from text.analyzers import Analyzer
 
 KS = (1, 3)
 
@@ -271,7 +271,7 @@ def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytes
     first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
     vectors, pairs = files("vectors"), files("pairs")
     for name in ("bi_encoder.load_bi_encoder", "cross_encoder.load_cross_encoder"):
-        monkeypatch.setattr(f"models.encoders.{name}", lambda *_: pytest.fail("a model was loaded"))
+        monkeypatch.setattr(f"mrc_workbench.models.encoders.{name}", lambda *_: pytest.fail("a model was loaded"))
     others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
     second = compare(experiment_of(BIGRAMS, *others), small_set()).results
     assert [result.error for result in (*first, *second)] == [None] * 6

@@ -5,19 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from models.encoders.bi_encoder import BiEncoder
-from models.hub import ModelError
-from retrieval.comparison.compare import compare, retrievers_of
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from retrieval.comparison.spec import Spec
-from retrieval.comparison.store import ComparisonJob, keep, load
-from retrieval.rankings import ask
-from retrieval.report.report import _notices, words_of
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
+from mrc_workbench.retrieval.rankings import ask
+from mrc_workbench.retrieval.report.report import _notices, words_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
-from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()

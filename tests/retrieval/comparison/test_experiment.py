@@ -6,20 +6,26 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from data.split import Part
-from retrieval.comparison.compare import retrievers_of
-from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, read_experiment, write_experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, WindowedBM25Spec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.dense import IndexKind
-from retrieval.hybrid import Fusion
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.engines import Engine
-from retrieval.trec import RunError
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import (
+    Experiment,
+    ExperimentError,
+    Lab,
+    read_experiment,
+    write_experiment,
+)
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
-from text.analyzers import Analyzer
 
 EXAMPLE = """
 data = "questions.json"

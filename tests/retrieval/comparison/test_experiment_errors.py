@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from reading.evaluate import ReadingExperiment
-from retrieval.comparison.experiment import Experiment, ExperimentError, read_as
-from training.sweeps.variants import AblationExperiment
+from mrc_workbench.labs.reading.evaluate import ReadingExperiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_as
+from mrc_workbench.training.sweeps.variants import AblationExperiment
 
 DATA = 'data = "sample"\n'
 BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from data.records import Passage, Question, QuestionSet
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.precision import Precision
-from models.sources import find_model
-from models.windows import WindowOptions
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, of_kind
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
-from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.spec import Materials, ReadingSpec, Spec
-from retrieval.comparison.store import provenance
-from retrieval.explain.bm25 import BM25Explainer
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.terms import unmatched
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.text.analysis import Analysis
+from mrc_workbench.data.text.analyzers import Analyzer, Compounds
+from mrc_workbench.data.text.dictionary import DictionaryError, keep, read_dictionary
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, of_kind
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Materials, ReadingSpec, Spec
+from mrc_workbench.retrieval.comparison.store import provenance
+from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.lexical.terms import unmatched
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from text.analysis import Analysis
-from text.analyzers import Analyzer, Compounds
-from text.dictionary import DictionaryError, keep, read_dictionary
 
 LINES = "방시혁\n자동차, 차량, 승용차\n"
 DICTIONARY = read_dictionary(LINES.encode())

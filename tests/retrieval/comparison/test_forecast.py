@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from data.workspace import workspace, write_json
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
-from retrieval.comparison.forecast import Forecast, forecasts, in_total
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.pace import Pace
-from retrieval.comparison.spec import Spec
+from mrc_workbench.data.workspace import workspace, write_json
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
+from mrc_workbench.retrieval.comparison.forecast import Forecast, forecasts, in_total
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.spec import Spec
 from tests.doubles import small_set
 
 ASKED = small_set()

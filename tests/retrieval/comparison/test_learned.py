@@ -7,18 +7,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions, split
-from data.workspace import write_json
-from models.sources import STARTER
-from retrieval.comparison.compare import compare, retrievers_of
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from retrieval.comparison.spec import Materials, Spec
-from retrieval.mix import LearnedMix
-from retrieval.report.report import _notices, words_of
-from text.analyzers import Analyzer
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Materials, Spec
+from mrc_workbench.retrieval.mix import LearnedMix
+from mrc_workbench.retrieval.report.report import _notices, words_of
 
 N = 40
 
@@ -139,7 +139,8 @@ def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_
     (model / "config.json").write_text("{}")
     dense = DenseSpec(name="Dense", model=str(model))
     monkeypatch.setattr(
-        "retrieval.comparison.spec.BiEncoder", lambda *_, **__: SimpleNamespace(fingerprint="", meter=None)
+        "mrc_workbench.retrieval.comparison.spec.BiEncoder",
+        lambda *_, **__: SimpleNamespace(fingerprint="", meter=None),
     )
     specs = (BM25, dense, HybridSpec(name="Both", of=("BM25", "Dense")), LearnedSpec(name="Mix", of=("Both",)))
     rows = split(world(), SplitOptions()).rows
@@ -179,7 +180,7 @@ def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_agai
     assert first.notes["questions"] == N
     assert sum(one["share"] for one in first.signals.values()) == pytest.approx(1)
     assert not first.imported
-    monkeypatch.setattr("retrieval.mix.learn", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr("mrc_workbench.retrieval.mix.learn", lambda *_: pytest.fail("learned again"))
     again = compare(experiment, world())
     assert again.results[1].notes == first.notes
     assert json.loads(json.dumps(again.as_dict()))["retrievers"]["Mix"]["notes"]["questions"] == N

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.split import Part
-from data.store import keep
-from retrieval.comparison import experiment as experiment_file
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import add, read_experiment, write_experiment
-from retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from retrieval.comparison.store import ComparisonJob, load
-from retrieval.comparison.store import keep as keep_comparison
-from retrieval.rankings import Rankings, top_k
-from retrieval.report.exports import save
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep
+from mrc_workbench.retrieval.comparison import experiment as experiment_file
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import add, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.report.exports import save
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.test_contract import keeps_the_contract, makers
-from views.choices import choices_for
-from views.ui.words import catalog
 
 
 class Letters:
@@ -81,7 +81,7 @@ def test_it_is_read_compared_and_exported(tmp_path: Path) -> None:
 
 
 def page() -> None:
-    from views.compare import page as compare_page
+    from mrc_workbench.workbench.views.compare import page as compare_page
 
     compare_page.draw()
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from data.workspace import workspace
-from models.encoders.vector_blocks import reading_costs
-from retrieval.comparison import pace as pace_module
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.pace import Pace
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders.vector_blocks import reading_costs
+from mrc_workbench.retrieval.comparison import pace as pace_module
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.pace import Pace
 from tests.doubles import small_set
 
 BM25, DENSE = BM25Spec(name="BM25"), DenseSpec(name="Dense", model="some/model")

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data import cache
-from data.records import QuestionSet
-from data.store import CATALOG, read_entry
-from models.encoders.token_encoder import TokenEncoder
-from models.packaged import DEFAULT
-from models.precision import Precision
-from models.token_layers import TokenLayers
-from retrieval.comparison.compare import retrievers_of
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import LateSpec
-from retrieval.comparison.spec import CachedRetriever, Materials
-from retrieval.evaluation.measures import DEFAULT_KS, evaluate
-from retrieval.late import max_sim
-from retrieval.rankings import Rankings, top_k
+from mrc_workbench.data import cache
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import LateSpec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials
+from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, evaluate
+from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 
 pytestmark = pytest.mark.skipif(not DEFAULT.path, reason="the package of the base is not for this machine")
 SAMPLE = read_entry(CATALOG["sample"]).question_set

@@ -12,14 +12,15 @@ import numpy as np
 import psutil
 import pytest
 
-from data.split import Part, split
-from data.statistics import RESAMPLES
-from data.workspace import workspace
-from models.hub import ModelError
-from models.sources import content_fingerprint, find_model
-from retrieval.comparison.compare import Comparison, Result, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.store import (
+from mrc_workbench.data.split import Part, split
+from mrc_workbench.data.statistics import RESAMPLES
+from mrc_workbench.data.text.analyzers import VERSION
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import content_fingerprint, find_model
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import (
     LIBRARIES,
     ComparisonJob,
     delete,
@@ -30,13 +31,12 @@ from retrieval.comparison.store import (
     provenance,
     rename,
 )
-from retrieval.evaluation.significance import PERMUTATIONS
-from retrieval.report.exports import save
+from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS
+from mrc_workbench.retrieval.report.exports import save
 from tests.data.split.worlds import chain
 from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, experiment_of
-from text.analyzers import VERSION
 
 WORDS = {"name": "../words", "kind": "bm25", "analyzer": "word"}
 BOTH = {"name": "both", "kind": "hybrid", "of": ["bigrams", "../words"]}
@@ -163,7 +163,7 @@ def test_other_data_is_told() -> None:
 
 def test_a_run_cut_off_while_it_writes_leaves_no_scores_that_are_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, folder = kept()
-    monkeypatch.setattr("data.cache.write_json", lambda *_: 1 / 0)
+    monkeypatch.setattr("mrc_workbench.data.cache.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keep(comparison, folder)
     assert not (folder / "scores.json").exists()
@@ -360,7 +360,7 @@ def test_versions_machine_and_tests() -> None:
 
 
 def test_the_commit_is_never_required(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("jobs.machine.PROJECT", tmp_path)
+    monkeypatch.setattr("mrc_workbench.data.jobs.machine.PROJECT", tmp_path)
     assert made_of(*SPECS)["commit"] == ""
     (tmp_path / ".git").mkdir()
     assert made_of(*SPECS)["commit"] == ""

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
-from data.apart import File
-from data.formats.text import Content
-from data.questions.read import read_files
-from data.records import Passage, Question, QuestionSet
-from retrieval.evaluation.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
-from retrieval.rankings import Rankings, top_k
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.questions.read import read_files
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.evaluation.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
 
 KS = (1, 3, 5, 10, 20)

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 from ir_measures import RR, R, Success, nDCG
 
-from data.questions.read import read
-from retrieval.evaluation.measures import evaluate
-from retrieval.rankings import top_k
+from mrc_workbench.data.questions.read import read
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import top_k
 from tests.data.layouts.public_layouts import LAYOUTS, NEXT, QUESTIONS, TEXTS
 
 KS = (1, 2, 3)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from data.records import Passage, Question, QuestionSet
-from data.statistics import LEVEL
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import (
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.statistics import LEVEL
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import (
     FamilyTests,
     family_tests,
     holm,

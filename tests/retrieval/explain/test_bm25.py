@@ -10,19 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.passages import Passages
-from data.records import Passage, QuestionSet
-from retrieval.explain import bm25 as explain_bm25
-from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
-from retrieval.lexical import weights as term_statistics
-from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from retrieval.lexical.engines import Engine
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text.analysis import analyze, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.located import TokenKind, weighted_pieces
+from mrc_workbench.retrieval.explain import bm25 as explain_bm25
+from mrc_workbench.retrieval.explain.bm25 import (
+    BM25Explainer,
+    BM25Explanation,
+    WindowedBM25Explainer,
+    counting_explainer,
+)
+from mrc_workbench.retrieval.lexical import weights as term_statistics
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
+from mrc_workbench.retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f
-from text.analysis import analyze, tokens_of
-from text.analyzers import Analyzer
-from text.located import TokenKind, weighted_pieces
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]

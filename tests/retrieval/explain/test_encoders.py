@@ -11,18 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 
-from data.passages import Passages
-from data.records import Passage, QuestionSet
-from data.workspace import PROJECT
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.sparse_encoder import SparseTextEncoder
-from models.hub import ModelError
-from models.precision import Precision
-from models.sources import STARTER, find_model
-from models.windows import WindowOptions
-from retrieval.dense import Dense
-from retrieval.explain.encoders import (
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text.analysis import analyze
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.located import weighted_pieces
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.explain.encoders import (
     SparseExplanation,
     StaticExplainer,
     StaticExplanation,
@@ -31,12 +34,9 @@ from retrieval.explain.encoders import (
     static_explainer,
     term_contributions,
 )
-from retrieval.explain.standing import WEIGHED, weighed_table
+from mrc_workbench.retrieval.explain.standing import WEIGHED, weighed_table
 from tests.doubles import texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
-from text.analysis import analyze
-from text.analyzers import Analyzer
-from text.located import weighted_pieces
 
 pytestmark = pytest.mark.slow
 
@@ -184,7 +184,7 @@ def test_the_title_is_part_of_the_starter(sample: QuestionSet) -> None:
 def test_no_torch_is_imported() -> None:
     BiEncoder(find_model(STARTER), Passages.of(ENGLISH).indexed_texts(title=True)).load()
     program = (
-        "import sys; from data.records import Passage; from retrieval.explain.encoders import static_explainer; "
+        "import sys; from mrc_workbench.data.records import Passage; from mrc_workbench.retrieval.explain.encoders import static_explainer; "
         f"explainer = static_explainer('starter', {ENGLISH!r}); "
         "print(round(explainer.explain('old river', 0).score, 6), "
         "sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"

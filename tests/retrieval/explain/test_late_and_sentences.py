@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.token_encoder import TokenEncoder
-from models.precision import Precision
-from models.sources import find_model
-from models.windows import WindowOptions
-from retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
-from retrieval.late import Late
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.located import IndexedText
+from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
+from mrc_workbench.retrieval.late import Late
 from tests.doubles import PASSAGES, KeywordEncoder
 from tests.hub import SENTENCES, build_bi_encoder
-from text.located import IndexedText
-from text.marking import sentence_spans
 
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage
-from retrieval.explain.bm25 import BM25Explainer
-from retrieval.explain.encoders import StaticExplanation, TokenContribution
-from retrieval.explain.standing import (
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.located import IndexedText, TokenKind
+from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
+from mrc_workbench.retrieval.explain.standing import (
     TERMS,
     TOKENS,
     Duel,
@@ -22,12 +24,10 @@ from retrieval.explain.standing import (
     token_table,
     word_reason,
 )
-from retrieval.hybrid import Fusion, Hybrid
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.rankings import NOT_FOUND, Findings, Rankings
-from retrieval.rerank import Reranked
-from text.analyzers import Analyzer
-from text.located import IndexedText, TokenKind
+from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Findings, Rankings
+from mrc_workbench.retrieval.rerank import Reranked
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from data.passages import Passages
-from data.records import Passage, QuestionSet
-from data.workspace import workspace
-from retrieval.lexical import engines, weights
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.engines import Engine
-from retrieval.lexical.postings import index
-from retrieval.rankings import Rankings
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text import analysis
+from mrc_workbench.data.text.analysis import Tokens, analyze
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.retrieval.lexical import engines, weights
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.retrieval.lexical.postings import index
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
-from text import analysis
-from text.analysis import Tokens, analyze
-from text.analyzers import Analyzer
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from data.passages import Passages
-from data.records import Passage, QuestionSet
-from retrieval.lexical.bm25 import BM25, QUESTIONS, BM25Options, Feedback, FeedbackOptions, Weighed
-from retrieval.lexical.engines import Engine, LearnedSparse
-from retrieval.lexical.weights import field_statistics, one_after_the_other, term_statistics
-from retrieval.rankings import Rankings, top_k
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.lexical.bm25 import BM25, QUESTIONS, BM25Options, Feedback, FeedbackOptions, Weighed
+from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
+from mrc_workbench.retrieval.lexical.weights import field_statistics, one_after_the_other, term_statistics
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import passages
-from text.analysis import Analysis, analyze, tokens_of
-from text.analyzers import Analyzer
 
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from data.questions.read import read_file
-from data.records import Passage, Question, QuestionSet
-from data.workspace import read_json, write_json
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import BM25Spec, MilvusSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.spec import Materials
-from retrieval.comparison.store import ComparisonJob, keep
-from retrieval.explain.bm25 import BM25Explainer, WindowedBM25Explainer
-from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from text.analyzers import Analyzer
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec, TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.retrieval.explain.bm25 import BM25Explainer, WindowedBM25Explainer
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 
 DATA = Path(os.environ.get("MRC_DATA", ""))
 PASSAGES = (

@@ -2,13 +2,13 @@
 
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from data.store import CATALOG, read_entry
-from retrieval.lexical.terms import OF_ANY_LANGUAGE, CutWord, Evidence, cut_words, readings, unmatched
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text.analysis import analyze
+from mrc_workbench.data.text.analyzers import Analyzer, morphemes
+from mrc_workbench.data.text.dictionary import Dictionary, Word, with_words
+from mrc_workbench.retrieval.lexical.terms import OF_ANY_LANGUAGE, CutWord, Evidence, cut_words, readings, unmatched
 from tests.doubles import small_set
-from text.analysis import analyze
-from text.analyzers import Analyzer, morphemes
-from text.dictionary import Dictionary, Word, with_words
 
 
 def test_readings_are_those_of_every_analyzer_for_the_text() -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage
-from data.store import CATALOG, read_entry
-from retrieval.comparison.compare import retrievers_of
-from retrieval.comparison.experiment import ExperimentError, read_experiment
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from text.analyzers import Analyzer
 
 WORD = BM25Options(Analyzer.WORD)
 SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. d d."]), max_size=5)

@@ -14,16 +14,16 @@ import grpc
 import pytest
 from filelock import FileLock
 
-from data.problems import Failure
-from data.workspace import workspace
-from retrieval.comparison.compare import compare, failures, retrievers_of
-from retrieval.comparison.experiment import Experiment, write_experiment
-from retrieval.comparison.first_stage import MilvusSpec
-from retrieval.comparison.store import provenance
-from retrieval.lexical.bm25 import BM25Options
-from retrieval.milvus import connection
-from retrieval.milvus.connection import FILES, MilvusError, Place, place
-from retrieval.milvus.retriever import Milvus, TermField
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.retrieval.comparison.compare import compare, failures, retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import MilvusSpec
+from mrc_workbench.retrieval.comparison.store import provenance
+from mrc_workbench.retrieval.lexical.bm25 import BM25Options
+from mrc_workbench.retrieval.milvus import connection
+from mrc_workbench.retrieval.milvus.connection import FILES, MilvusError, Place, place
+from mrc_workbench.retrieval.milvus.retriever import Milvus, TermField
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.milvus_server import serving
 from tests.programs import free_port

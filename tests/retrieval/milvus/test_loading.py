@@ -10,11 +10,11 @@ import pytest
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
-from data.records import Passage
-from data.workspace import PROJECT, workspace
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.milvus.connection import Place, connected
-from retrieval.milvus.retriever import Milvus, TermField
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.milvus.connection import Place, connected
+from mrc_workbench.retrieval.milvus.retriever import Milvus, TermField
 from tests.doubles import PASSAGES
 
 pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own

@@ -7,22 +7,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.passages import Passages
-from data.questions.read import read_file
-from data.records import Passage
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
-from retrieval.dense import Dense, IndexKind
-from retrieval.hybrid import Fusion, Hybrid
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.weights import counts_by_term
-from retrieval.milvus.connection import Field, Place
-from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField, term_weights
-from retrieval.rankings import Rankings
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
+from mrc_workbench.retrieval.dense import Dense, IndexKind
+from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.lexical.weights import counts_by_term
+from mrc_workbench.retrieval.milvus.connection import Field, Place
+from mrc_workbench.retrieval.milvus.retriever import (
+    EngineFusion,
+    Milvus,
+    Ranker,
+    Search,
+    TermField,
+    VectorField,
+    term_weights,
+)
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
-from text.analysis import tokens_of
-from text.analyzers import Analyzer
 
 ASKED = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

@@ -11,15 +11,23 @@ import pandas as pd
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from data.formats.delimited import csv_bytes
-from data.questions.read import read_file
-from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.questions import Fate
-from retrieval.comparison.store import provenance
-from retrieval.report.charts import colour, columns_for, legend, shape
-from retrieval.report.drawing import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
-from retrieval.report.exports import (
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval.analysis.evidence import evidence
+from mrc_workbench.retrieval.analysis.questions import Fate
+from mrc_workbench.retrieval.comparison.store import provenance
+from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
+from mrc_workbench.retrieval.report.drawing import (
+    FATE_COLOURS,
+    LETTERS,
+    PALETTE,
+    SHAPES,
+    colour_of,
+    letter_of,
+    shape_of,
+)
+from mrc_workbench.retrieval.report.exports import (
     latex_table,
     latex_text,
     markdown_table,
@@ -29,7 +37,7 @@ from retrieval.report.exports import (
     save,
     write_beir,
 )
-from retrieval.trec import write_qrels
+from mrc_workbench.retrieval.trec import write_qrels
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.recommendation import recommend
-from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import Measure
-from retrieval.evaluation.significance import question_groups
-from retrieval.report import drawing
-from retrieval.report import report as report_module
-from retrieval.report.drawing import draw
-from retrieval.report.report import leading_measure, points, report
-from retrieval.report.words import LANGUAGES, catalog, kind_label, words_of
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.retrieval.analysis.evidence import evidence
+from mrc_workbench.retrieval.analysis.recommendation import recommend
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.report import drawing
+from mrc_workbench.retrieval.report import report as report_module
+from mrc_workbench.retrieval.report.drawing import draw
+from mrc_workbench.retrieval.report.report import leading_measure, points, report
+from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, words_of
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
@@ -69,7 +69,9 @@ class Page(HTMLParser):
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without pictures, which take a process: for what is not told by them."""
-    monkeypatch.setattr("retrieval.report.charts.draw", lambda specifications: [None] * len(specifications))
+    monkeypatch.setattr(
+        "mrc_workbench.retrieval.report.charts.draw", lambda specifications: [None] * len(specifications)
+    )
 
 
 @cache

@@ -2,13 +2,13 @@
 
 import pytest
 
-from data.records import QuestionSet
-from data.split import SplitOptions, split
-from retrieval.comparison.compare import compare
-from retrieval.report.exports import markdown_table
-from retrieval.report.report import evidence, report
-from retrieval.report.split_words import few_taught_words, few_words, split_words
-from retrieval.report.words import LANGUAGES, catalog, words_of
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions, split
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.report.exports import markdown_table
+from mrc_workbench.retrieval.report.report import evidence, report
+from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
+from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, words_of
 from tests.data.split.worlds import chain, faq, set_of, tangle
 from tests.retrieval.compared import experiment_of
 

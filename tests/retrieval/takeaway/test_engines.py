@@ -14,14 +14,14 @@ from vespa import package as vespa
 from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
 from weaviate.collections.classes.config import _CollectionConfigCreate
 
-from retrieval.comparison.compare import materials_of
-from retrieval.comparison.first_stage import BM25Spec
-from retrieval.dense import IndexKind
-from retrieval.takeaway.asking import Request, _asked_tokens, documents, of_questions
-from retrieval.takeaway.engines import told_to
-from retrieval.takeaway.fusion import Engine, Mix, candidates_of
-from retrieval.takeaway.scripts.engine import filled
-from retrieval.takeaway.signals import Terms, Vectors
+from mrc_workbench.retrieval.comparison.compare import materials_of
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.takeaway.asking import Request, _asked_tokens, documents, of_questions
+from mrc_workbench.retrieval.takeaway.engines import told_to
+from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of
+from mrc_workbench.retrieval.takeaway.scripts.engine import filled
+from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 

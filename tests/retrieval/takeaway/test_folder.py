@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from data.store import keep as keep_set
-from data.workspace import PROJECT, read_json, workspace
-from jobs.folder import State
-from retrieval.__main__ import main
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.store import keep as keep_comparison
-from retrieval.comparison.store import kept_comparisons
-from retrieval.rankings import Findings
-from retrieval.takeaway.asking import TOLD, values_of
-from retrieval.takeaway.folder import take_away, zip_folder
-from retrieval.takeaway.fusion import TRAITS, Engine
-from retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
-from retrieval.takeaway.signals import TakeAwayError
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.workspace import PROJECT, read_json, workspace
+from mrc_workbench.retrieval.cli import main
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.rankings import Findings
+from mrc_workbench.retrieval.takeaway.asking import TOLD, values_of
+from mrc_workbench.retrieval.takeaway.folder import take_away, zip_folder
+from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine
+from mrc_workbench.retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
+from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import build_bi_encoder
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
-from retrieval.comparison.compare import Comparison, compare, materials_of
-from retrieval.hybrid import Fusion
-from retrieval.mix import LearnedMix
-from retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
-from retrieval.takeaway.signals import (
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.mix import LearnedMix
+from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
+from mrc_workbench.retrieval.takeaway.signals import (
     LateTokens,
     Part,
     Plan,

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from data.workspace import PROJECT
-from jobs.detached import FORKS
-from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.lucene import is_weighted
-from retrieval.takeaway.readme import elasticsearch_needs
-from retrieval.takeaway.scripts.engine import CONNECTIONS
+from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval.takeaway.fusion import Engine
+from mrc_workbench.retrieval.takeaway.lucene import is_weighted
+from mrc_workbench.retrieval.takeaway.readme import elasticsearch_needs
+from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
@@ -447,8 +447,8 @@ def test_the_stubs_refuse_what_the_engines_refuse(
 
 
 def test_a_vector_of_zeros_is_left_out_of_the_query() -> None:
-    from retrieval.takeaway.engines import told_to
-    from retrieval.takeaway.scripts.engine import filled
+    from mrc_workbench.retrieval.takeaway.engines import told_to
+    from mrc_workbench.retrieval.takeaway.scripts.engine import filled
 
     values = {"terms": "서울", "vector": [0.0] * Keywords().vectors.shape[1]}
     for engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH):

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from vespa import package as vespa
 
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.encoders.token_encoder import TokenEncoder
-from models.loading import load_bi_encoder
-from models.precision import Precision
-from models.sources import find_model
-from retrieval.comparison.compare import Comparison, compare, materials_of
-from retrieval.takeaway import models
-from retrieval.takeaway.asking import values_of
-from retrieval.takeaway.folder import take_away
-from retrieval.takeaway.fusion import Engine
-from retrieval.takeaway.models import FORMS, ModelFigure, write_models
-from retrieval.takeaway.signals import TakeAwayError
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
+from mrc_workbench.retrieval.takeaway import models
+from mrc_workbench.retrieval.takeaway.asking import values_of
+from mrc_workbench.retrieval.takeaway.folder import take_away
+from mrc_workbench.retrieval.takeaway.fusion import Engine
+from mrc_workbench.retrieval.takeaway.models import FORMS, ModelFigure, write_models
+from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
@@ -69,7 +69,7 @@ def test_what_is_measured_is_within_what_rounding_explains(
 def test_the_script_reads_texts_as_the_models_do(
     form: str, made: tuple[Path, Path, list[ModelFigure], Comparison]
 ) -> None:
-    from retrieval.takeaway.scripts.encode import Model
+    from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
     place, folder, figures, _ = made
     close = 1e-4 if form == FORMS[0] else 0.2
@@ -92,7 +92,7 @@ def test_the_script_reads_texts_as_the_models_do(
 def test_large_tables_take_half_the_room_and_say_the_same(
     tmp_path: Path, made: tuple[Path, Path, list[ModelFigure], Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from retrieval.takeaway.scripts.encode import Model
+    from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
     place, folder, figures, _ = made
     monkeypatch.setattr(models, "_LARGE", 1000)

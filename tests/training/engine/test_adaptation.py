@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from models.loading import load_bi_encoder, load_cross_encoder
-from models.sources import STARTER, find_model
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.engine import adaptation
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set, planned, trained
-from training.engine import adaptation
-from training.engine.adaptation import adapt
-from training.options.rankers import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +83,7 @@ def test_what_is_trained_alone_is_in_a_checkpoint(folders: dict[str, str], tmp_p
     import torch
     from safetensors.torch import load_file
 
-    from training.engine.checkpoints import SafeCheckpoints
+    from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 
     model, _ = adapted(folders, "bi-encoder", embedding_table="frozen")
     trainer = SafeCheckpoints()
@@ -116,7 +116,7 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
     import torch
     from safetensors.torch import load_file
 
-    from training.engine.checkpoints import SafeCheckpoints
+    from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 
     if also == "norms-and-embeddings" and large:
         monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", 10)

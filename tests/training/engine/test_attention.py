@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from models.loading import load_bi_encoder
-from models.precision import Precision
-from models.sources import find_model
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.options.rankers import BiEncoderOptions
 from tests.hub import build_bi_encoder
-from training.engine.adaptation import adapt
-from training.options.rankers import BiEncoderOptions
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> N
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    from training.engine.attention import attention
+    from mrc_workbench.training.engine.attention import attention
 
     mask = padding(tokens) if masked else None
     plain = output_and_gradients(attention, tokens, mask)
@@ -58,7 +58,7 @@ def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> N
 def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from training.engine import attention
+    from mrc_workbench.training.engine import attention
 
     calls: list[tuple[int, ...]] = []
 

@@ -12,14 +12,14 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models import inference
-from models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
-from models.sources import STARTER, find_model
+from mrc_workbench.models import inference
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.base import Examples
+from mrc_workbench.training.engine.batches import batch_sampler
+from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
-from training.base import Examples
-from training.engine.batches import batch_sampler
-from training.engine.trainers import short_passes, tokenized_once
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.cache import SEAL
-from data.workspace import write_text
-from models.sources import ModelSource
-from tests.training.language.worlds import created, text_file
-from tests.training.worlds import misleading_set, planned, trained
-from training.engine.checkpoints import (
+from mrc_workbench.data.cache import SEAL
+from mrc_workbench.data.workspace import write_text
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.training.engine.checkpoints import (
     MOST_BYTES,
     discard_old,
     is_complete,
@@ -26,10 +24,12 @@ from training.engine.checkpoints import (
     seal,
     step_of,
 )
-from training.options.rankers import BI_ENCODER
-from training.recipe import ranking_kinds
-from training.runs.runs import Run
-from training.train import train
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import train
+from tests.training.language.worlds import created, text_file
+from tests.training.worlds import misleading_set, planned, trained
 
 
 def checkpoint(run: Run, step: int, *, sealed: bool = True) -> Path:
@@ -116,7 +116,7 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
     import torch
     from torch.optim.lr_scheduler import LambdaLR
 
-    from training.engine.checkpoints import SafeCheckpoints
+    from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 
     class Arguments:
         should_save, process_index, output_dir, device = True, 0, str(tmp_path), "cpu"
@@ -264,7 +264,7 @@ def of_the_way(run: Run) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_the_model_chosen_is_one_of_them_and_adapters_are_part_of_it() -> None:
-    from models.reader_networks import load_masked
+    from mrc_workbench.models.reader_networks import load_masked
 
     options = {"epochs": 1.0, "evaluation_steps": 3, "kept_models": 100}
     first = trained(created(text_file(), **options))

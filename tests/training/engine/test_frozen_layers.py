@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from models.loading import load_bi_encoder, load_cross_encoder
-from models.sources import find_model
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.engine import frozen_layers
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.engine.frozen_layers import LowerStates, cached_lower_layers
+from mrc_workbench.training.engine.layers import transformer_layers
+from mrc_workbench.training.engine.trainers import short_passes
+from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
-from training.engine import frozen_layers
-from training.engine.adaptation import adapt
-from training.engine.frozen_layers import LowerStates, cached_lower_layers
-from training.engine.layers import transformer_layers
-from training.engine.trainers import short_passes
-from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 
 pytestmark = pytest.mark.slow
 

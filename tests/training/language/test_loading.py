@@ -13,18 +13,18 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from data.workspace import workspace
-from jobs.folder import AskedToStop, State, Status
-from language.masking import write_tokens
-from language.texts import Corpus, find_corpus
-from language.train import Sample, gathered, train_on
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.labs.language.masking import write_tokens
+from mrc_workbench.labs.language.texts import Corpus, find_corpus
+from mrc_workbench.labs.language.train import Sample, gathered, train_on
+from mrc_workbench.training.language.material import LanguageMaterial
+from mrc_workbench.training.runs.runs import Phase, Run
+from mrc_workbench.training.train import train
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
 from tests.training.language.worlds import SHARES, created, of_topics, options_of, text_file
 from tests.training.test_resume import again, assert_alike
 from tests.training.worlds import python, trained
-from training.language.material import LanguageMaterial
-from training.runs.runs import Phase, Run
-from training.train import train
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +33,8 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("language.texts._CHARACTERS_BETWEEN", 100)
-    monkeypatch.setattr("training.train._SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr("mrc_workbench.labs.language.texts._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("mrc_workbench.training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 
 def test_all_of_the_work_is_told_of_from_its_beginning_to_its_end() -> None:
@@ -108,7 +108,7 @@ def test_a_wish_to_stop_is_heard_while_the_library_merges(monkeypatch: pytest.Mo
         assert merged.wait(300)
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.language.material.train_on", merging)
+        patch.setattr("mrc_workbench.training.language.material.train_on", merging)
         ended = train(run)
     merged.set()
     assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
@@ -127,7 +127,7 @@ def test_a_wish_to_stop_is_heard_while_the_text_is_cut(monkeypatch: pytest.Monke
         write_tokens(folder, *told)
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.language.material.write_tokens", stopped_in_the_second_part)
+        patch.setattr("mrc_workbench.training.language.material.write_tokens", stopped_in_the_second_part)
         ended = train(run)
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
     assert 0.9 < ended.share < 1, "nearly all was cut"
@@ -141,7 +141,7 @@ def test_what_goes_wrong_in_a_tokenizers_training_is_told(monkeypatch: pytest.Mo
     def failing(*_: Any) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr("training.language.material.train_on", failing)
+    monkeypatch.setattr("mrc_workbench.training.language.material.train_on", failing)
     ended = train(created(text_file(60, seed=8), **OPTIONS))
     assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
 
@@ -162,11 +162,11 @@ TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
 from tests.training.test_resume import again
-from training.__main__ import main
-from training.engine import trainers
-from training.engine.checkpoints import newest_checkpoint, step_of
-from training.runs.progress import RunFolderCallback
-from training.runs.runs import Run
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.engine import trainers
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.runs.progress import RunFolderCallback
+from mrc_workbench.training.runs.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])
 if os.fork():  # what has read the libraries, and no more, stays behind

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from data.split import Part, SplitOptions
-from data.workspace import workspace
-from language.masking import IGNORED, WholeWords
-from language.perplexity import PERPLEXITY
-from language.texts import find_corpus
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.labs.language.masking import IGNORED, WholeWords
+from mrc_workbench.labs.language.perplexity import PERPLEXITY
+from mrc_workbench.labs.language.texts import find_corpus
+from mrc_workbench.training.language.material import LanguageMaterial, part_of
+from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.texts import LanguageObjective
 from tests.hub import build_cross_encoder_base
 from tests.training.language.worlds import SHARES, of_topics, options_of, text_file
-from training.language.material import LanguageMaterial, part_of
-from training.language.recipe import LANGUAGES, UNIGRAM
-from training.options.common import OptionError, TrainingError
-from training.options.texts import LanguageObjective
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +86,8 @@ def test_frequency_alone_is_measured_on_the_same_tokens(material: LanguageMateri
 def test_the_text_is_cut_once(material: LanguageMaterial, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = find_corpus(text_file(60))
     first = LanguageMaterial.of(corpus, SHARES, options_of())
-    monkeypatch.setattr("training.language.material.write_tokens", None)
-    monkeypatch.setattr("training.language.material.gathered", None)
+    monkeypatch.setattr("mrc_workbench.training.language.material.write_tokens", None)
+    monkeypatch.setattr("mrc_workbench.training.language.material.gathered", None)
     again = LanguageMaterial.of(corpus, SHARES, options_of(mask_share=0.4, size="base"))
     assert np.array_equal(first.files[Part.TRAIN].tokens, again.files[Part.TRAIN].tokens)
     with pytest.raises(TypeError):

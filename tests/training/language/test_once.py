@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from data.cache import is_sound
-from data.workspace import PROJECT
-from jobs.folder import AskedToStop
-from training.language.material import made_once
+from mrc_workbench.data.cache import is_sound
+from mrc_workbench.data.jobs.folder import AskedToStop
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.training.language.material import made_once
 
 MAKER = """
 import os, signal, sys, time
 from pathlib import Path
-from training.language.material import made_once
+from mrc_workbench.training.language.material import made_once
 
 folder, end = Path(sys.argv[1]), sys.argv[2]
 

@@ -9,18 +9,18 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from jobs.folder import State
-from models.reader_networks import load_masked
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.models.reader_networks import load_masked
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.language.recipe import UNIGRAM, LanguageRecipe
+from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import load_material, train
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
 from tests.training.worlds import logged, source_of, trained, within
-from training.__main__ import main
-from training.estimate import estimate
-from training.language.recipe import UNIGRAM, LanguageRecipe
-from training.options.texts import LanguageObjective, LanguageOptions
-from training.runs.runs import Run
-from training.train import load_material, train
 
 __all__ = ["begin"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]

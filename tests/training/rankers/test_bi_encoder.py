@@ -11,17 +11,27 @@ from safetensors.numpy import load_file
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 
-from data.records import QuestionSet
-from data.split import Part, SplitOptions, split
-from data.store import keep
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.loading import load_bi_encoder, load_sparse_encoder
-from models.sources import ModelSource, find_model
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.dense import Dense
-from retrieval.evaluation.measures import evaluate
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import keep
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.training.base import Examples
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.engine.batches import batch_sampler
+from mrc_workbench.training.options.common import OptionError
+from mrc_workbench.training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
+from mrc_workbench.training.rankers.examples import ANCHOR, encoder_examples
+from mrc_workbench.training.rankers.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.runs.runs import Phase, Run
+from mrc_workbench.training.train import load_material, train
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.training.worlds import (
     Trained,
@@ -33,16 +43,6 @@ from tests.training.worlds import (
     shuffled,
     source_of,
 )
-from training.__main__ import main
-from training.base import Examples
-from training.engine.batches import batch_sampler
-from training.options.common import OptionError
-from training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
-from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
-from training.rankers.material import Material
-from training.runs.runs import Phase, Run
-from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")

@@ -5,23 +5,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.records import Question, QuestionSet
-from data.split import SplitOptions
-from jobs.folder import State
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.loading import load_cross_encoder
-from models.sources import ModelSource, find_model
-from retrieval.evaluation.measures import evaluate
-from retrieval.lexical.bm25 import BM25
-from retrieval.rerank import Reranked, recommended_weight
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.loading import load_cross_encoder
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
+from mrc_workbench.training.options.rankers import CROSS_ENCODER, CrossEncoderOptions
+from mrc_workbench.training.rankers.examples import cross_encoder_examples
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.rankers.recipes import WEIGHTS
+from mrc_workbench.training.runs.runs import Phase
+from mrc_workbench.training.train import load_material, train
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
-from training.options.rankers import CROSS_ENCODER, CrossEncoderOptions
-from training.rankers.examples import cross_encoder_examples
-from training.rankers.material import Material
-from training.rankers.recipes import WEIGHTS
-from training.runs.runs import Phase
-from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")

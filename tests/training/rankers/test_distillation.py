@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.split import SplitOptions
-from data.store import keep
-from jobs.folder import State, Status
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.precision import Precision
-from models.sources import STARTER, find_model
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import keep
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.rankers.examples import encoder_examples
+from mrc_workbench.training.rankers.shown import TeachersScores
+from mrc_workbench.training.runs.runs import Phase, Run, all_runs
+from mrc_workbench.training.train import train
 from tests.doubles import small_set
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 from tests.training.worlds import misleading_set, planned, whole
-from training.__main__ import main
-from training.estimate import estimate
-from training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
-from training.rankers.examples import encoder_examples
-from training.rankers.shown import TeachersScores
-from training.runs.runs import Phase, Run, all_runs
-from training.train import train
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +73,8 @@ def test_the_loss_is_its_formula(
 ) -> None:
     import torch
 
-    from models.loading import load_bi_encoder
-    from training.rankers.losses import bi_encoder_loss
+    from mrc_workbench.models.loading import load_bi_encoder
+    from mrc_workbench.training.rankers.losses import bi_encoder_loss
 
     options = BiEncoderOptions(
         base=tiny,

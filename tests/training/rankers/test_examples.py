@@ -11,21 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.records import Passage, Question, QuestionSet
-from data.split import SplitOptions
-from data.store import find
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.sources import find_model
-from models.windows import Window, WindowOptions
-from retrieval.dense import Dense
-from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import material_of, planned, whole
-from training.base import Columns
-from training.options.common import TrainingError
-from training.options.rankers import (
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import Window, WindowOptions
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.training.base import Columns
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     BiEncoderObjective,
@@ -33,12 +30,15 @@ from training.options.rankers import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from training.rankers.examples import cross_encoder_examples, encoder_examples
-from training.rankers.material import Material
-from training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe
-from training.rankers.shown import ShownPassages, TeachersScores
-from training.runs.runs import Run
-from training.train import train
+from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe
+from mrc_workbench.training.rankers.shown import ShownPassages, TeachersScores
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import train
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import material_of, planned, whole
 
 pytestmark = pytest.mark.slow
 

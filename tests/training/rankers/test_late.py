@@ -8,25 +8,25 @@ import pytest
 import torch
 from sentence_transformers import MultiVectorEncoder
 
-from data.records import QuestionSet
-from data.split import SplitOptions
-from jobs.folder import State
-from models.encoders.token_encoder import TokenEncoder
-from models.hub import ModelError
-from models.loading import load_token_encoder
-from models.precision import Precision
-from models.sources import STARTER, find_model
-from retrieval.evaluation.measures import evaluate
-from retrieval.late import Late
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.late import Late
+from mrc_workbench.training.engine import frozen_layers
+from mrc_workbench.training.engine.frozen_layers import LowerStates
+from mrc_workbench.training.options.common import OptionError
+from mrc_workbench.training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
+from mrc_workbench.training.rankers.losses import late_loss, negatives_of_processes, project
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.train import train
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
-from training.engine import frozen_layers
-from training.engine.frozen_layers import LowerStates
-from training.options.common import OptionError
-from training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
-from training.rankers.losses import late_loss, negatives_of_processes, project
-from training.rankers.material import Material
-from training.train import train
 
 pytestmark = pytest.mark.slow
 

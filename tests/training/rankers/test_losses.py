@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.split import SplitOptions
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.precision import Precision
-from models.sources import STARTER, ModelSource, find_model
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from tests.training.worlds import planned, shuffled, source_of, whole, within
-from training.engine.trainers import make_trainer
-from training.options.rankers import (
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, ModelSource, find_model
+from mrc_workbench.training.engine.trainers import make_trainer
+from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,
     TAUGHT,
@@ -29,10 +27,12 @@ from training.options.rankers import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from training.rankers.material import Material
-from training.recipe import recipe_of
-from training.runs.runs import Run
-from training.train import load_material, train
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.train import load_material, train
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.training.worlds import planned, shuffled, source_of, whole, within
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 

@@ -7,30 +7,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.questions.judgements import mark_negative
-from data.records import Maker, Passage, Question, QuestionSet
-from data.split import SplitOptions
-from data.store import find, keep
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import find_model
-from questions.make import MakerOptions, make_questions
-from retrieval.evaluation.measures import evaluate
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.data.generate.make import MakerOptions, make_questions
+from mrc_workbench.data.questions.judgements import mark_negative
+from mrc_workbench.data.records import Maker, Passage, Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.text import analysis
+from mrc_workbench.data.text.analysis import tokens_of
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.training.base import figures
+from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options.questions import NegativesFrom
+from mrc_workbench.training.options.rankers import (
+    CROSS_ENCODER,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderOptions,
+)
+from mrc_workbench.training.rankers import material as material_module
+from mrc_workbench.training.rankers.examples import (
+    HardNegatives,
+    as_table,
+    draw,
+    encoder_examples,
+    filled,
+    led_by,
+    marked_rows,
+    mine,
+)
+from mrc_workbench.training.rankers.material import Material, Reached
+from mrc_workbench.training.runs.jobs import Rehearsal, RehearsalTask
+from mrc_workbench.training.runs.runs import create_run, new_plan
+from mrc_workbench.training.train import load_material
 from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
-from text import analysis
-from text.analysis import tokens_of
-from training.base import figures
-from training.options.common import TrainingError
-from training.options.questions import NegativesFrom
-from training.options.rankers import CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions
-from training.rankers import material as material_module
-from training.rankers.examples import HardNegatives, as_table, draw, encoder_examples, filled, led_by, marked_rows, mine
-from training.rankers.material import Material, Reached
-from training.runs.jobs import Rehearsal, RehearsalTask
-from training.runs.runs import create_run, new_plan
-from training.train import load_material
 
 
 @pytest.fixture(scope="module")
@@ -517,7 +531,7 @@ def test_marked_passages_are_mined_whatever_the_options_say(first: int) -> None:
 
 @pytest.mark.slow
 def test_an_example_is_made_of_a_marked_passage() -> None:
-    from training.rankers.examples import cross_encoder_examples
+    from mrc_workbench.training.rankers.examples import cross_encoder_examples
 
     material = marked(("q5", "p1"))
     columns, _ = cross_encoder_examples(wanted(1, negatives_first=5, negatives_last=5), material)

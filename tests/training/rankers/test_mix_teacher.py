@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.split import SplitOptions
-from data.store import find
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.training.options.common import OptionError
+from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.rankers.examples import encoder_examples
+from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.rankers.mix_teacher import CANDIDATES, MixTeacher
 from tests.hub import build_bi_encoder
-from training.options.common import OptionError
-from training.options.rankers import BiEncoderObjective, BiEncoderOptions
-from training.rankers.examples import encoder_examples
-from training.rankers.material import Material
-from training.rankers.mix_teacher import CANDIDATES, MixTeacher
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_a_label_names_the_passage_and_scores_each_candidate_once(teacher: MixTe
 def test_probabilities_are_those_of_the_batch_s_candidates() -> None:
     import torch
 
-    from training.rankers.in_batch import MIX_TEMPERATURE, mix_probabilities
+    from mrc_workbench.training.rankers.in_batch import MIX_TEMPERATURE, mix_probabilities
 
     labels = torch.tensor([[7, 7, 3, -1, 1.0, 0.5, 0.0], [9, 3, 9, 5, -0.2, 2.0, 0.1]])
     shares = mix_probabilities(labels, torch.tensor([7, 9, 3, 8]))
@@ -63,9 +63,9 @@ def test_probabilities_are_those_of_the_batch_s_candidates() -> None:
 def test_the_mix_pulls_the_loss_towards_its_own_order(tmp_path: Path) -> None:
     import torch
 
-    from models.loading import load_bi_encoder
-    from models.sources import find_model
-    from training.rankers.in_batch import SharedPassagesLoss
+    from mrc_workbench.models.loading import load_bi_encoder
+    from mrc_workbench.models.sources import find_model
+    from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
     features = [model.preprocess(["달은", "강은"]), model.preprocess(["달은 밝다", "강은 흐른다"])]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from models.loading import load_token_encoder
-from models.sources import find_model
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.options.rankers import LateObjective, LateOptions
+from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
+from mrc_workbench.training.rankers.losses import late_loss
+from mrc_workbench.training.rankers.token_scores import best_products, mean_max_sims
 from tests.hub import SENTENCES, build_bi_encoder
-from training.options.rankers import LateObjective, LateOptions
-from training.rankers.in_batch import SharedPassagesLoss
-from training.rankers.losses import late_loss
-from training.rankers.token_scores import best_products, mean_max_sims
 
 pytestmark = pytest.mark.slow
 
@@ -137,10 +137,10 @@ def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
 
 def test_the_states_of_the_highest_frozen_layer_are_read_and_stored(model: Any, tmp_path: Path) -> None:
     """The tiny model reads its last layer and the one below, the only frozen one."""
+    from mrc_workbench.training.engine.adaptation import adapt
+    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
+    from mrc_workbench.training.engine.trainers import short_passes
     from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
-    from training.engine.adaptation import adapt
-    from training.engine.frozen_layers import cached_lower_layers
-    from training.engine.trainers import short_passes
 
     folder = str(build_bi_encoder(tmp_path))
     trained = load_token_encoder(find_model(folder))

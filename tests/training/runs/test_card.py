@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 
-from data.split import SplitOptions
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
+from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.runs.model import write_card
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
 from tests.training.worlds import Trained
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
-from training.recipe import RECIPES, ranking_kinds
-from training.runs.model import write_card
-from training.runs.runs import Run, create_run, new_plan
 
 COMMIT = "0123456789" * 4
 BEFORE = {"recall@1": 0.5, "recall@5": 0.75, "recall@10": 0.8, "mrr@10": 0.6, "ndcg@10": 0.65}
@@ -192,10 +192,13 @@ def test_a_run_without_provenance_or_intervals_has_a_card() -> None:
 
 
 def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
-    run = finished(modules=("models.starter.AnalyzedEmbedding",), base="starter", made={})
+    run = finished(modules=("mrc_workbench.models.starter.AnalyzedEmbedding",), base="starter", made={})
     card = card_of(run)
     assert "library_name" not in card.data.to_dict()
-    assert "from models.loading import load_bi_encoder\nfrom models.sources import find_model\n" in card.text
+    assert (
+        "from mrc_workbench.models.loading import load_bi_encoder\nfrom mrc_workbench.models.sources import find_model\n"
+        in card.text
+    )
     assert "from sentence_transformers" not in card.text
 
 
@@ -216,8 +219,8 @@ def finished_plain(kind: str) -> Run:
     """With a tiny model of the kind in its folder."""
     from sentence_transformers import CrossEncoder
 
-    from models.loading import load_token_encoder
-    from models.sources import find_model
+    from mrc_workbench.models.loading import load_token_encoder
+    from mrc_workbench.models.sources import find_model
     from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
     run = finished(kind)

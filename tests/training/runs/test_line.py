@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from data.workspace import workspace
-from jobs.folder import State
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.runs.jobs import QUEUE
+from mrc_workbench.training.runs.runs import Run, all_runs, find_run
 from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
-from training.__main__ import main
-from training.options.rankers import BI_ENCODER
-from training.runs.jobs import QUEUE
-from training.runs.runs import Run, all_runs, find_run
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
@@ -98,14 +98,14 @@ def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pyt
         ended = State.QUEUED if times == 1 else State.DONE
         run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
 
-    monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(stopped_and_resumed))
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(stopped_and_resumed))
     QUEUE.work()
     assert (times, run.status().state) == (2, State.DONE)
 
 
 def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = short(), short()
-    monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
     QUEUE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
     first.stop()

@@ -17,13 +17,18 @@ import numpy as np
 import psutil
 import pytest
 
-from data.records import Passage, Question, QuestionSet
-from data.split import Part, SplitOptions, split
-from data.store import find, keep
-from jobs.folder import State, Status
-from models.loading import load_bi_encoder
-from models.precision import Precision
-from models.sources import STARTER, ModelSource, content_fingerprint, find_model
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.runs.model import LIBRARIES, PushError, in_precision_begun, push, write_card
+from mrc_workbench.training.runs.model import provenance as provenance_of
+from mrc_workbench.training.runs.runs import Plan, Run, new_plan
 from tests.doubles import small_set
 from tests.hub import (
     COMMIT,
@@ -36,11 +41,6 @@ from tests.hub import (
 )
 from tests.training.runs.test_card import finished, finished_plain
 from tests.training.worlds import python
-from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.recipe import ranking_kinds
-from training.runs.model import LIBRARIES, PushError, in_precision_begun, push, write_card
-from training.runs.model import provenance as provenance_of
-from training.runs.runs import Plan, Run, new_plan
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
 SHARES = SplitOptions(0.25, 0.25, seed=1)
@@ -348,7 +348,7 @@ def test_nobody_listens(run: Run) -> None:
 
 
 def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.runs.model.TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("mrc_workbench.training.runs.model.TIMEOUT_SECONDS", 1.0)
     told: list[PushError] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -13,22 +13,21 @@ from typing import Any
 
 import pytest
 
-from data.split import SplitOptions
-from data.store import keep
-from data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
-from jobs.folder import State, Status
-from jobs.machine import this_process
-from models.encoders.bi_encoder import BiEncoder
-from models.sources import STARTER, content_fingerprint, find_model
-from retrieval.dense import Dense
-from tests.training.worlds import misleading_set, planned, source_of, wait_until
-from training.__main__ import main
-from training.options.questions import NegativesFrom
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
-from training.rankers.examples import mine
-from training.recipe import RECIPES, ranking_kinds
-from training.runs.jobs import QUEUE, all_jobs, find_job
-from training.runs.runs import (
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import keep
+from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.sources import STARTER, content_fingerprint, find_model
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.options.questions import NegativesFrom
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.rankers.examples import mine
+from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.runs.jobs import QUEUE, all_jobs, find_job
+from mrc_workbench.training.runs.runs import (
     Phase,
     Plan,
     Run,
@@ -43,16 +42,17 @@ from training.runs.runs import (
     run_in,
     shared_runs,
 )
-from training.train import load_material, train
-from views.choices import finished_runs, model_place
+from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from tests.training.worlds import misleading_set, planned, source_of, wait_until
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from jobs.machine import this_process
-from jobs.folder import Job
-from jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.folder import Job
+from mrc_workbench.data.jobs.folder import State, Status
 
 pid, started = this_process()
 Job(Path(sys.argv[1])).write_status(Status(State(sys.argv[2]), pid=pid, pid_started=started))
@@ -275,8 +275,8 @@ def test_commands_take_the_folder_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     carried_out: list[Run] = []
-    monkeypatch.setattr("training.__main__.followed", lambda run: carried_out.append(run) or 0)
-    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.training.cli.followed", lambda run: carried_out.append(run) or 0)
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
         assert main(["stop", str(run.folder)]) == 0

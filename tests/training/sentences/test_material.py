@@ -2,21 +2,21 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from data.pairs.records import Label, PairKind, PairSet, split_pairs
-from data.pairs.store import keep
-from data.split import Part, SplitOptions
-from embeddings.encoder import Distinct
-from tests.training.sentences.worlds import SETS, labelled, scored
-from training.options.common import OptionError, TrainingError
-from training.options.texts import (
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.training.options.common import OptionError, TrainingError
+from mrc_workbench.training.options.texts import (
     FITTING,
     CrossSentenceObjective,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
 )
-from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
-from training.sentences.objectives import triples_of
+from mrc_workbench.training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
+from mrc_workbench.training.sentences.objectives import triples_of
+from tests.training.sentences.worlds import SETS, labelled, scored
 
 SHARES = SplitOptions(0.2, 0.2)
 

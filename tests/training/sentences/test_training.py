@@ -9,22 +9,37 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
-from data.pairs.records import PairKind, split_pairs
-from data.pairs.store import find, keep
-from data.split import Part
-from data.store import keep as keep_questions
-from embeddings.geometry import trajectory
-from embeddings.judgement import spearman
-from jobs.folder import State
-from models.encoders.bi_encoder import BiEncoder
-from models.encoders.cross_encoder import CrossEncoderScorer
-from models.hub import ModelError
-from models.loading import load_bi_encoder, load_cross_encoder
-from models.precision import Precision
-from models.sources import ModelSource, find_model
-from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.pairs.records import PairKind, split_pairs
+from mrc_workbench.data.pairs.store import find, keep
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep as keep_questions
+from mrc_workbench.labs.embeddings.geometry import trajectory
+from mrc_workbench.labs.embeddings.judgement import spearman
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.options.common import EmbeddingTable, OptionError, TrainingError
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.options.texts import (
+    FITTING,
+    SENTENCE_CROSS_ENCODER,
+    CrossSentenceObjective,
+    SentenceObjective,
+    SentencePooling,
+)
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.training.sentences.objectives import TeachersVectors
+from mrc_workbench.training.train import load_material, train
 from tests.training.sentences.worlds import (
     KIND,
     SETS,
@@ -39,21 +54,6 @@ from tests.training.sentences.worlds import (
 from tests.training.test_resume import assert_alike, stopped_at
 from tests.training.worlds import logged, shuffled, trained, within
 from tests.training.worlds import planned as planned_ranker
-from training.__main__ import main
-from training.estimate import estimate
-from training.options.common import EmbeddingTable, OptionError, TrainingError
-from training.options.rankers import BI_ENCODER
-from training.options.texts import (
-    FITTING,
-    SENTENCE_CROSS_ENCODER,
-    CrossSentenceObjective,
-    SentenceObjective,
-    SentencePooling,
-)
-from training.recipe import recipe_of
-from training.runs.runs import Run, all_runs
-from training.sentences.objectives import TeachersVectors
-from training.train import load_material, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 CASES = [(KIND, objective) for objective in SentenceObjective]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from data.pairs.records import PairKind, PairSet
-from data.pairs.store import keep
-from data.split import SplitOptions
+from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.training.options.texts import SENTENCE_CROSS_ENCODER
+from mrc_workbench.training.options.texts import SENTENCES as KIND
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Plan, Run, create_run, new_plan
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from training.options.texts import SENTENCE_CROSS_ENCODER
-from training.options.texts import SENTENCES as KIND
-from training.recipe import RECIPES
-from training.runs.runs import Plan, Run, create_run, new_plan
 
 _MODELS = TemporaryDirectory()
 WORDS = " ".join(SENTENCES).split()

@@ -10,27 +10,22 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.pairs.store import keep as keep_pairs
-from data.records import Passage, Question, QuestionSet
-from data.split import Part
-from data.store import keep
-from embeddings.evaluate import evaluate
-from jobs.folder import State, Status
-from models.reader_networks import new_masked
-from retrieval.comparison.compare import compare, retrievers_of
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.spec import CachedRetriever
-from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
-from tests.doubles import texts_of
-from tests.embeddings.worlds import scored_pairs
-from tests.hub import build_bi_encoder
-from tests.training.language.worlds import of_topics
-from tests.training.test_resume import again
-from training.__main__ import main
-from training.commands import planned_ablation
-from training.options.texts import LANGUAGE_MODEL
-from training.runs.jobs import (
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep
+from mrc_workbench.labs.embeddings.evaluate import evaluate
+from mrc_workbench.models.reader_networks import new_masked
+from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from mrc_workbench.training.cli import main
+from mrc_workbench.training.commands import planned_ablation
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.runs.jobs import (
     QUEUE,
     REFERENCE,
     UNTRAINED,
@@ -42,11 +37,16 @@ from training.runs.jobs import (
     find_job,
     job_at,
 )
-from training.runs.runs import all_runs, find_run
-from training.sweeps import ablation as carry
-from training.sweeps.ablation import ablate
-from training.sweeps.variants import AblationExperiment
-from training.train import load_material
+from mrc_workbench.training.runs.runs import all_runs, find_run
+from mrc_workbench.training.sweeps import ablation as carry
+from mrc_workbench.training.sweeps.ablation import ablate
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.train import load_material
+from tests.doubles import texts_of
+from tests.hub import build_bi_encoder
+from tests.labs.embeddings.worlds import scored_pairs
+from tests.training.language.worlds import of_topics
+from tests.training.test_resume import again
 
 pytestmark = pytest.mark.slow
 
@@ -231,7 +231,7 @@ def short() -> Ablation:
 
 
 def test_stopped_in_any_training_it_goes_on_there(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.sweeps.sweep import Watch
+    from mrc_workbench.training.sweeps.sweep import Watch
 
     told: Callable[..., None] = Watch.on_step_end
     for name in ("1", "2-tuned"):

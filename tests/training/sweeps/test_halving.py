@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from data.problems import Failure
-from models.packaged import DEFAULT
-from training.options.common import TrainingOptions
-from training.options.rankers import (
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.options.rankers import (
     TAUGHT,
     BiEncoderObjective,
     BiEncoderOptions,
@@ -16,8 +16,8 @@ from training.options.rankers import (
     CrossEncoderOptions,
     SparseEncoderOptions,
 )
-from training.runs.jobs import Estimate
-from training.sweeps.halving import (
+from mrc_workbench.training.runs.jobs import Estimate
+from mrc_workbench.training.sweeps.halving import (
     Changes,
     Cost,
     changes_of,

@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
-from data.split import SplitOptions
-from data.store import find, keep
-from jobs.detached import detached
-from jobs.folder import State, Status
-from jobs.machine import process_of
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import pair_tests, question_groups
-from tests.programs import have_libraries_read
-from tests.training.test_resume import again
-from tests.training.worlds import all_searches, logged, misleading_set, wait_until
-from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.runs.jobs import (
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import process_of
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import pair_tests, question_groups
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs.jobs import (
     QUEUE,
     Estimate,
     Findings,
@@ -37,10 +34,13 @@ from training.runs.jobs import (
     find_job,
     job_at,
 )
-from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.sweeps import search as finding
-from training.sweeps.search import Measured, find_settings, findings, measured
-from training.train import load_material
+from mrc_workbench.training.runs.runs import Plan, all_runs, find_run, new_plan
+from mrc_workbench.training.sweeps import search as finding
+from mrc_workbench.training.sweeps.search import Measured, find_settings, findings, measured
+from mrc_workbench.training.train import load_material
+from tests.programs import have_libraries_read
+from tests.training.test_resume import again
+from tests.training.worlds import all_searches, logged, misleading_set, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -171,7 +171,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
-    from training.sweeps.sweep import TrialWatch
+    from mrc_workbench.training.sweeps.sweep import TrialWatch
 
     told = TrialWatch.on_step_end
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from retrieval.comparison.experiment import ExperimentError, read_as
-from training.options.rankers import BiEncoderObjective
-from training.options.texts import LanguageObjective, LanguageOptions
-from training.sweeps.variants import MOST_VARIANTS, AblationExperiment
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.training.options.rankers import BiEncoderObjective
+from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
+from mrc_workbench.training.sweeps.variants import MOST_VARIANTS, AblationExperiment
 
 FILE = """
 text = "mine.txt"

@@ -9,11 +9,11 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets import Image as ImageFeature
 
-from data.formats.columnar import arrow
-from data.formats.opening import Format, recognise, table_opener
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import read
+from mrc_workbench.data.formats.columnar import arrow
+from mrc_workbench.data.formats.opening import Format, recognise, table_opener
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import read
 
 FEATURES = Features(
     {

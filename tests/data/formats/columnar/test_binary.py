@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.formats.columnar import binary
-from data.formats.columnar.binary import parquet_table
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.formats.columnar import binary
+from mrc_workbench.data.formats.columnar.binary import parquet_table
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
 
 

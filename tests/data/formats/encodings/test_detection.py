@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import File, UnusableFileError
-from data.formats.encodings.detection import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
-from data.formats.text import Content, EncodedText, encodings_to_choose
-from data.problems import DataError, Problem, ProblemCode
-from data.questions.read import read_files_apart, read_paths_apart
+from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.formats.encodings.detection import (
+    ENCODING_PROBLEMS,
+    ENCODINGS,
+    detect_encoding,
+    encoding_candidates,
+)
+from mrc_workbench.data.formats.text import Content, EncodedText, encodings_to_choose
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.questions.read import read_files_apart, read_paths_apart
 from tests.data.layouts.written import zipped
 
 TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"

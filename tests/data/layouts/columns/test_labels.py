@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import File, UnusableFileError
-from data.formats.text import Content
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read, read_files, read_files_apart
+from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
 
 TEXTS = ("사과는 나무에서 열린다.", "포도는 덩굴에서 열린다.", "배는 가을에 익는다.", "귤은 제주에서 난다.")
 QUESTIONS = ("사과는 나무에서 열리나?", "포도는 나무에서 열리나?", "배는 봄에 익나?", "귤은 제주에서 나나?")

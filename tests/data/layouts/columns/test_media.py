@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import read
 
 QUESTIONS = ["사과는 어디서 열리나?", "배는 언제 익나?"]
 TEXTS = ["사과는 나무에서 열린다.", "배는 가을에 익는다."]

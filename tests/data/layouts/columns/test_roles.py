@@ -2,12 +2,17 @@
 
 import pytest
 
-from data.formats.columns import Columns
-from data.layouts.columns.labels import unread_labels
-from data.layouts.columns.roles import assign_columns, candidate_columns, missing_passages, sibling_columns
-from data.layouts.columns.values import holds_texts
-from data.layouts.nested.passage_lists import is_marked
-from data.problems import ProblemCode
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.layouts.columns.labels import unread_labels
+from mrc_workbench.data.layouts.columns.roles import (
+    assign_columns,
+    candidate_columns,
+    missing_passages,
+    sibling_columns,
+)
+from mrc_workbench.data.layouts.columns.values import holds_texts
+from mrc_workbench.data.layouts.nested.passage_lists import is_marked
+from mrc_workbench.data.problems import ProblemCode
 
 Row = dict[str, object]
 

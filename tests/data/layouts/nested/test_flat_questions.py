@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 
 TEXTS = ("사과는 나무에서 열린다.", "포도는 덩굴에서 열린다.", "배는 가을에 익는다.")
 QUESTIONS = ("사과는 어디서 열리나?", "포도는 어디서 열리나?", "배는 언제 익나?")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from data.problems import DataError
-from data.questions.read import Reading, read
-from data.records import QuestionSet
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.records import QuestionSet
 
 QUESTIONS = ("Where do cranes spend the winter?", "What do otters catch in rivers?")
 TEXTS = ("Cranes spend the winter in the fields of Cheorwon.", "Otters catch fish in clear rivers.")

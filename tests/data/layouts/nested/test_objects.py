@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.public_layouts import ANSWERS, QUESTIONS, ROWS, TEXTS, TITLES
 
 FLAT = [{"question": QUESTIONS[row], "context": TEXTS[row], "answer": ANSWERS[row]} for row in ROWS]

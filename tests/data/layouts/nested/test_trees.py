@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.public_layouts import ANSWERS, LAYOUTS, QUESTIONS, ROWS, STARTS, TEXTS, TITLES
 
 QA: list[dict[str, Any]] = [{"question": QUESTIONS[row], "answer": ANSWERS[row]} for row in ROWS]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from data.layouts.programs.engines import holds_rated_lines, query_text
-from data.layouts.reading import Layout
-from data.problems import DataError, ProblemCode
+from mrc_workbench.data.layouts.programs.engines import holds_rated_lines, query_text
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.layouts.test_reading import gaps, problems, read_all
 from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, rows
 

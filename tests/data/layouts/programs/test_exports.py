@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from data.formats.columns import Columns
-from data.layouts.programs.exports import flat
-from data.problems import DataError
-from data.questions.read import Reading, read
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.layouts.programs.exports import flat
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.written import jsonl
 
 CONTEXT = "해금은 줄이 두 개인 악기이다. 활로 켜서 소리를 낸다."

@@ -2,9 +2,9 @@
 
 import pytest
 
-from data.layouts.reading import Layout
-from data.problems import DataError, ProblemCode
-from data.questions.read import Reading
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading
 from tests.data.layouts.test_reading import gaps, read_all
 
 DOCUMENTS = """.I 1

@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from data.store import CATALOG, read_entry
-from retrieval.lexical import weights as by_numpy
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.engines import InOneSegment
-from retrieval.lexical.postings import index
-from retrieval.lexical.postings.index import Postings, segments_of
-from retrieval.lexical.postings.lists import ones
-from retrieval.rankings import NOT_FOUND, Rankings, top_k
+from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.data.text.analysis import analyze
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.lexical import weights as by_numpy
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.lexical.engines import InOneSegment
+from mrc_workbench.retrieval.lexical.postings import index
+from mrc_workbench.retrieval.lexical.postings.index import Postings, segments_of
+from mrc_workbench.retrieval.lexical.postings.lists import ones
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings.made import (
     Documents,
@@ -26,8 +28,6 @@ from tests.retrieval.lexical.postings.made import (
     tokens_with,
     weights_by_formula,
 )
-from text.analysis import analyze
-from text.analyzers import Analyzer
 
 TERMS = st.integers(0, 6)
 DOCUMENTS = st.lists(st.lists(TERMS, max_size=8), min_size=1, max_size=60).filter(any)

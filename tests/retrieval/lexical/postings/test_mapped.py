@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.workspace import PROJECT, workspace
-from retrieval.lexical.postings import Segment, index
-from retrieval.lexical.postings.index import Postings, mapped_postings
+from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval.lexical.postings import Segment, index
+from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings
 from tests.retrieval.lexical.postings.made import asked, postings_with, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8
@@ -101,7 +101,7 @@ _KILLED = """
 import sys, time
 from tests.retrieval.lexical.postings.made import segments_with
 from tests.retrieval.lexical.postings.test_mapped import DOCUMENTS, SIZE
-from retrieval.lexical.postings.index import mapped_postings
+from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
 
 def slow():
     segments = segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
@@ -181,7 +181,7 @@ _CUT_WHILE_SEARCHING = """
 import os, sys, threading
 import numpy as np
 from tests.retrieval.lexical.postings.made import asked, segments_with
-from retrieval.lexical.postings.index import mapped_postings
+from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
 from pathlib import Path
 
 drawn = np.random.default_rng(0)

@@ -1,0 +1,98 @@
+"""`python -m data make-questions SET`: questions made of the passages of a set, kept as a set of their own."""
+
+if __name__ == "__main__":
+    from mrc_workbench.data.interrupts import end_on_ctrl_c
+
+    end_on_ctrl_c()
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from mrc_workbench.data.commands import commands_of, run, stop_message, takes
+from mrc_workbench.data.generate.make import MadeQuestions, MakerOptions
+from mrc_workbench.data.generate.make import make_questions as make
+from mrc_workbench.data.records import Maker
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.workspace import error_message
+from mrc_workbench.models.llm.endpoint import MODEL, Endpoint
+
+_PREVIEWED = 5  # passages
+_SHOWN = 5  # questions, and passages without one
+
+
+commands = commands_of("questions", "Questions made of the passages of a set.")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, 1 where no question could be made, 130 where it was stopped."""
+    return run(commands, words, refused)
+
+
+def refused(error: Exception) -> int:
+    """Tell why no question could be made."""
+    tell(f"error: {error_message(error)}", error=True)
+    return 1
+
+
+@commands.command
+@takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))
+def make_questions(
+    set: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="name of the new set")] = "",
+    preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_PREVIEWED} passages")] = False,
+    no_calls: Annotated[bool, Parameter(negative="", help="model: only what was written before")] = False,
+    prompt: Annotated[Path | None, Parameter(help="model: a file with what it is told, {n} for how many")] = None,
+    **chosen: Any,
+) -> int:
+    """Make questions of the passages of a set, to train with.
+
+    The title of an article can ask for its passages, a sentence for the rest of its passage (inverse cloze task), or a
+    language model at a chat endpoint writes what a passage answers. The endpoint comes from the environment alone:
+    OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, where it wants one, OPENAI_API_KEY.
+    """
+    chosen.setdefault("model", os.environ.get(MODEL, ""))
+    if prompt:
+        chosen["prompt"] = prompt.read_text(encoding="utf-8")
+    if preview:
+        chosen["most"] = min(_PREVIEWED, chosen.get("most", 0) or _PREVIEWED)
+    options, question_set = MakerOptions(**chosen), find(set)
+    endpoint = Endpoint.of() if options.by is Maker.MODEL and not no_calls else None
+    with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
+        found = make(question_set, options, endpoint, name=name, on_progress=_report)
+    end_progress_line()
+    tell("\n".join(_lines(found)))
+    if not preview:
+        kept = keep(found.question_set, source=question_set.name)
+        tell(f"Kept as {kept.key}: `python -m training bi-encoder --data {kept.key}` trains with them")
+    return 0
+
+
+def _lines(found: MadeQuestions) -> list[str]:
+    questions = found.question_set.questions
+    lines = [f"{len(questions):,} questions of {found.passages_asked:,} passages: {found.question_set.name}"]
+    lines += [f"  {question.text}" for question in questions[:_SHOWN]]
+    if len(questions) > _SHOWN:
+        lines.append(f"  and {len(questions) - _SHOWN:,} more")
+    if found.left:
+        lines.append(f"Passages not asked about yet: {found.left:,}")
+    if found.unanswered:
+        lines.append(f"Passages of which no question came: {len(found.unanswered):,}")
+        ids = found.question_set.passages.ids
+        lines += [f"  {ids[one.row]}: {one.code}: {one.said}" for one in found.unanswered[:_SHOWN]]
+    return [*lines, "They are made, not asked: good to train with, and no test of a search"]
+
+
+def _report(done: int, total: int) -> None:
+    report_progress(f"{done:,} of {total:,} passages", done / max(1, total))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""A language model judges which passages answer a question; how far it agrees with people is told beside.
+
+Its verdicts are kept in `workspace/judgements/<fingerprint>.jsonl`, a line each as it comes, with the model's name:
+they stand beside those of people and never for them. Models judge much like people on average and not always in the
+single case (Faggioli et al. 2023): see what `agreement` says before you build on it.
+"""
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError, prompts
+from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
+from mrc_workbench.data.records import Passage, composed
+from mrc_workbench.data.workspace import require_room
+from mrc_workbench.models.llm.asking import EndpointError, KeptAnswers, ask_each, lines_of
+from mrc_workbench.models.llm.endpoint import Chat, Endpoint, without_thoughts
+
+_LONGEST_PASSAGE = 8000  # characters that are sent
+_LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: kept, and told where nothing could be made of it
+_BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
+_AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
+_COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
+Verdicts = Mapping[tuple[str, str], Verdict]  # by the question as `composed` has it, and the passage's id
+
+
+class ToJudge(NamedTuple):
+    """A passage that may answer a question."""
+
+    question: str
+    passage: Passage
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """Which model judges, told in which language, and about how many passages it is asked at the same time.
+
+    Raises `QuestionsError` where no model is named.
+    """
+
+    model: str
+    language: PromptLanguage = PromptLanguage.KOREAN
+    concurrency: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise QuestionsError("no_judge", "name the language model that is to judge")
+
+    @property
+    def instruction(self) -> str:
+        """What the model is told before it reads a passage."""
+        return prompts()[self.language]["judge"].strip()
+
+
+@dataclass(frozen=True)
+class ModelJudged:
+    """How many have a verdict by now, and how many got none: the first of these says why, or what was said instead."""
+
+    judged: int
+    failed: int = 0
+    error: EndpointError | None = None
+    said: str = ""
+
+
+def judge_with_model(
+    corpus: str,
+    wanted: Sequence[ToJudge],
+    options: JudgeOptions,
+    endpoint: Endpoint,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ModelJudged:
+    """Ask a model about each passage; what it judged before, told the same, is not asked again.
+
+    Each verdict is kept as it comes, whoever stops this. `on_progress` is told how many are done of how many, twice a
+    second at least. Raises `EndpointError` where the endpoint will not answer others either, `LimitError`
+    (`megabytes`), `ValueError` where `corpus` is no fingerprint.
+    """
+    tell = on_progress or (lambda _done, _all: None)
+    kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
+    new = [one for one in wanted if kept.get(_key(one, options)) is None]
+    done, without = len(wanted) - len(new), list[str | EndpointError]()
+    if new:
+        require_room()
+    chat = Chat(endpoint, options.model, temperature=0)
+
+    def ask(one: ToJudge) -> str:
+        """Return an answer that holds no verdict, else nothing."""
+        said = chat.answer(options.instruction, asked_text(one, options.language))
+        if (verdict := verdict_in(said)) is None:
+            return said or " "
+        told = {"question": one.question, "passage": one.passage.id, "verdict": verdict, "said": said[:_LONGEST_SAID]}
+        kept.add(_key(one, options), verdict, {"model": options.model, **told})
+        return ""
+
+    with closing(ask_each(new, ask, options.concurrency)) as answers:
+        for told in answers:
+            done += told is not None
+            without += [told[1]] if told and told[1] else []
+            tell(done, len(wanted))
+    error = next((one for one in without if isinstance(one, EndpointError)), None)
+    said = next((" ".join(one.split())[:_SHOWN] for one in without if isinstance(one, str)), "")
+    return ModelJudged(done - len(without), len(without), error, said)
+
+
+def asked_text(one: ToJudge, language: PromptLanguage) -> str:
+    """Return what the model reads: the passage quoted line by line, so that nothing in it can pass for anything else,
+    and then the question, quoted likewise.
+    """
+    words, passage = prompts()[language], one.passage
+    title = f"{words['title']}: {passage.title}\n" if passage.title else ""
+    quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_LONGEST_PASSAGE]).splitlines())
+    return f"{words['passage']}:\n{quoted}\n\n{words['question']}:\n> {composed(one.question)}"
+
+
+def verdict_in(answer: str) -> Verdict | None:
+    """Return the verdict of an answer that is exactly one verdict, else None.
+
+    Case, full-width letters and the punctuation around the word do not matter, and one Korean copula may follow it. Any
+    other word or sign makes the answer no verdict: "NOT RIGHT" and "≠ RIGHT" are not "RIGHT".
+    """
+    word = _without_punctuation(unicodedata.normalize("NFKC", without_thoughts(answer)).lower())
+    for copula in _COPULAS:
+        if word.endswith(copula):
+            word = _without_punctuation(word.removesuffix(copula))
+            break
+    return Verdict(word) if word in set(Verdict) else None
+
+
+def _without_punctuation(text: str) -> str:
+    return text.lstrip(_BEFORE_VERDICT).rstrip(_AFTER_VERDICT)
+
+
+def verdicts_of_models(corpus: str) -> dict[str, Verdicts]:
+    """Return what models judged over the corpus of this fingerprint, by their names; the latest of each counts.
+
+    What cannot be read is passed over. Raises `ValueError` where this is no fingerprint.
+    """
+    found: dict[str, dict[tuple[str, str], Verdict]] = {}
+    for entry in lines_of(path_of("judgements", corpus, ".jsonl")):
+        try:
+            of, verdict = (composed(str(entry["question"])), str(entry["passage"])), _verdict(entry)
+            found.setdefault(str(entry["model"]), {})[of] = verdict
+        except (KeyError, TypeError, ValueError):
+            continue
+    return {**found}
+
+
+def with_model(judged: Sequence[Judged], of_model: Verdicts) -> tuple[Judged, ...]:
+    """Return what people judged, and what a model did where no person said anything: for a set that tells of both."""
+    people, by_text = verdicts_of(judged), {composed(one.question): one for one in judged}
+    for (question, passage), verdict in of_model.items():
+        if (question, passage) not in people:
+            by_text[question] = by_text.get(question, Judged(question, ())).judging(passage, verdict)
+    return tuple(by_text.values())
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a model judged what a person did, too. Those of which either was unsure are counted, and no more.
+
+    `kappa` is Cohen's (1960): agreement beyond what two judges who say right and wrong as often would have by chance, 1
+    at most, 0 where it is no better. None where it is of nothing: both said one and the same of all.
+    """
+
+    both_right: int
+    person_alone: int  # right by the person, wrong by the model
+    model_alone: int
+    both_wrong: int
+    unsure: int
+    kappa: float | None
+
+    @property
+    def judged(self) -> int:
+        return self.both_right + self.person_alone + self.model_alone + self.both_wrong
+
+
+def agreement(person: Verdicts, model: Verdicts) -> Agreement:
+    """Hold a model's verdicts against a person's wherever both exist."""
+    from sklearn.metrics import cohen_kappa_score
+
+    both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
+    sure = [told for told in both if Verdict.UNSURE not in told]
+    right, wrong = Verdict.RIGHT, Verdict.WRONG
+    told_apart = len({verdict for told in sure for verdict in told}) > 1  # else chance alone explains everything
+    kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if told_apart else None
+    return Agreement(
+        both_right=sure.count((right, right)),
+        person_alone=sure.count((right, wrong)),
+        model_alone=sure.count((wrong, right)),
+        both_wrong=sure.count((wrong, wrong)),
+        unsure=len(both) - len(sure),
+        kappa=kappa,
+    )
+
+
+def _verdict(entry: dict[str, Any]) -> Verdict:
+    """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
+    verdict, answer = Verdict(entry["verdict"]), str(entry.get("said", ""))
+    is_whole = 0 < len(answer) < _LONGEST_SAID
+    if is_whole and verdict_in(answer) is not verdict:
+        raise ValueError(f"{answer[:_SHOWN]!r} is not the verdict {verdict}")
+    return verdict
+
+
+def _key(one: ToJudge, options: JudgeOptions) -> str:
+    """Whom it was asked of and all that was said: the passage's own text, too, of which ids tell nothing."""
+    return key_of(options.model, options.instruction, one.passage.id, asked_text(one, options.language))[:32]

@@ -1,0 +1,311 @@
+"""A job: work that a process of its own carries out, and a folder that is the only truth about it.
+
+Trainings, comparisons, labs and what is worked out before a training are jobs. The folder holds what was asked (a file
+its subject names), `status.json` (how it goes, with a heartbeat), `progress.jsonl` (a line of figures a logged step),
+`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill.
+"""
+
+import json
+import logging
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+import psutil
+from filelock import FileLock
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.workspace import (
+    are_limited,
+    number_in,
+    read_json,
+    require_place,
+    require_room,
+    workspace,
+    write_json,
+    write_text,
+)
+
+logger = logging.getLogger(__name__)
+R = TypeVar("R")
+_ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
+
+
+class AskedToStop(Exception):  # noqa: N818 - no error
+    """Somebody asked, and the work ended before its end."""
+
+
+class GoesOn(Exception):  # noqa: N818 - no error
+    """This process has done its part, and another goes on with the job."""
+
+
+class State(StrEnum):
+    """How a job stands. `STOPPING` is never written: it is a running one that was asked to stop."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DONE = "done"
+    INTERRUPTED = "interrupted"  # its process is gone and did not say why
+
+
+DAMAGED = "damaged"  # the code of a status whose file cannot be read
+RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
+
+
+@dataclass(frozen=True)
+class Status:
+    """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    state: State = State.QUEUED
+    phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at
+    share: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
+    step: int = 0
+    total_steps: int = 0
+    seconds_left: float | None = None
+    tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
+    parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left of each part by name, None if unknown
+    queued: float = 0.0
+    started: float = 0.0
+    heartbeat: float = 0.0
+    seconds: float = 0.0  # spent at work before this start, where it was resumed
+    pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    pid_started: float = 0.0
+    code: str = ""
+    message: str = ""
+
+    @property
+    def at_work(self) -> bool:
+        return self.state in (State.RUNNING, State.STOPPING)
+
+    @property
+    def spent(self) -> float:
+        """Seconds at work, all starts together."""
+        return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
+        if self.tells_time or self.total_steps or not _ENOUGH_TO_GUESS < self.share < 1:
+            return self.seconds_left
+        return (self.heartbeat - self.started) * (1 - self.share) / self.share
+
+    @property
+    def attended(self) -> bool:
+        """Whether the process noted last still lives."""
+        return self.pid > 0 and Process(self.pid, self.pid_started).lives
+
+
+_STATUS = TypeAdapter(Status)
+
+
+@dataclass(frozen=True, order=True)
+class Job:
+    """One job's folder."""
+
+    folder: Path
+    saves: ClassVar[bool] = False  # whether it hears a wish to stop, and ends after its step with what it has
+
+    @property
+    def id(self) -> str:
+        """Name of the folder: made by the program, never by a person."""
+        return self.folder.name
+
+    @property
+    def result(self) -> Path:
+        """What is there once it ran to its end."""
+        return self.folder / "scores.json"
+
+    @property
+    def done(self) -> bool:
+        return self.result.is_file()
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is at work on the result; with the result there, it only has to end."""
+        return not self.done and self.status().at_work
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a user stopped it. This stays true, for every session, until a user starts it again."""
+        return not self.done and self.asked_to_stop and not self.running
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it was started and ended without a result: a user stopped it, it failed, or its process died."""
+        ended = not self.done and not self.running
+        return ended and (self.asked_to_stop or (self.has_status and self.status().code != DAMAGED))
+
+    @property
+    def may_start_by_itself(self) -> bool:
+        """Whether a page may start it without being asked: nobody started it yet, or its status cannot be read."""
+        return not self.done and not self.running and not self.is_unfinished
+
+    @property
+    def has_status(self) -> bool:
+        return (self.folder / "status.json").is_file()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was started and ended without a result, though nobody stopped it."""
+        started = not self.done and self.has_status
+        return started and self.status().state in (State.FAILED, State.INTERRUPTED)
+
+    def status(self) -> Status:
+        """Read how it goes, and see whether its process still lives."""
+        try:
+            status = _STATUS.validate_python({"state": None, **self.read("status.json")})  # what has no state is none
+        except ValueError:
+            return Status(State.INTERRUPTED, code=DAMAGED if (self.folder / "status.json").exists() else "")
+        if status.state is State.QUEUED and status.pid and not status.attended:
+            return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
+        if not status.at_work:
+            return status
+        if status.attended:
+            return replace(status, state=State.STOPPING) if self.asked_to_stop else status
+        return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
+
+    def write_status(self, status: Status) -> None:
+        self.write("status.json", {**asdict(status), "heartbeat": time.time()})
+
+    def write(self, name: str, content: object) -> None:
+        """Write one of the folder's JSON files, such as `scores.json`, in one step."""
+        write_json(self.folder / name, content)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read one of the folder's JSON files; empty where there is none to be read."""
+        return read_json(self.folder / name)
+
+    def add_progress(self, entry: dict[str, Any]) -> None:
+        with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Read the lines of figures; one torn by a kill is left out."""
+        try:
+            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        entries = []
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                entries.append(json.loads(line))
+        return [entry for entry in entries if isinstance(entry, dict)]
+
+    def forget_progress_after(self, step: int) -> None:
+        """Drop what was logged past a step: the work goes on from there and logs it again."""
+        kept = [json.dumps(entry) + "\n" for entry in self.progress() if number_in(entry, "step") <= step]
+        write_text(self.folder / "progress.jsonl", "".join(kept))
+
+    def log(self, lines: int = 0) -> str:
+        """Read what its process wrote, or the last lines of it; empty where it wrote nothing."""
+        try:
+            text = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:]) if lines else text
+
+    def admit(self) -> None:
+        """Raise `LimitError` where the user has too many jobs beside it at work, or no room for what it leaves."""
+        if are_limited() and not self.running:
+            require_room()
+            beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
+            require_place(sum(job.status().at_work for job in beside))
+
+    def launch(self, module: str, *words: object, light: bool = False) -> None:
+        """Start its process, `python -m MODULE WORDS`, at once; an earlier result goes.
+
+        A `light` one begins without a model's libraries, see `detached`. Where one is at work on it, whoever started
+        that, it stays the only one. Raises `OSError`: the disk is full.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".starting.lock"):
+            if self.running:
+                return
+            self.result.unlink(missing_ok=True)
+            for name in ("stop", "log.txt", "status.json", "progress.jsonl"):
+                (self.folder / name).unlink(missing_ok=True)
+            pid, pid_started = detached(module, *words, log=self.folder / "log.txt", light=light)
+            if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
+                self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
+
+    def ask_to_stop(self) -> None:
+        """Let it end after its current step."""
+        (self.folder / "stop").touch()
+
+    @property
+    def asked_to_stop(self) -> bool:
+        return (self.folder / "stop").exists()
+
+    def stop(self) -> None:
+        """Let a running one end after its step; take a queued one out of the line."""
+        status = self.status()
+        if status.at_work:
+            self.ask_to_stop()
+        elif status.state is State.QUEUED:
+            self.ask_to_stop()  # heard by a process that takes it up in this moment
+            self.write_status(replace(status, state=State.STOPPED))
+
+    def end(self) -> None:
+        """End its process at once, whatever it does: for one that would not hear, or has nothing to save."""
+        self.ask_to_stop()
+        status = self.status()
+        if status.at_work:
+            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                process = psutil.Process(status.pid)
+                process.kill()
+                process.wait(timeout=2)  # so that who asks next is told
+
+
+class RequestJob(Job, Generic[R]):
+    """The job of one request, `workspace/<place>/<key>/`: the request as JSON, and what comes of it.
+
+    The key is made of what decides the result, so what was asked before is there already. The process runs
+    `python -m <place> run FOLDER`, so that the page that asks imports no torch, and may be closed.
+    """
+
+    place: ClassVar[str]  # the folder of its kind in the workspace, and the room whose command carries it out
+    form: ClassVar[TypeAdapter[Any]]  # of requests
+    versions: ClassVar[tuple[int | str, ...]]  # raised when results of the same request change
+    file: ClassVar[str] = "request.json"
+
+    @classmethod
+    def of(cls, request: R, fingerprint: str) -> Self:
+        """Return the job of a request on data of this fingerprint, which may not exist yet. Raises `ModelError`."""
+        asked = cls.form.dump_python(request, mode="json")
+        return cls(workspace() / cls.place / key_of(*cls.versions, asked, fingerprint, *cls.beside(request))[:16])
+
+    @classmethod
+    def beside(cls, request: R) -> tuple[object, ...]:
+        """Return what else decides the result, as what this machine's models hold."""
+        del request
+        return ()
+
+    @classmethod
+    def written(cls, request: R) -> str:
+        return cls.form.dump_json(request, indent=1).decode()
+
+    def request(self) -> R:
+        """Read what was asked. Raises `ValueError` where that is no request, `OSError` where there is none."""
+        request: R = self.form.validate_json((self.folder / self.file).read_bytes())
+        return request
+
+    def start(self, request: R) -> None:
+        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
+        self.admit()
+        write_text(self.folder / self.file, self.written(request))
+        self.begin()
+
+    def begin(self) -> None:
+        """Start what reads the request from the folder."""
+        self.launch(self.place, "run", self.folder)

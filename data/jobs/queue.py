@@ -1,0 +1,166 @@
+"""One job at a time on a machine; the others stand in line, in the order they were asked for.
+
+A job stands in line from the moment it is made. Nothing runs while there is nothing to do: whoever makes a job starts a
+worker, a process of its own that outlives the page. One worker a workspace carries out the queued jobs, each in a
+process of its own, and ends. Whatever works holds the machine's lock meanwhile. Both locks are the operating system's
+and fall with their process, however it dies.
+"""
+
+import getpass
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
+from mrc_workbench.data.jobs.machine import Process, this_process
+from mrc_workbench.data.workspace import read_json, require_place, require_room, workspace, write_json
+
+_SECONDS_BETWEEN_TRIES = 0.3
+_SECONDS_TO_TAKE_OVER = 10.0
+J = TypeVar("J", bound=Job)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the machine: the name of a job's folder, and since when, in seconds of the epoch."""
+
+    name: str
+    since: float
+    pid: int
+    pid_started: float
+
+
+_HOLDER = TypeAdapter(Holder)
+
+
+@dataclass(frozen=True)
+class Queue(Generic[J]):
+    """The queue of a workspace for jobs that need the machine to themselves.
+
+    `python -m MODULE work` is its worker, `python -m MODULE run FOLDER` carries one job out. `jobs` lists them all.
+    """
+
+    module: str
+    place: str  # the workspace's folder that holds the jobs' folders
+    jobs: Callable[[], Sequence[J]]
+
+    def queued(self) -> list[J]:
+        """Jobs that wait for their turn, the next one first."""
+        waiting = [(job.status(), job) for job in self.jobs()]
+        queued = sorted((s.queued, job.id, job) for s, job in waiting if s.state is State.QUEUED)
+        return [job for *_, job in queued]
+
+    def at_work(self) -> J | None:
+        return next((job for job in self.jobs() if job.status().at_work), None)
+
+    def holder(self) -> Holder | None:
+        """Return who holds the machine, of whatever workspace; None where nobody does, or nobody says so."""
+        with suppress(TypeError, ValidationError):
+            holder = _HOLDER.validate_python(read_json(_note()))
+            return holder if Process(holder.pid, holder.pid_started).lives else None
+        return None
+
+    def admit(self, more: int = 1) -> None:
+        """Raise `LimitError` where a user may not put so many more jobs in line, or has no room for what they leave."""
+        require_room()
+        states = [job.status() for job in self.jobs()]
+        require_place(sum(status.at_work or status.state is State.QUEUED for status in states), more)
+
+    def resume(self, job: Job) -> None:
+        """Put a stopped, failed or interrupted job in line again. Raises `ValueError` of another one, `LimitError`."""
+        status = job.status()
+        if status.state not in RESUMABLE:
+            raise ValueError(f"a run that is {status.state.value} cannot be resumed")
+        self.admit()
+        (job.folder / "stop").unlink(missing_ok=True)
+        waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0, code="", message="")
+        job.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work
+        self.start_worker()
+
+    def start_worker(self) -> None:
+        """Start a detached worker; it ends at once where there is one already, or nothing to do."""
+        detached(self.module, "work", log=workspace() / self.place / ".worker.log")
+
+    def keep_going(self) -> None:
+        """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
+        if self.queued() and not self._worker_lives():
+            self.start_worker()
+
+    def work(self) -> None:
+        """Carry out the queued jobs of the workspace, one after the other, until none is left."""
+        lock = FileLock(self._worker_lock)
+        with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
+            # one with a process is a command's, which waits for its turn by itself
+            while job := next((job for job in self.queued() if not job.status().pid), None):
+                sent = job.status().queued
+                detached(self.module, "run", job.folder, log=job.folder / "log.txt").wait()
+                status = job.status()
+                if status.state is State.QUEUED and status.queued == sent:  # its process never got to say anything
+                    job.write_status(replace(status, state=State.INTERRUPTED))
+
+    @contextmanager
+    def turn(self, job: J, *, sent_by_worker: bool = False) -> Iterator[bool]:
+        """Wait in line for the machine and hold it; False where the job was asked to stop, or taken up, meanwhile."""
+        lock, status = FileLock(_machine_lock()), job.status()
+        if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
+            pid, pid_started = this_process()
+            job.write_status(replace(status, pid=pid, pid_started=pid_started))
+        while not job.asked_to_stop:
+            if self._is_next(job, sent_by_worker):
+                try:
+                    lock.acquire(timeout=0)
+                except Timeout:
+                    pass
+                else:
+                    try:
+                        with suppress(OSError):  # it is for those who wait, and holds nobody up
+                            write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
+                        yield job.status().state is State.QUEUED
+                    finally:
+                        _note().unlink(missing_ok=True)
+                        lock.release()
+                    return
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+        yield False
+
+    def _is_next(self, job: J, sent_by_worker: bool) -> bool:
+        """Whether nobody who is sure to come stands before it. A worker sends the first of those that need one."""
+
+        def since(one: Job) -> tuple[float, str]:
+            return one.status().queued, one.id
+
+        before = [other for other in self.queued() if since(other) < since(job)]
+        if any(other.status().attended for other in before):
+            return False
+        return sent_by_worker or not (before and self._worker_lives())
+
+    def _worker_lives(self) -> bool:
+        try:
+            with FileLock(self._worker_lock, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    @property
+    def _worker_lock(self) -> Path:
+        folder = workspace() / self.place
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / ".worker.lock"
+
+
+def _note() -> Path:
+    return _machine_lock().with_suffix(".json")
+
+
+def _machine_lock() -> Path:
+    """The file that whoever works holds; a person's workspaces share it, `MRC_LOCK` moves it."""
+    return Path(os.environ.get("MRC_LOCK") or Path(tempfile.gettempdir(), f"mrc-training-{getpass.getuser()}.lock"))

@@ -1,0 +1,395 @@
+"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.located` says where
+they are in the text.
+
+Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
+an analysis takes an `Analyzer` as well, which is one without options.
+
+Analyzed texts are arrays, kept on disk a part at a time: an interrupted analysis goes on with the next part, and a
+corpus that grew analyzes what is new."""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from itertools import chain, pairwise
+
+import numpy as np
+import regex
+
+from mrc_workbench.data import cache
+from mrc_workbench.data.cache import cached_arrays, key_of
+from mrc_workbench.data.text import languages
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, PLAIN_PART, VERSION, Analyzer, Compounds, choose, morphemes
+from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
+from mrc_workbench.data.text.japanese import kanji_and_runs
+from mrc_workbench.data.texts import fingerprint_of, in_blocks
+
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
+MORPHEME = "/"  # keeps a two-letter morpheme apart from the same two letters found inside another word
+
+_REMEMBERED_TEXTS = 20_000
+_remembered: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """An analyzer and its options.
+
+    Kiwi uses all of a dictionary, and pairs of letters beside it are those that stand in the text. `WORD` and
+    `WHITESPACE` use its synonyms, where a whole token is one of them; `BIGRAM` and `JAPANESE` can use none. With
+    `pairs` each token is two neighbours, of morphemes where there are such: words in the same order say more than the
+    words alone (Metzler & Croft 2005, "A Markov random field model for term dependencies"). The analyzers of languages
+    use the synonyms of a dictionary, whose stems are compared, and leave out the language's `stop_words`. Raises
+    `DictionaryError` where an analyzer cannot use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before
+    it is `chosen`.
+    """
+
+    analyzer: Analyzer
+    compounds: Compounds = Compounds.AS_READ
+    dictionary: Dictionary | None = None
+    pairs: bool = False
+    stop_words: bool = False
+
+    def __post_init__(self) -> None:
+        if self.analyzer is Analyzer.AUTO:
+            return
+        if self.stop_words and not self.language:
+            raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what="stop_words = true")
+        if self.analyzer in WITH_KIWI:
+            return
+        if self.compounds is not Compounds.AS_READ:
+            raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what=f"compounds = {self.compounds.value}")
+        if self.dictionary and self.analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
+            raise DictionaryError.of("no_use", analyzer=self.analyzer.value, what="a dictionary")
+        if self.dictionary and not self.dictionary.synonyms:
+            raise DictionaryError.of("no_synonyms", analyzer=self.analyzer.value)
+
+    @classmethod
+    def of(cls, analysis: "Analyzer | Analysis") -> "Analysis":
+        """Return an analysis as it is, and an analyzer as one without options."""
+        return analysis if isinstance(analysis, Analysis) else cls(analysis)
+
+    def chosen(self, texts: Iterable[str]) -> "Analysis":
+        """Return it with `AUTO` resolved by the script and language of the texts. Raises `DictionaryError`."""
+        return replace(self, analyzer=choose(self.analyzer, texts))
+
+    @property
+    def language(self) -> str:
+        """The ISO 639-1 code of the language whose words are stemmed; empty if no words are."""
+        return LANGUAGE_OF.get(self.analyzer, "")
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What words in lower case are read as by an analysis without Kiwi."""
+        return self.dictionary.names if self.dictionary else {}
+
+    @property
+    def of_one(self) -> "Analysis":
+        """The analysis whose neighbouring tokens are paired. Pairs of letters overlap already, and are left out."""
+        return replace(self, analyzer=PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
+
+    @property
+    def options_key(self) -> tuple[str, ...]:
+        """What tells the options, for keys of what is kept; empty where there are none."""
+        options = ["pairs"] if self.pairs else []
+        if self.language:
+            options.append(f"stems {languages.VERSION} {version('PyStemmer')}")
+        if self.stop_words:
+            options.append(f"stop words {version('stopwordsiso')}")
+        if self.compounds is Compounds.AS_READ and not self.dictionary:
+            return tuple(options)
+        of_kiwi = version("kiwipiepy")
+        return self.compounds, self.dictionary.fingerprint if self.dictionary else "", of_kiwi, *options
+
+    @property
+    def chosen_key(self) -> tuple[str, ...]:
+        """What tells a resolved analysis for keys of what is kept beside the name of its analyzer, which may be `AUTO`.
+
+        An analyzer of a language tells its name too: until there were such, `AUTO` was `WORD` or `BIGRAM` there.
+        """
+        return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells the analysis, for keys of what is kept: of an analyzer without options its name alone."""
+        return self.analyzer, *self.options_key
+
+
+def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[str]]:
+    """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
+    analysis, composed = Analysis.of(analysis), [unicodedata.normalize("NFC", text) for text in texts]
+    if analysis.pairs:
+        return [list(map(" ".join, pairwise(tokens))) for tokens in analyze(analysis.of_one, texts)]
+    match analysis.analyzer:
+        case Analyzer.KIWI:
+            return _morphemes(analysis, composed)
+        case Analyzer.KIWI_BIGRAM:
+            both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
+            return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
+    if analysis.language:
+        return _stemmed(analysis, composed)
+    written = WRITTEN[analysis.analyzer](composed)
+    if not (names := analysis.names):
+        return written
+    return [[names.get(token.lower(), token) for token in tokens] for tokens in written]
+
+
+def _words(texts: Sequence[str]) -> list[list[str]]:
+    return [_WORD.findall(text.lower()) for text in texts]
+
+
+def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
+    """Return the words of each composed text (NFC), in the lower case of a language."""
+    return [_WORD.findall(languages.lower(language, text)) for text in texts]
+
+
+def _stemmed(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
+    written = words_in(analysis.language, texts)
+    distinct = list(dict.fromkeys(chain.from_iterable(written)))
+    stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
+    return [[stem for word in words if (stem := stems[word])] for words in written]
+
+
+def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
+    """Return what each word in lower case is read as by the analyzer of a language; empty for a stop word left out."""
+    language = analysis.language
+    stems = languages.stems(language, words)
+    if analysis.names:
+        members, firsts = (languages.stems(language, some) for some in (analysis.names.keys(), analysis.names.values()))
+        names = dict(zip(members, firsts, strict=True))
+        stems = [names.get(stem, stem) for stem in stems]
+    if analysis.stop_words:
+        left_out = languages.stop_words(language)
+        stems = ["" if word in left_out else stem for word, stem in zip(words, stems, strict=True)]
+    return stems
+
+
+def _bigrams(texts: Sequence[str]) -> list[list[str]]:
+    # a word of one letter is one
+    return [[word[i : i + 2] for word in words for i in range(max(1, len(word) - 1))] for words in _words(texts)]
+
+
+def _japanese(texts: Sequence[str]) -> list[list[str]]:
+    pairs = zip(texts, _bigrams(texts), strict=True)
+    return [[*bigrams, *(token for token, _ in kanji_and_runs(text.lower()))] for text, bigrams in pairs]
+
+
+def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
+    # by far the slowest step, and BM25 and both starter models ask for the same texts
+    if len(_remembered) > _REMEMBERED_TEXTS:
+        _remembered.clear()
+    key = analysis.options_key
+    new = list(dict.fromkeys(text for text in texts if (text, key) not in _remembered))
+    for text, found in zip(new, morphemes(new, analysis.compounds, analysis.dictionary), strict=True):
+        _remembered[text, key] = [token for token, _ in found]
+    return [_remembered[text, key] for text in texts]
+
+
+# tokens of composed texts as they stand there, before synonyms
+WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
+    Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
+    Analyzer.WORD: _words,
+    Analyzer.BIGRAM: _bigrams,
+    Analyzer.JAPANESE: _japanese,
+}
+
+
+PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+_FEW_TEXTS = 20_000  # whose words are stemmed in a fraction of a second
+_BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Analyzed texts as arrays: text i holds `vocabulary[ids[offsets[i]:offsets[i + 1]]]`."""
+
+    vocabulary: list[str]
+    ids: np.ndarray  # (n_tokens,) int32
+    offsets: np.ndarray  # (n_texts + 1,) int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> list[list[str]]:
+        words = np.asarray(self.vocabulary, dtype=object)[self.ids]
+        return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
+
+    def select(self, rows: Sequence[int]) -> "Tokens":
+        """Return the tokens of the texts at `rows`, with the same vocabulary."""
+        starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Tokens(self.vocabulary, self.ids[places], offsets)
+
+    def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
+        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
+        ids = translation[self.ids]
+        known = ids >= 0
+        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
+
+    def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
+        """Ids of each text in another vocabulary; tokens it does not know are left out."""
+        ids, offsets = self.flat_ids_in(vocabulary)
+        return np.split(ids, offsets[1:-1]) if len(self) else []
+
+
+def tokens_of(
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Tokens:
+    """Return the tokens of texts, kept or analyzed now; `on_progress` is told the share of them that is analyzed."""
+    parts = token_parts(analysis, texts, on_progress)
+    return next(parts) if len(texts) <= PART else _joined(parts)
+
+
+def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
+    """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
+    sources = [Analysis.of(analysis)]
+    if sources[0].pairs:
+        sources.append(sources[0].of_one)
+    if sources[-1].analyzer is Analyzer.KIWI:
+        sources.append(replace(sources[-1], analyzer=Analyzer.KIWI_BIGRAM))
+    if sources[-1].language and not languages.has_own_case(sources[-1].language):
+        sources.append(Analysis(Analyzer.WORD))
+    return 1 < len(texts) <= PART and any(cache.are_kept("tokens", _key(source, texts)) for source in sources)
+
+
+def token_parts(
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Iterator[Tokens]:
+    """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
+    for start in range(0, max(1, len(texts)), PART):
+
+        def tell(done: int, start: int = start) -> None:
+            if on_progress:
+                on_progress((start + done) / len(texts))
+
+        yield _part(Analysis.of(analysis), texts[start : start + PART], tell)
+
+
+def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
+    """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
+    analysis = Analysis.of(analysis)
+    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), _analyzed(analysis, texts, lambda _: None))
+
+
+def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+    def compute() -> cache.Arrays:
+        if analysis.pairs:
+            return _paired(_part(analysis.of_one, texts, tell))
+        if analysis.language:
+            return _renumbered(analysis, _words_of(analysis.language, texts, tell))
+        if analysis.analyzer is Analyzer.KIWI:
+            both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
+            if both is not None:
+                return _without_bigrams(both)
+        return _analyzed(analysis, texts, tell)
+
+    keep = len(texts) > 1 and not _from_words(analysis, texts)
+    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
+
+
+def _from_words(analysis: Analysis, texts: Sequence[str]) -> bool:
+    """Whether stems are made anew of stored words: of few texts, that takes less time than writing them to disk."""
+    has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
+    return bool(has_words) and len(texts) <= _FEW_TEXTS
+
+
+def _tokens(arrays: cache.Arrays) -> "Tokens":
+    return Tokens(_vocabulary(arrays["vocabulary"]), arrays["ids"], arrays["offsets"])
+
+
+def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+    return _numbered(lambda block: analyze(analysis, block), texts, tell)
+
+
+def _words_of(language: str, texts: Sequence[str], tell: Callable[[int], None]) -> "Tokens":
+    """Return the words of texts: those of the analyzer `WORD`, unless the language has a lower case of its own."""
+    if not languages.has_own_case(language):
+        return _part(Analysis(Analyzer.WORD), texts, tell)
+
+    def words(block: Sequence[str]) -> list[list[str]]:
+        return words_in(language, [unicodedata.normalize("NFC", text) for text in block])
+
+    return _tokens(_numbered(words, texts, tell))
+
+
+def _numbered(
+    analyze_block: Callable[[Sequence[str]], list[list[str]]], texts: Sequence[str], tell: Callable[[int], None]
+) -> cache.Arrays:
+    number: dict[str, int] = {}
+    ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+    for block in in_blocks(texts, _BLOCK):
+        documents = analyze_block(block)
+        lengths += map(len, documents)
+        found = (number.setdefault(token, len(number)) for document in documents for token in document)
+        ids.append(np.fromiter(found, dtype=np.int32))
+        tell(len(lengths) - 1)
+    return {"vocabulary": _bytes(number), "ids": np.concatenate(ids), "offsets": np.cumsum(lengths, dtype=np.int64)}
+
+
+def _renumbered(analysis: Analysis, words: "Tokens") -> cache.Arrays:
+    """Return the stems of words, as arrays to be stored: each distinct word is stemmed once."""
+    number: dict[str, int] = {}
+    stems = stems_of(analysis, words.vocabulary)
+    translation = np.array([number.setdefault(stem, len(number)) if stem else -1 for stem in stems], dtype=np.int32)
+    ids = translation[words.ids]
+    offsets = words.offsets
+    if analysis.stop_words:
+        is_kept = ids >= 0
+        ids = ids[is_kept]
+        offsets = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[offsets]
+    return {"vocabulary": _bytes(number), "ids": ids, "offsets": offsets}
+
+
+def _without_bigrams(both: cache.Arrays) -> cache.Arrays:
+    """Return the morphemes among kept tokens, as arrays to be kept: Kiwi read these texts before."""
+    marked = _vocabulary(both["vocabulary"])
+    is_morpheme = np.array([token.endswith(MORPHEME) for token in marked], dtype=bool)
+    kept = is_morpheme[both["ids"]]
+    numbers = np.cumsum(is_morpheme, dtype=np.int32) - np.int32(1)
+    return {
+        "vocabulary": _bytes(token.removesuffix(MORPHEME) for token in marked if token.endswith(MORPHEME)),
+        "ids": numbers[both["ids"]][kept],
+        "offsets": np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[both["offsets"]],
+    }
+
+
+def _paired(tokens: "Tokens") -> cache.Arrays:
+    """Return each text's tokens with their next as one, as arrays to be kept: the texts are not read again."""
+    size, ids = max(1, len(tokens.vocabulary)), tokens.ids.astype(np.int64)
+    inside = np.ones(max(0, len(ids) - 1), dtype=bool)
+    ends = tokens.offsets[1:-1]
+    inside[ends[(ends > 0) & (ends < len(ids))] - 1] = False  # the last of a text has no next
+    numbers, firsts, places = np.unique((ids[:-1] * size + ids[1:])[inside], return_index=True, return_inverse=True)
+    order = np.argsort(firsts)  # as they first occur, which is the order of every vocabulary here
+    words = tokens.vocabulary
+    lengths = np.maximum(0, np.diff(tokens.offsets) - 1)
+    return {
+        "vocabulary": _bytes(f"{words[one // size]} {words[one % size]}" for one in numbers[order].tolist()),
+        "ids": np.argsort(order).astype(np.int32)[places],
+        "offsets": np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+    }
+
+
+def _bytes(vocabulary: Iterable[str]) -> np.ndarray:
+    return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # no analyzer keeps a newline
+
+
+def _vocabulary(kept: np.ndarray) -> list[str]:
+    return kept.tobytes().decode().split("\n") if len(kept) else []
+
+
+def _key(analysis: Analysis, texts: Sequence[str]) -> str:
+    return key_of(VERSION, *analysis.key, fingerprint_of(texts))
+
+
+def _joined(parts: Iterable[Tokens]) -> Tokens:
+    """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
+    ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
+    for part in parts:
+        translation = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int32)
+        offsets.append(part.offsets[1:] + len(ids) // translation.itemsize)
+        ids += translation[part.ids].tobytes()
+    return Tokens(list(number), np.frombuffer(ids, dtype=np.int32), np.concatenate(offsets))

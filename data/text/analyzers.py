@@ -1,0 +1,273 @@
+"""The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
+
+`JAPANESE` needs no dictionary: character bigrams, single kanji, and runs of one script, which are often words.
+
+The analyzers of languages are named as Elasticsearch and Lucene name theirs. Each stems the words of its language, see
+`data.text.languages`.
+
+They are named, so that results and caches can say which one they saw; `data.text.analysis` carries them out. Kiwi cuts
+고속도로 or not as its dictionary has it, so that a question and its passage may disagree: it takes a user's words and
+synonyms, and compounds are read in one of four ways, which are those of nori's `decompound_mode` and one that joins."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import regex
+
+from mrc_workbench.data.text.dictionary import TAG, Dictionary, Word, name_of
+from mrc_workbench.data.text.languages import STEMMED, detected
+from mrc_workbench.data.texts import Script
+
+Span = tuple[int, int]  # first letter, and the one after the last
+
+VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
+
+# Kiwi's tags: nouns, verbs and adjectives, modifiers, roots; foreign letters, Chinese characters, numbers.
+CONTENT_TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
+
+
+class Analyzer(StrEnum):
+    """The analyzers by name. `AUTO` looks at the script and the language of the passages."""
+
+    AUTO = "auto"
+    WHITESPACE = "whitespace"
+    WORD = "word"
+    BIGRAM = "bigram"
+    KIWI = "kiwi"
+    KIWI_BIGRAM = "kiwi+bigram"
+    JAPANESE = "japanese"
+    ARABIC = "arabic"
+    ARMENIAN = "armenian"
+    BASQUE = "basque"
+    CATALAN = "catalan"
+    CZECH = "czech"
+    DANISH = "danish"
+    DUTCH = "dutch"
+    ENGLISH = "english"
+    ESPERANTO = "esperanto"
+    ESTONIAN = "estonian"
+    FINNISH = "finnish"
+    FRENCH = "french"
+    GERMAN = "german"
+    GREEK = "greek"
+    HINDI = "hindi"
+    HUNGARIAN = "hungarian"
+    INDONESIAN = "indonesian"
+    IRISH = "irish"
+    ITALIAN = "italian"
+    LITHUANIAN = "lithuanian"
+    NORWEGIAN = "norwegian"
+    PERSIAN = "persian"
+    POLISH = "polish"
+    PORTUGUESE = "portuguese"
+    ROMANIAN = "romanian"
+    RUSSIAN = "russian"
+    SPANISH = "spanish"
+    SWEDISH = "swedish"
+    TURKISH = "turkish"
+
+
+OF_LANGUAGE = {language: Analyzer(name) for language, name in STEMMED.items()}
+LANGUAGE_OF = {analyzer: language for language, analyzer in OF_LANGUAGE.items()}  # of the analyzers that stem
+_OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIGRAM}
+
+
+def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
+    """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams if words are not spaced, else stems of the language.
+
+    Japanese has an analyzer of its own. It is words if most texts are in no language that is stemmed, or in several.
+    """
+    if analyzer is not Analyzer.AUTO:
+        return analyzer
+    script, language = detected(texts)
+    if language == "ja":
+        return Analyzer.JAPANESE
+    return _OF_SCRIPT.get(script) or OF_LANGUAGE.get(language, Analyzer.WORD)
+
+
+# analyzers whose tokens tell the same text several times, and the part of them that tells it once
+PLAIN_PART = {Analyzer.KIWI_BIGRAM: Analyzer.KIWI, Analyzer.JAPANESE: Analyzer.BIGRAM}
+
+
+def kiwi_tokens(texts: Sequence[str]) -> list[Any]:
+    """Return Kiwi's tokens of each text; a token has `form`, `tag`, `start` and `len` (its letters in the text)."""
+    return list(_shared_kiwi().tokenize(list(texts)))
+
+
+@cache
+def _shared_kiwi() -> Any:
+    return _new_kiwi()
+
+
+def _new_kiwi() -> Any:
+    from kiwipiepy import Kiwi
+
+    return Kiwi()  # as many threads as there are cores
+
+
+_COMPOUND_TAGS = ("NNG", "NNP")  # nouns and names
+_ENDINGS = ("E", "XSV", "XSA")  # of a verb or adjective: 다 of 사다, 하 and 다 of 구매하다
+_SPACED = r"(?<![\p{L}\p{M}\p{N}])\L<words>"  # a particle may follow
+_SHORTEST = 4  # letters of a noun that is cut: both halves have two or more
+_SOME_SPACE = regex.compile(r"\S+")
+_LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
+
+
+class Compounds(StrEnum):
+    """How nouns made of nouns are read: as Kiwi cuts them, in their smallest parts, as a whole, or both ways.
+
+    `WHOLE` joins the nouns and names that stand in one word without a space: 국립/중앙/박물관 is 국립중앙박물관.
+    `SPLIT` cuts a noun as the dictionary says, or else as Kiwi would if it did not know it, where that gives nouns of
+    two letters or more that it knows: 고속도로 is 고속/도로. A word of the dictionary without parts is never cut.
+    """
+
+    AS_READ = "as-read"
+    SPLIT = "split"
+    WHOLE = "whole"
+    BOTH = "both"
+
+
+class LocatedToken(NamedTuple):
+    """A token as the analyzer names it, and its letters in the composed text."""
+
+    token: str
+    span: Span
+
+
+def morphemes(
+    texts: Sequence[str], compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None
+) -> Iterator[list[LocatedToken]]:
+    """Yield the content morphemes of each text (composed, NFC), in order, in lower case, with their places."""
+    reader = reader_of(dictionary)
+    for text, tokens in zip(texts, reader.tokens(texts), strict=True):
+        content = [token for token in tokens if token.tag.startswith(CONTENT_TAGS)]
+        if compounds is Compounds.AS_READ:
+            yield [unit for token in content for unit in reader.units(text, token)]
+        else:
+            yield [unit for run in _runs(content) for unit in reader.compound(text, run, compounds)]
+
+
+def reader_of(dictionary: Dictionary | None = None) -> "Reader":
+    """Return Kiwi with the words of a dictionary, loaded once; of the last two dictionaries it stays loaded."""
+    return _reader(dictionary) if dictionary else _plain_reader()
+
+
+@lru_cache(maxsize=2)  # a Kiwi of its own takes 400 MB
+def _reader(dictionary: Dictionary) -> "Reader":
+    return Reader(_new_kiwi(), dictionary)
+
+
+@cache
+def _plain_reader() -> "Reader":
+    return Reader(_shared_kiwi(), Dictionary())
+
+
+class Reader:
+    """Kiwi with the words of a dictionary. A synonym that is a verb or an adjective, 사다, stands for its stem."""
+
+    def __init__(self, kiwi: Any, dictionary: Dictionary) -> None:
+        self._kiwi, self._dictionary = kiwi, dictionary
+        self._names = dict[tuple[str, bool], str]()  # what a form is read as; the second says that it is a verb's
+        self._parts = dict[str, tuple[str, ...]]()
+        stems = {name_of(m): _stem_of(kiwi.tokenize(m)) for group in dictionary.synonyms for m in group}
+        for name, first in dictionary.names.items():
+            self._names.setdefault(stems[name] or (name, False), (stems[first] or (first, False))[0])
+        self._own = {*dictionary.parts, *(name for name in dictionary.names if not stems[name])}
+        members = {m: Word(m) for group in dictionary.synonyms for m in group if not stems[name_of(m)]}
+        words = [*dictionary.words, *(word for m, word in members.items() if name_of(m) not in dictionary.parts)]
+        for word in words:
+            for form in {word.form, word.form.lower(), word.form.upper()}:  # Kiwi tells cases apart
+                kiwi.add_user_word(form, word.tag or TAG, word.score)
+        self._tags = {name_of(word.form): word.tag or TAG for word in words}
+        self._spaced = [word.form for word in (*words, *members.values()) if " " in word.form]
+        self._spaced_words = regex.compile(_SPACED, regex.IGNORECASE, words=self._spaced)
+
+    def tokens(self, texts: Sequence[str]) -> Any:
+        # a word with spaces that it was told it still reads as several, where it knows each of them
+        return self._kiwi.tokenize(list(texts), pretokenized=self._found if self._spaced else None)
+
+    def new_words(self, texts: Sequence[str], *, fewest: int, longest: int) -> set[str]:
+        """Return the nouns that Kiwi takes to be words and does not know, of those that stand often in the texts."""
+        return {form for form, *_ in self._kiwi.extract_words(list(texts), fewest, longest, _LEAST_SCORE)}
+
+    def _found(self, text: str) -> list[tuple[int, int, str]]:
+        return [(*m.span(), self._tags[name_of(m.group())]) for m in self._spaced_words.finditer(text)]
+
+    def units(self, text: str, token: Any) -> list[LocatedToken]:
+        """Return a token as read: one, but for Kiwi's own names of several words."""
+        span, name = (token.start, token.start + token.len), name_of(token.form)
+        read_as = self._names.get((name, token.tag.startswith("V")))
+        if read_as or name in self._own or " " not in token.form:
+            return [LocatedToken(read_as or name, span)]
+        forms = token.form.lower().split()
+        places = [(span[0] + m.start(), span[0] + m.end()) for m in _SOME_SPACE.finditer(text[slice(*span)])]
+        # where the name is written as one, each of its words is found in all of it
+        return list(map(LocatedToken, forms, places if len(places) == len(forms) else [span] * len(forms)))
+
+    def compound(self, text: str, run: Sequence[Any], compounds: Compounds) -> Iterator[LocatedToken]:
+        """Yield a run of nouns, or any other token, in the way of `SPLIT`, `WHOLE` or `BOTH`: the whole first."""
+        units = [unit for token in run for unit in self.units(text, token)]
+        spaced = any(letter.isspace() for letter in text[run[0].start : run[-1].end])
+        joins = len(units) > 1 and _is_noun(run[0]) and not spaced
+        if joins and compounds is not Compounds.SPLIT:
+            yield LocatedToken("".join(unit.token for unit in units), (run[0].start, run[-1].end))
+            if compounds is Compounds.WHOLE:
+                return
+        for unit in units:
+            parts = self._located_parts(text, unit) if _is_noun(run[0]) and compounds is not Compounds.WHOLE else []
+            if compounds is not Compounds.SPLIT or not parts:
+                yield unit
+            yield from parts
+
+    def _located_parts(self, text: str, unit: LocatedToken) -> list[LocatedToken]:
+        parts, (start, end) = self._parts_of(unit.token), unit.span
+        letters = [place for place in range(start, end) if not text[place].isspace()]
+        if "".join(parts) != "".join(text[place].lower() for place in letters) or len(letters) != sum(map(len, parts)):
+            return [LocatedToken(part, unit.span) for part in parts]
+        ends = [sum(map(len, parts[: place + 1])) for place in range(len(parts))]
+        return [
+            LocatedToken(part, (letters[end - len(part)], letters[end - 1] + 1))
+            for part, end in zip(parts, ends, strict=True)
+        ]
+
+    def _parts_of(self, noun: str) -> tuple[str, ...]:
+        """The smallest parts of a noun, none where it is not cut."""
+        if noun not in self._parts:
+            self._parts[noun] = self._dictionary.parts[noun] if noun in self._dictionary.parts else self._cut(noun)
+        return self._parts[noun]
+
+    def _cut(self, noun: str) -> tuple[str, ...]:
+        if len(noun) < _SHORTEST:
+            return ()
+        tokens = self._kiwi.tokenize(noun, blocklist=[f"{noun}/{tag}" for tag in _COMPOUND_TAGS])
+        if len(tokens) < 2 or any(not _is_noun(token) or token.oov or token.len < 2 for token in tokens):
+            return ()
+        return tuple(part for token in tokens for part in self._parts_of(name_of(token.form)) or [name_of(token.form)])
+
+
+def _runs(tokens: Sequence[Any]) -> Iterator[list[Any]]:
+    """Cut tokens where no two nouns touch."""
+    run: list[Any] = []
+    for token in tokens:
+        if run and not (run[-1].end == token.start and _is_noun(run[-1]) and _is_noun(token)):
+            yield run
+            run = []
+        run.append(token)
+    if run:
+        yield run
+
+
+def _is_noun(token: Any) -> bool:
+    return token.tag in _COMPOUND_TAGS
+
+
+def _stem_of(tokens: Sequence[Any]) -> tuple[str, bool] | None:
+    """The stem of a word that is a verb or adjective with its ending, and whether it is a verb's; None of any other."""
+    stem, *endings = tokens
+    if not endings or not stem.tag.startswith(CONTENT_TAGS) or not endings[-1].tag.startswith("E"):
+        return None
+    if any(not token.tag.startswith(_ENDINGS) for token in endings):
+        return None
+    return name_of(stem.form), stem.tag.startswith("V")

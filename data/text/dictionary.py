@@ -1,0 +1,368 @@
+"""A user dictionary: words that are cut no further, their parts, and words that mean the same.
+
+It is one text in UTF-8, whose lines are what search engines have already:
+
+    # what follows is no part of it
+    세종시 세종 시                a word and, maybe, the parts it is made of (nori's user dictionary)
+    블랙 펄<TAB>NNP<TAB>1.5       a word, its tag and, maybe, its score (Kiwi's); here alone it may hold spaces
+    자동차, 차량, 승용차          words that mean the same: each is read as the first (Solr, Elasticsearch)
+    휴대폰, 핸드폰 => 휴대전화    words that are read as another
+
+Case and the spaces in a word tell no two words apart. Every line that is wrong is told with its row.
+
+Dictionaries are kept in the workspace, one folder each. A user reads those of the shelf as well, and can neither change
+nor remove them. An edit makes another dictionary: what was found with the old one stays what it was."""
+
+import codecs
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import regex
+
+from mrc_workbench.data.cache import is_sound, key_of, seal
+from mrc_workbench.data.collection import NOTE, Collection, KeptSet, file_named
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import Failure
+
+_MESSAGES = {
+    "unreadable": "{name} is no file that can be read: check the path",
+    "too_many_bytes": "the dictionary has {size:,} bytes, and {limit:,} are read: divide it",
+    "too_many_lines": "the dictionary has more than {limit:,} lines: divide it",
+    "not_utf8": "row {row}: byte {byte} is none of a text in UTF-8; save the file as UTF-8",
+    "no_words": "the dictionary holds no word: write one a line",
+    "long_line": "row {row}: the line has {size:,} characters, and {limit:,} are read; divide it",
+    "character": "row {row}: {found} cannot be part of a word; remove it",
+    "fields": "row {row}: there are {found} columns; write a word, a tab, its tag and, after another tab, its score",
+    "unknown_tag": "row {row}: {tag} is no tag of Kiwi; write one such as NNP or NNG",
+    "bad_score": "row {row}: the score {score} is no number from {low} to {high}",
+    "empty_word": "row {row}: a word is missing; write one, or remove the mark beside it",
+    "no_letter": "row {row}: {word} has no letter and no digit, so no analyzer makes a word of it; remove it",
+    "long_word": "row {row}: {word} is longer than {limit} characters; shorten it",
+    "wrong_parts": "row {row}: the parts {parts} do not spell {word}; write the parts that it is made of, in order",
+    "many_right": "row {row}: right of => stands one word, which the others become",
+    "two_readings": "row {row}: {word} was given another tag, score or other parts in row {first}; keep one of the two",
+    "two_groups": "row {row}: {word} became another word in row {first} already; keep it in one group of synonyms",
+    "no_use": "the analyzer {analyzer} cannot use {what}: choose one with Kiwi",
+    "no_synonyms": "the analyzer {analyzer} uses synonyms alone, and the dictionary has none: choose one with Kiwi",
+    "unknown": "no dictionary {name} is kept; these are: {known}",
+    "broken": "the kept dictionary {name} is not what it was: remove it, and keep its file again",
+}
+
+
+class DictionaryError(Failure):
+    """A dictionary that cannot be used; `code` is a key of `dictionary.` in the locale files.
+
+    The detail `row` is that of the line at fault, from 1; `others` are what is wrong in other lines, in their order.
+    """
+
+    others: Sequence["DictionaryError"] = ()
+
+    @classmethod
+    def of(cls, code: str, /, **details: str | int) -> Self:
+        return cls(code, _MESSAGES[code].format(**details), **details)
+
+
+TAG = "NNP"  # of a word that is given none: a name
+# Kiwi's tags without those that it finds by pattern: addresses, numbers in series, emoji
+_TAGS = (
+    "NNG NNP NNB NR NP VV VV-R VV-I VA VA-R VA-I VX VX-R VX-I VCP VCN MM MAG MAJ IC JKS JKC JKG JKO JKB JKV JKQ JX JC "
+    "EP EF EC ETN ETM XPN XSN XSV XSA XSA-I XSM XR SF SP SS SSO SSC SE SO SW SL SH SN SB"
+)
+TAGS = frozenset(_TAGS.split())
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that is one, with Kiwi's tag and score (the higher, the sooner it is found), and the parts that spell it.
+
+    The tag is empty where none was given: it is `TAG` then.
+    """
+
+    form: str
+    tag: str = ""
+    score: float = 0.0
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Dictionary:
+    """Words, and groups of synonyms, each of which is read as the first of its group; equal where the content is."""
+
+    words: tuple[Word, ...] = ()
+    synonyms: tuple[tuple[str, ...], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dictionary) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells its content: neither the order of its lines is part of it, nor that of a group after its first."""
+        words = sorted((word.form, word.tag or TAG, word.score, word.parts) for word in self.words)
+        return key_of("dictionary", words, sorted((first, sorted(others)) for first, *others in self.synonyms))
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Words of a group, as `name_of` has them, and what each of them is read as: the first of its group."""
+        return {name_of(member): name_of(group[0]) for group in self.synonyms for member in group}
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """Words, as `name_of` has them, and their parts: none where a word is never cut."""
+        return {name_of(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
+
+
+def name_of(word: str) -> str:
+    """Return what tells a word from others: its letters in lower case, without spaces."""
+    return "".join(word.lower().split())
+
+
+def written(dictionary: Dictionary) -> str:
+    """Return a dictionary as lines that are read as the same, without the comments of its file."""
+    lines = list[str]()
+    for word in dictionary.words:
+        if word.tag or any(mark in word.form for mark in (" ", ",", "=>")):
+            lines.append("\t".join([word.form, word.tag or TAG, *([repr(word.score)] if word.score else [])]))
+        elif not word.parts:
+            lines.append(word.form)
+        if word.parts:
+            lines.append(" ".join(["".join(word.parts), *word.parts]))
+    return "".join(f"{line}\n" for line in [*lines, *(", ".join(group) for group in dictionary.synonyms)])
+
+
+def _several(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(words) if len(words) > 1 else ()
+
+
+MOST_BYTES, MOST_LINES = 16_000_000, 100_000
+LONGEST_LINE, LONGEST_WORD = 5_000, 50  # characters
+HIGHEST_SCORE = 100.0  # and lowest, below 0
+MOST_TOLD = 100  # lines that are wrong
+
+# no text has them (controls, surrogates, private ones), nobody sees them, or an engine reads more into them
+_UNFIT = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
+_COMMENT = regex.compile(r"(?:^|(?<=\s))#.*")
+_SEPARATOR = regex.compile(r"\t|(?:^|\s)#")
+_ENDS = regex.compile(r"\r\n|\r|\n")
+_LETTER = regex.compile(r"[\p{L}\p{N}]")
+
+
+def read_dictionary(content: bytes) -> Dictionary:
+    """Read a dictionary: see `data.text.dictionary` for its lines. Loose letters are composed (NFC).
+
+    Raises `DictionaryError` for the first line that is wrong; the error holds the others.
+    """
+    if len(content) > MOST_BYTES:
+        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        lines = _ENDS.split(unicodedata.normalize("NFC", content.decode()))
+    except UnicodeDecodeError as error:
+        row = len(_ENDS.findall(content[: error.start].decode())) + 1
+        raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
+    if len(lines) > MOST_LINES + 1:  # the last one ends, too
+        raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
+    reading = _Reading()
+    for row, line in enumerate(lines, 1):
+        reading.add(row, line)
+    return reading.dictionary()
+
+
+def open_dictionary(path: Path) -> Dictionary:
+    """Read a dictionary from a file. Raises `DictionaryError`."""
+    try:
+        if not path.is_file():
+            raise DictionaryError.of("unreadable", name=shown(path.name, 80))
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise DictionaryError.of("unreadable", name=shown(path.name, 80)) from error
+    return read_dictionary(content)
+
+
+def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
+    """Return a dictionary with more words. Raises `DictionaryError` where one is none, or was given otherwise.
+
+    A row is that of the line in `written` of both.
+    """
+    more = tuple(words)
+    for word in more:
+        _form(word.form, 1)
+        for text in (word.form, word.tag, *word.parts):
+            _require_fit(text, 1)
+            if found := _SEPARATOR.search(text):
+                raise DictionaryError.of("character", row=1, found=repr(found.group()))
+    return with_lines(dictionary, written(Dictionary(more)))
+
+
+def with_lines(dictionary: Dictionary, lines: str) -> Dictionary:
+    """Return a dictionary with more lines, such as synonyms. Raises `DictionaryError` as `with_words` does."""
+    return read_dictionary((written(dictionary) + lines).encode(errors="replace"))
+
+
+@dataclass
+class _Reading:
+    """The lines read so far: each word, and what each synonym is read as, with the row that says so."""
+
+    words: dict[str, tuple[Word, int]] = field(default_factory=dict)
+    firsts: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name, what it is read as
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # by name of the first, the members as written
+    problems: list[DictionaryError] = field(default_factory=list)
+
+    def add(self, row: int, line: str) -> None:
+        if len(self.problems) >= MOST_TOLD:
+            return
+        try:
+            if len(line) > LONGEST_LINE:
+                raise DictionaryError.of("long_line", row=row, size=len(line), limit=LONGEST_LINE)
+            _require_fit(line, row)
+            content = _COMMENT.sub("", line)
+            if content.strip():
+                plain = self._synonyms if "," in content or "=>" in content else self._word
+                (self._tagged if "\t" in content else plain)(content, row)
+        except DictionaryError as problem:
+            self.problems.append(problem)
+
+    def dictionary(self) -> Dictionary:
+        if self.problems:
+            first, *first.others = self.problems
+            raise first
+        words = tuple(word for word, _ in self.words.values())
+        synonyms = tuple(tuple(members.values()) for members in self.groups.values() if len(members) > 1)
+        if not words and not synonyms:
+            raise DictionaryError.of("no_words")
+        return Dictionary(words, synonyms)
+
+    def _word(self, content: str, row: int) -> None:
+        form, *parts = content.split()
+        if parts and "".join(parts) != form:
+            told = {"word": shown(form, 80), "parts": shown(" ".join(parts), 80)}
+            raise DictionaryError.of("wrong_parts", row=row, **told)
+        self._keep(Word(_form(form, row), parts=_several(parts)), row)
+
+    def _tagged(self, content: str, row: int) -> None:
+        form, tag, *scores = (column.strip() for column in content.split("\t"))
+        if len(scores) > 1:
+            raise DictionaryError.of("fields", row=row, found=2 + len(scores))
+        if tag not in TAGS:
+            raise DictionaryError.of("unknown_tag", row=row, tag=shown(tag, 40))
+        form = _form(form, row)
+        try:
+            score = float(*scores)  # 0 without one
+        except ValueError:
+            score = float("nan")
+        if not abs(score) <= HIGHEST_SCORE:
+            told = {"score": shown(scores[0], 40), "low": f"{-HIGHEST_SCORE:g}", "high": f"{HIGHEST_SCORE:g}"}
+            raise DictionaryError.of("bad_score", row=row, **told)
+        self._keep(Word(form, tag, score + 0.0), row)  # no -0.0
+
+    def _keep(self, word: Word, row: int) -> None:
+        known, first = self.words.setdefault(name_of(word.form), (word, row))
+        two_tags = known.tag and word.tag and (known.tag, known.score) != (word.tag, word.score)
+        if two_tags or (known.parts and word.parts and known.parts != word.parts):
+            raise DictionaryError.of("two_readings", row=row, first=first, word=shown(word.form, 80))
+        tagged = known if known.tag else word
+        merged = replace(known, tag=tagged.tag, score=tagged.score, parts=known.parts or word.parts)
+        self.words[name_of(word.form)] = merged, first
+
+    def _synonyms(self, content: str, row: int) -> None:
+        left, *right = content.split("=>")
+        if len(right) > 1 or (right and "," in right[0]):
+            raise DictionaryError.of("many_right", row=row)
+        members = [_form(member, row) for member in left.split(",")]
+        first = _form(right[0], row) if right else members[0]
+        for member in (first, *members):  # all of a line, or nothing
+            other, known = self.firsts.get(name_of(member), (name_of(first), row))
+            if other != name_of(first):
+                raise DictionaryError.of("two_groups", row=row, first=known, word=shown(member, 80))
+        group = self.groups.setdefault(name_of(first), {})
+        for member in (first, *members):
+            self.firsts.setdefault(name_of(member), (name_of(first), row))
+            group.setdefault(name_of(member), member)
+
+
+def _require_fit(text: str, row: int) -> None:
+    if unfit := _UNFIT.search(text):
+        raise DictionaryError.of("character", row=row, found=f"U+{ord(unfit.group()):04X}")
+
+
+def _form(written: str, row: int) -> str:
+    form = " ".join(written.split())
+    if not form:
+        raise DictionaryError.of("empty_word", row=row)
+    if form.startswith("#"):
+        raise DictionaryError.of("character", row=row, found="#")
+    if len(form) > LONGEST_WORD:
+        raise DictionaryError.of("long_word", row=row, word=shown(form, 80), limit=LONGEST_WORD)
+    if not _LETTER.search(form):
+        raise DictionaryError.of("no_letter", row=row, word=form)
+    return form
+
+
+REFERENCE = "dictionary:"  # what a reference to a kept dictionary begins with
+_LINES = "dictionary.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDictionary(KeptSet):
+    """One kept dictionary: how many words and groups of synonyms it has."""
+
+    words: int
+    synonyms: int
+
+    @property
+    def reference(self) -> str:
+        """What `find` finds it by, whatever it is called."""
+        return f"{REFERENCE}{self.key}"
+
+
+def _unknown(reference: str, known: str) -> DictionaryError:
+    return DictionaryError.of("unknown", name=reference, known=known)
+
+
+_DICTIONARIES = Collection("dictionaries", StoredDictionary, _unknown)
+stored, damaged, remove = _DICTIONARIES.stored, _DICTIONARIES.damaged, _DICTIONARIES.remove
+
+
+def keep(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
+    """Keep a dictionary in the workspace, without the comments of its file; see `Collection.keep`."""
+
+    def fill(folder: Path) -> None:
+        (folder / _LINES).write_text(written(dictionary), encoding="utf-8")
+        seal(folder)
+
+    figures = {"words": len(dictionary.words), "synonyms": len(dictionary.synonyms)}
+    return _DICTIONARIES.keep(fill, name, dictionary.fingerprint, source, **figures)
+
+
+def load(key: str) -> Dictionary:
+    """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
+    kept, folder = _DICTIONARIES.known(key), _DICTIONARIES.folder(key)
+    try:
+        dictionary = open_dictionary(folder / _LINES) if is_sound(folder, beside=[NOTE]) else None
+    except DictionaryError:
+        dictionary = None
+    if dictionary is None or dictionary.fingerprint != kept.fingerprint:
+        raise DictionaryError.of("broken", name=shown(kept.name, 80))
+    return dictionary
+
+
+def find(reference: str, base: Path | None = None) -> Dictionary:
+    """Return the dictionary a person names: `dictionary:KEY`, a file (its path from `base`), a name or a fingerprint.
+
+    Of a fingerprint 8 digits do. Raises `DictionaryError`: `unknown`, which lists what there is, `broken`, or what is
+    wrong in the file.
+    """
+    if reference.startswith(REFERENCE):
+        if all(kept.reference != reference for kept in stored()):
+            raise _DICTIONARIES.error(reference)
+        return load(reference.removeprefix(REFERENCE))
+    if path := file_named(reference, base):
+        return open_dictionary(path)
+    return load(_DICTIONARIES.named(reference).key)

@@ -1,0 +1,214 @@
+"""A passage made ready to be read: where it says what the question says, what answers it, and where its sentences end.
+
+Spans are those a person would underline by hand. Single bigrams, which BM25 also counts, are left out on purpose: half
+a word found inside another word explains nothing."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import regex
+
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, LocatedToken, Span, choose, kiwi_tokens
+from mrc_workbench.data.text.languages import lower
+from mrc_workbench.data.text.located import located
+from mrc_workbench.data.texts import Script, script_of
+
+_Term = tuple[str, str]  # lower-cased form, and the kind of word it is
+
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_PAIR = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")
+_ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
+
+# Kiwi's tags: nouns, number words, verbs, adjectives, modifiers, adverbs, roots; foreign and Chinese letters, numbers
+_TELLING_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MM", "MAG", "XR", "SL", "SH", "SN")
+# words that stand in every question or passage and say nothing about either
+_SILENT_WORDS = """
+하 되 있 없 같 않 보 위하 대하 통하 의하 따르 관하 어떻 그렇 이렇 이러하 그러하 왜 언제 어떻게 몇 어느 어떤
+무슨 가장 더 또 잘 못 안 다시 매우 그 이 저 이런 그런 저런 한 두 세 각 모든 여러 다른
+a an and are as at be been by did do does for from had has have how in is it its of on or s t that the their there these
+this those to was were what when where which who whom whose why will with
+"""
+_SILENT = frozenset(_SILENT_WORDS.split())
+
+
+def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
+    """Return for each text (composed, NFC) the spans whose words also occur in the question, in order, none touching.
+
+    Korean is compared by Kiwi's content morphemes, languages without spaces by pairs of letters, other languages by
+    the stems of words where they have a stemmer, else by lower-cased words. Words that say nothing ("the", "하다")
+    never match.
+    """
+    question = unicodedata.normalize("NFC", question)
+    asked, *found = _terms([question, *texts])
+    wanted = {term for term, _ in asked}
+    return [merged(span for term, span in terms if term in wanted) for terms in found]
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans in order, those that overlap or touch made one."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
+    analyzer = choose(Analyzer.AUTO, texts)
+    if analyzer is Analyzer.KIWI_BIGRAM:
+        return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
+    if analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
+        return [[*_words(text), *_pairs(text)] for text in texts]
+    if analyzer in LANGUAGE_OF:
+        tokens = located(analyzer, texts)
+        return [list(_stems(analyzer, *both)) for both in zip(texts, tokens, strict=True)]
+    return [list(_words(text)) for text in texts]
+
+
+def _stems(analyzer: Analyzer, text: str, tokens: Sequence[LocatedToken]) -> Iterator[tuple[_Term, Span]]:
+    language = LANGUAGE_OF[analyzer]
+    for stem, (start, end) in tokens:
+        if lower(language, text[start:end]) not in _SILENT:
+            yield (stem, "word"), (start, end)
+
+
+def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
+    for token in tokens:
+        tag, start, length = token.tag, token.start, token.len
+        if not length or not tag.startswith(_TELLING_TAGS):
+            continue
+        surface = [(start + w.start(), start + w.end()) for w in regex.finditer(r"\S+", text[start : start + length])]
+        forms = token.form.lower().split()
+        if len(forms) != len(surface):  # a name of several words is compared word by word where both agree on them
+            forms, surface = ["".join(forms)], [(start, start + length)]
+        for form, span in zip(forms, surface, strict=True):
+            if form not in _SILENT:
+                yield (form, "verb" if tag[0] == "V" else "word"), span
+
+
+def _pairs(text: str) -> Iterator[tuple[_Term, Span]]:
+    for match in _PAIR.finditer(text, overlapped=True):
+        if not _ONLY_HIRAGANA.fullmatch(match.group()):
+            yield (match.group().lower(), "pair"), match.span()
+
+
+def _words(text: str) -> Iterator[tuple[_Term, Span]]:
+    for match in _WORD.finditer(text):
+        if (word := match.group().lower()) not in _SILENT:
+            yield (word, "word"), match.span()
+
+
+_LINE = regex.compile(r"\S.*")
+# up to a mark before a space or the end, or one of those that need no space; none goes beyond its line
+_SENTENCE = regex.compile(r"\S(?:.*?(?:[.!?…][\p{P}]*(?=\s|$)|[。！？][\p{Pe}\p{Pf}]*)|.*\S|)", regex.MULTILINE)
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Return the sentences of a composed text, without the space around them; none goes beyond its line.
+
+    Kiwi cuts Korean; elsewhere they are `marked_sentences`.
+    """
+    if script_of([text]) is not Script.KOREAN:
+        return marked_sentences(text)
+    lines = list(_LINE.finditer(text))
+    found = []
+    for line, tokens in zip(lines, kiwi_tokens([line.group() for line in lines]), strict=True):
+        for _, part in groupby(tokens, key=lambda token: token.sent_position):
+            ends = [(token.start, token.start + token.len) for token in part]
+            found.append((line.start() + ends[0][0], line.start() + max(end for _, end in ends)))
+    return found
+
+
+def marked_sentences(text: str) -> list[Span]:
+    """Return the sentences of a text as they end with their mark or their line, so "Dr. Kim" is cut in two."""
+    return [match.span() for match in _SENTENCE.finditer(text)]
+
+
+EXCERPT_LENGTH = 160
+_LEAD = 30  # letters shown before the first thing worth seeing
+_WORD_REACH = 15  # letters an excerpt may grow to begin and end at a word's edge
+
+
+@dataclass(frozen=True)
+class MarkedText:
+    """A text (composed, NFC), the spans in it that match the question, and those that answer it."""
+
+    text: str
+    matches: tuple[Span, ...] = ()
+    answers: tuple[Span, ...] = ()
+
+    @property
+    def excerpt(self) -> Span:
+        """The part that holds an answer where there is one, else the most matches; all of a short text."""
+        if len(self.text) <= EXCERPT_LENGTH + _LEAD:
+            return 0, len(self.text)
+        weights = {**dict.fromkeys(self.matches, 1), **dict.fromkeys(self.answers, 1000)}
+        starts = [max(0, min(start - _LEAD, len(self.text) - EXCERPT_LENGTH)) for start, _ in weights] or [0]
+
+        def worth(start: int) -> int:
+            return sum(w for (a, b), w in weights.items() if start <= a and b <= start + EXCERPT_LENGTH)
+
+        start = max(sorted(starts), key=worth)
+        return _word_start(self.text, start), _word_end(self.text, start + EXCERPT_LENGTH)
+
+    def pieces(self, start: int, end: int) -> list[tuple[str, bool, bool]]:
+        """Cut the text between `start` and `end` into (piece, matches the question, answers it)."""
+
+        def covers(spans: Sequence[Span], position: int) -> bool:
+            return any(first <= position < last for first, last in spans)
+
+        edges = {start, end, *(edge for span in (*self.matches, *self.answers) for edge in span)}
+        cuts = sorted(edge for edge in edges if start <= edge <= end)
+        return [(self.text[a:b], covers(self.matches, a), covers(self.answers, a)) for a, b in pairwise(cuts)]
+
+
+def marked(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
+    """Mark texts for a question; `answers` holds for each text the answers to look for in it."""
+    composed = [unicodedata.normalize("NFC", text) for text in texts]
+    return [
+        MarkedText(text, tuple(spans), tuple(answer_spans(text, wanted)))
+        for text, spans, wanted in zip(composed, matched_spans(question, composed), answers, strict=True)
+    ]
+
+
+def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
+    """Return where a text (composed) holds one of the answers.
+
+    An answer begins a word (particles may follow it), or, where it never does, stands anywhere; never inside a number
+    or a Latin word, since "3" answers nothing in "1934".
+    """
+    spans: list[Span] = []
+    for answer in answers:
+        wanted = unicodedata.normalize("NFC", answer).strip()
+        for pattern in _answer_patterns(wanted) if wanted else ():
+            if found := [match.span() for match in pattern.finditer(text)]:
+                spans += found
+                break
+    return merged(spans)
+
+
+def _answer_patterns(answer: str) -> list[regex.Pattern[str]]:
+    exact = regex.escape(answer)
+    before = r"(?<!\p{N})" if answer[0].isdigit() else r"(?<!\p{Latin})" if answer[0].isascii() else ""
+    after = r"(?!\p{N})" if answer[-1].isdigit() else r"(?!\p{Latin})" if answer[-1].isascii() else ""
+    patterns = [rf"(?<![\p{{L}}\p{{N}}]){exact}{after}"]
+    if len(answer) > 1:
+        patterns.append(f"{before}{exact}{after}")
+    return [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
+
+
+def _word_start(text: str, position: int) -> int:
+    reach = text[max(0, position - _WORD_REACH) : position]
+    space = max((reach.rfind(mark) for mark in " \n\t"), default=-1)
+    return position - len(reach) + space + 1 if space >= 0 or len(reach) < _WORD_REACH else position
+
+
+def _word_end(text: str, position: int) -> int:
+    reach = text[position : position + _WORD_REACH]
+    spaces = [place for mark in " \n\t" if (place := reach.find(mark)) >= 0]
+    return position + (min(spaces) if spaces else len(reach) if len(reach) < _WORD_REACH else 0)

@@ -1,1 +1,0 @@
-"""Processes that survive the page that asked for them."""

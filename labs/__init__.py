@@ -1,0 +1,1 @@
+"""Labs: one subject each, measured with the retrievers and models below them."""

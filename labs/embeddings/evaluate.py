@@ -1,0 +1,213 @@
+"""Any number of sentence encoders on one part of a set of pairs, everything that is told of them."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from mrc_workbench.data.pairs.records import PairKind, PairSet, part_to_measure, split_pairs
+from mrc_workbench.data.split import Part
+from mrc_workbench.labs.embeddings.bootstrap import Difference, Figure, mean_figures
+from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode
+from mrc_workbench.labs.embeddings.geometry import (
+    anisotropy_parts,
+    positive_rows,
+    project,
+    singular_values,
+    squared_distances,
+    uniformity_parts,
+)
+from mrc_workbench.labs.embeddings.judgement import correlate, cosines, features, probe, training_rows
+from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
+
+logger = logging.getLogger(__name__)
+SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
+_PAIRS = 8192  # of a block
+_ENDS = {  # what no figure can pass
+    "alignment": (0.0, 4.0),
+    "uniformity": (-math.inf, 0.0),
+    "anisotropy": (-1.0, 1.0),
+    "nli_accuracy": (0.0, 1.0),
+}
+Tell = Callable[[float], None]
+# what is known of a model before it is compared, and by measure what its figure is the mean of
+_Measured = tuple[ModelResult, Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class _Material:
+    """Some rows of a set, and their sentences."""
+
+    pairs: PairSet
+    rows: np.ndarray
+
+    @cached_property
+    def part(self) -> PairSet:
+        return self.pairs.at(self.rows)
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        return Distinct.of(self.part)
+
+    @cached_property
+    def positive(self) -> np.ndarray:
+        """Rows of the part whose first two sentences mean the same."""
+        return positive_rows(self.part)
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Places of the sentences that uniformity and anisotropy are measured of, ascending."""
+        n = len(self.distinct.sentences)
+        drawn = np.random.default_rng(0).choice(n, min(n, SPREAD_SENTENCES), replace=False)
+        return np.sort(drawn)
+
+    def by_block(self, measure: Callable[[np.ndarray, np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
+        """`measure` of the vectors of the first two sentences of each row, so many rows at a time."""
+        places = self.distinct.places
+        blocks = (places[start : start + _PAIRS] for start in range(0, len(places), _PAIRS))
+        return np.concatenate([measure(vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks])
+
+
+def evaluate(
+    pairs: PairSet,
+    models: Sequence[str],
+    part: Part | None = None,
+    *,
+    base: Path | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> Evaluation:
+    """Measure models by their references on a part of the set; without one, on what `part_to_measure` says.
+
+    Whatever goes wrong with a model stands in its result, and the others are measured. `on_progress(model, share)` is
+    told which one is at work and the share of all work done. Paths are relative to `base`. Raises `EmbeddingError`
+    (`no_pairs`) where the part is empty.
+    """
+    rows = split_pairs(pairs)
+    part = part or part_to_measure(rows)
+    if not len(rows[part]):
+        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
+    measured, names = _Material(pairs, rows[part]), [*dict.fromkeys(models)]
+    probed = _probe_material(pairs, rows, part)
+    found: list[_Measured] = []
+    for name in names:
+
+        def tell(share: float, name: str = name) -> None:
+            if on_progress:
+                on_progress(name, (len(found) + share) / len(names))
+
+        tell(0.0)
+        try:
+            found.append(_measured(name, measured, probed, base, tell))
+        except Exception as error:
+            logger.exception("model %r cannot be measured", name)
+            found.append((ModelResult(name, error=error), {}))
+    results, differing = _compared(measured, probed, found)
+    if on_progress:
+        on_progress("", 1.0)
+    scored = pairs.kind is PairKind.SCORED
+    return Evaluation(
+        data=pairs.name,
+        data_fingerprint=pairs.fingerprint,
+        kind=pairs.kind,
+        part=part,
+        rows=measured.rows,
+        values=measured.part.gold if scored else measured.part.values,
+        sentences=len(measured.distinct.sentences),
+        positives=len(measured.positive),
+        results=tuple(results),
+        differences=differing,
+        probe_part=probed.part if probed else None,
+    )
+
+
+@dataclass(frozen=True)
+class _ProbeMaterial:
+    train: _Material
+    judged: _Material
+    part: Part
+
+
+def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> _ProbeMaterial | None:
+    """What a probe learns from and what it is judged on; None where nothing is labelled, or left to learn from."""
+    judged = part_to_measure(rows) if part is Part.ALL else part
+    if pairs.kind is not PairKind.LABELLED or judged not in (Part.VALIDATION, Part.TEST) or not len(rows[Part.TRAIN]):
+        return None
+    return _ProbeMaterial(_Material(pairs, training_rows(rows[Part.TRAIN])), _Material(pairs, rows[judged]), judged)
+
+
+def _measured(
+    name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell
+) -> _Measured:
+    encoding = _encodings(name, base, tell, [measured, *([probed.train, probed.judged] if probed else [])])
+    encoded = next(encoding)
+    vectors, parts = encoded.vectors, {}
+    if len(measured.positive):
+        parts["alignment"] = measured.by_block(squared_distances, vectors)[measured.positive]
+    spread = vectors[measured.spread]
+    parts |= {"uniformity": uniformity_parts(spread), "anisotropy": anisotropy_parts(spread)}
+    judged = None
+    if probed:
+        train, told = (
+            (one.by_block(features, next(encoding).vectors), one.part.values) for one in (probed.train, probed.judged)
+        )
+        judged = probe(train, probed.train.distinct.groups, told)
+    if judged:
+        parts["nli_accuracy"] = judged.correct.astype(np.float64)
+    result = ModelResult(
+        name,
+        cosines=measured.by_block(cosines, vectors) if measured.part.kind.width > 1 else np.zeros(0, dtype=np.float32),
+        singular_values=singular_values(vectors),
+        plane=project(vectors),
+        probe=judged,
+        dimensions=vectors.shape[1],
+        seconds=encoded.seconds,
+        fingerprint=encoded.fingerprint,
+    )
+    return result, parts
+
+
+def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Material]) -> Iterator[SentenceVectors]:
+    corpus = materials[0].pairs.sentences  # whichever rows are asked for, a starter is made of all
+    ends = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)])
+    for one, (low, high) in zip(materials, pairwise(ends / ends[-1]), strict=True):
+
+        def within(share: float, low: float = low, high: float = high) -> None:
+            tell(low + (high - low) * share)
+
+        yield encode(name, one.distinct.sentences, corpus, base=base, on_progress=within)
+
+
+def _compared(
+    measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Measured]
+) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
+    """The results with their figures, of all models on the same resamples, and the models told apart by each."""
+    figures: dict[str, dict[str, Figure]] = {one.model: {} for one, _ in found}
+    differing: dict[str, list[Difference]] = {}
+
+    def tell(measure: str, told: Mapping[str, Figure], apart: list[Difference]) -> None:
+        differing[measure] = apart
+        for name, figure in told.items():
+            figures[name][measure] = figure
+
+    every = {one.model: one.cosines for one, _ in found if one.error is None}
+    if measured.part.kind is PairKind.SCORED and every:
+        correlations = correlate(every, measured.part.gold, measured.distinct.groups)
+        tell("spearman", correlations.spearman, correlations.differences["spearman"])
+        tell("pearson", correlations.pearson, correlations.differences["pearson"])
+    groups = {
+        "alignment": measured.distinct.groups[measured.positive],
+        "uniformity": measured.distinct.sentence_groups[measured.spread],
+        "anisotropy": measured.distinct.sentence_groups[measured.spread],
+        "nli_accuracy": probed.judged.distinct.groups if probed else np.zeros(0, dtype=np.int64),
+    }
+    for measure, of_parts in groups.items():
+        parts = {one.model: its[measure] for one, its in found if measure in its}
+        if parts:
+            numbered = np.unique(of_parts, return_inverse=True)[1]
+            tell(measure, *mean_figures(parts, numbered, _ENDS[measure]))
+    return [replace(one, figures=figures[one.model]) for one, _ in found], differing

@@ -1,0 +1,263 @@
+"""How vectors lie in their space: do alike sentences lie together, do all use the sphere, what is near; and a map.
+
+Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 5):
+- All vectors are brought to length 1. A vector of zeros, of a text nothing is known of, is no point of the sphere and
+  is left out.
+- Alignment is over pairs that mean the same: of scored pairs those of gold 4 and above of 5, 0.8 of any scale; of
+  labelled ones entailments; a triplet's first two sentences; translations.
+- Uniformity is over all pairs of two different sentences, each sentence once, with t = 2.
+Lower is better for both: alignment 0 is a pair in one point, uniformity has no end below, 0 is all in one point."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+
+POSITIVE = 0.8  # of the scale: gold 4 of 5
+_ROUNDING = 1e-6  # of gold scores in float32
+_ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
+
+
+def positive_rows(pairs: PairSet) -> np.ndarray:
+    """Rows whose first two sentences mean the same, ascending; none of a set of sentences alone."""
+    if pairs.kind is PairKind.SENTENCES:
+        return np.zeros(0, dtype=np.int64)
+    if pairs.kind is PairKind.SCORED:
+        return np.flatnonzero(pairs.gold >= POSITIVE - _ROUNDING)
+    if pairs.kind is PairKind.LABELLED:
+        return np.flatnonzero(pairs.values == Label.ENTAILMENT)
+    return np.arange(len(pairs))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows brought to length 1, those of zeros as they are; not copied where they have that length."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if np.allclose(lengths, 1, rtol=0, atol=1e-6):
+        return vectors
+    whole: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)[:, None]
+    return whole
+
+
+def alignment(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN where there is none.
+
+    alignment = E ||f(x) - f(y)||^2 over positive pairs (x, y)
+    """
+    distances = squared_distances(first, second)
+    known = distances[np.isfinite(distances)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN where one is a vector of zeros."""
+    between = unit(first) - unit(second)
+    distances = np.einsum("ij,ij->i", between, between, dtype=np.float64)
+    known = np.any(first, axis=1) & np.any(second, axis=1)
+    return np.where(known, distances, np.nan)
+
+
+def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
+    """How evenly vectors `(n, dimensions)` of different sentences are spread, 0 or less; NaN where fewer than two are.
+
+        uniformity = log E exp(-t ||f(x) - f(y)||^2) over all pairs of rows x, y
+
+    The time grows with the square of n, the memory does not.
+    """
+    return _log_mean(_nearness(vectors, t))
+
+
+def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
+    """What each sentence adds to `uniformity`, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
+
+    uniformity is the logarithm of a mean over pairs, a U-statistic. What it does when sentences are drawn anew is, to
+    the first order (Hoeffding 1948), what the mean of these parts does, with near(x) = E_y exp(-t ||f(x) - f(y)||^2):
+
+        part(x) = uniformity + 2 (near(x) / E near - 1)
+    """
+    near = _nearness(vectors, t)
+    value = _log_mean(near)
+    if not math.isfinite(value):
+        return np.full(len(vectors), np.nan)
+    parts: np.ndarray = value + 2 * (near / np.nanmean(near) - 1)
+    return parts
+
+
+def singular_values(vectors: np.ndarray) -> np.ndarray:
+    """Singular values of the matrix of vectors as it is, not centred, `(dimensions,)` float64, falling, the first 1.
+
+    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5 and appendix: contrastive
+    learning flattens them). Zeros where there is no vector.
+    """
+    points, gram = unit(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
+    for start in range(0, len(points), _ROWS):
+        block = points[start : start + _ROWS].astype(np.float64)
+        gram += block.T @ block
+    values: np.ndarray = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+    return values / (values.max(initial=0.0) or 1.0)
+
+
+def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
+    """What each row adds to the anisotropy, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
+
+    Anisotropy is the mean cosine of two different rows drawn at random, over all pairs. Vectors that point everywhere
+    have 0, those in a narrow cone nearly 1 (Ethayarajh 2019). With unit rows u, S their sum and near(x) = (u_x S - 1) /
+    (n - 1), so that no pair need be drawn, the parts are those of a U-statistic as in `uniformity_parts`:
+
+        anisotropy = mean near,   part(x) = anisotropy + 2 (near(x) - anisotropy)
+    """
+    points, known = unit(vectors), np.any(vectors, axis=1)
+    n = int(known.sum())
+    if n < 2:
+        return np.full(len(vectors), np.nan)
+    near = (points @ points.sum(axis=0, dtype=np.float64) - 1) / (n - 1)
+    parts: np.ndarray = np.where(known, 2 * near - near[known].mean(), np.nan)
+    return parts
+
+
+def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
+    """Sum over all others of exp(-t ||f(x) - f(y)||^2), for each row, `(n,)` float64; NaN of a vector of zeros."""
+    known = np.flatnonzero(np.any(vectors, axis=1))
+    points = unit(vectors if len(known) == len(vectors) else vectors[known])
+    sums = np.zeros(len(points))
+    for start in range(0, len(points), _ROWS):
+        rows = points[start : start + _ROWS]
+        for other in range(start, len(points), _ROWS):
+            near = np.exp(2 * t * (rows @ points[other : other + _ROWS].T - 1))
+            if other == start:
+                np.fill_diagonal(near, 0)
+            else:
+                sums[other : other + _ROWS] += near.sum(axis=0, dtype=np.float64)
+            sums[start : start + _ROWS] += near.sum(axis=1, dtype=np.float64)
+    found = np.full(len(vectors), np.nan)
+    found[known] = sums
+    return found
+
+
+def _log_mean(near: np.ndarray) -> float:
+    n = int(np.isfinite(near).sum())
+    total = float(np.nansum(near))
+    return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
+
+
+# as a training's progress writes both: as measured before its first step, and as its trainer logs them
+_WRITTEN = ("before_", "eval_validation_")
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Both figures of the validation part, `(n,)` float64, after `steps` `(n,)` int64, in the order of the steps."""
+
+    steps: np.ndarray
+    alignment: np.ndarray
+    uniformity: np.ndarray
+
+
+def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
+    """Read the path from a training's `Job.progress()`; lines without both figures are passed over.
+
+    Of a step that was logged twice, as by a training that was resumed, the last line counts.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    for entry in progress:
+        step = entry.get("step")
+        for written in _WRITTEN:
+            figures = [entry.get(written + name) for name in ("alignment", "uniformity")]
+            known = (one for one in figures if isinstance(one, int | float) and not isinstance(one, bool))
+            numbers = [one for one in known if math.isfinite(one)]
+            if isinstance(step, int) and len(numbers) == 2:
+                found[step] = (float(numbers[0]), float(numbers[1]))
+    steps = sorted(found)
+    alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
+    return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
+
+
+_NEIGHBOURS, _NEAREST = 15, 0.1  # of UMAP, as its paper has them
+
+
+class Projection(StrEnum):
+    """How vectors come onto the plane."""
+
+    PCA = "pca"  # at once; distances are shadows of the real ones
+    UMAP = "umap"  # takes its time; near ones stay near, what lies far apart says little
+
+
+@dataclass(frozen=True)
+class Map:
+    """Points `(n, 2)` float32 of the rows; `explained` `(2,)` are the shares of the variance, of PCA alone."""
+
+    points: np.ndarray
+    explained: np.ndarray
+
+
+def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map:
+    """Bring vectors `(n, dimensions)`, made of length 1, onto a plane. The same vectors give the same map.
+
+    UMAP of fewer than 4 rows is PCA: it needs neighbours.
+    """
+    points = unit(vectors)
+    if projection is Projection.PCA or len(vectors) <= 3:
+        return _pca(points)
+    import umap
+
+    # uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; seeded, so on one core
+    near = min(_NEIGHBOURS, len(points) - 1)
+    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
+    model = umap.UMAP(n_neighbors=near, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
+    return Map(np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32), np.zeros(0))
+
+
+def _pca(points: np.ndarray) -> Map:
+    """Principal components by the covariance, a block of rows at a time; the largest loading of each is positive."""
+    n, dimensions = points.shape
+    mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
+    gram = np.zeros((dimensions, dimensions))
+    blocks = [slice(start, start + 8192) for start in range(0, n, 8192)]
+    for rows in blocks:
+        block = (points[rows] - mean).astype(np.float32)
+        gram += block.T @ block
+    variances, axes = np.linalg.eigh(gram)
+    variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1][:, :2]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    found = np.zeros((n, 2), dtype=np.float32)
+    for rows in blocks:
+        found[rows, : axes.shape[1]] = (points[rows] - mean) @ axes
+    shares = np.zeros(2)
+    shares[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
+    return Map(found, shares)
+
+
+MOST = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at
+
+
+def similarity(vectors: np.ndarray) -> np.ndarray:
+    """Cosines of all rows with all rows, `(n, n)` float32 in -1 to 1; a vector of zeros has 0 with all.
+
+    Raises `ValueError` for more than `MOST` rows.
+    """
+    if len(vectors) > MOST:
+        raise ValueError(f"a matrix shows {MOST} sentences at most, these are {len(vectors):,}")
+    points = unit(vectors)
+    cosines: np.ndarray = np.clip(points @ points.T, -1, 1).astype(np.float32, copy=False)
+    return cosines
+
+
+def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, the nearest first.
+
+    Every vector is compared, a block at a time; among those found with one cosine the first row stands first. Fewer
+    than k where there are fewer vectors. A sentence that is among the vectors is its own nearest.
+    """
+    import faiss
+
+    k = min(k, len(vectors))
+    if not k or not len(of):
+        return np.zeros((len(of), k), dtype=np.float32), np.zeros((len(of), k), dtype=np.int64)
+    points, asked = (np.ascontiguousarray(unit(one), dtype=np.float32) for one in (vectors, of))
+    cosines, rows = faiss.knn(asked, points, k, metric=faiss.METRIC_INNER_PRODUCT)
+    order = np.lexsort((rows, -cosines), axis=1)
+    return np.clip(np.take_along_axis(cosines, order, axis=1), -1, 1), np.take_along_axis(rows, order, axis=1)

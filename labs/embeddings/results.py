@@ -1,0 +1,328 @@
+"""What was measured of sentence encoders on one part of a set of pairs, kept on disk, and what others published.
+
+A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
+figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test.
+
+What a page requests is a job, in a process of its own: the page that asks imports no torch, and may be closed. The
+process runs `python -m embeddings run FOLDER`. The folder is named by what decides the result, so what was asked before
+is there already.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from mrc_workbench.data.cache import Arrays, Artifact, load_arrays
+from mrc_workbench.data.jobs.folder import RequestJob
+from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.problems import Failure, failure_dict
+from mrc_workbench.data.split import Part
+from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED, Difference, Figure
+from mrc_workbench.labs.embeddings.cost import SECONDS
+from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
+from mrc_workbench.labs.embeddings.judgement import Probe
+from mrc_workbench.models.sources import contents
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One model, or what went wrong with it: a model that failed has no figures, never 0.
+
+    `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` where there are positive pairs,
+    `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs with others to train the probe on. `cosines`
+    `(n_rows,)` float32 are those of a row's first two sentences, empty of sentences alone. `singular_values`
+    `(dimensions,)` fall from 1. `plane` has the part's different sentences in their order, by principal components.
+    `seconds` are those of encoding.
+    """
+
+    model: str
+    figures: dict[str, Figure] = field(default_factory=dict)
+    cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    plane: Map = field(default_factory=lambda: Map(np.zeros((0, 2), dtype=np.float32), np.zeros(2)))
+    probe: Probe | None = None
+    dimensions: int = 0
+    seconds: float = 0.0
+    fingerprint: str = ""
+    error: Exception | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return figures between -1 and 1, distances, and seconds; null is what is not defined."""
+        if self.error is not None:
+            return failure_dict(self.error)
+        told: dict[str, Any] = {name: _number(one.value) for name, one in self.figures.items()}
+        told["interval"] = {name: [_number(one.low), _number(one.high)] for name, one in self.figures.items()}
+        if self.probe:
+            told["probe"] = {
+                "trained_on": _by_label(self.probe.trained_on),
+                "judged_on": _by_label(self.probe.confusion.sum(axis=1)),
+                "confusion": self.probe.confusion.tolist(),
+                "chance": self.probe.chance,
+                "strength": self.probe.strength,
+            }
+        return told | {"dimensions": self.dimensions, "seconds": self.seconds, "fingerprint": self.fingerprint}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
+
+    `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
+    pairs of alignment. `differences` are of every two models, by each measure. `probe_part` is the one the probe was
+    judged on, None where there was none.
+    """
+
+    data: str
+    data_fingerprint: str
+    kind: PairKind
+    part: Part
+    rows: np.ndarray
+    values: np.ndarray
+    sentences: int
+    positives: int
+    results: tuple[ModelResult, ...]
+    differences: dict[str, list[Difference]]
+    probe_part: Part | None = None
+
+    @property
+    def measured(self) -> dict[str, ModelResult]:
+        """The models that have figures, by name."""
+        return {one.model: one for one in self.results if one.error is None}
+
+    @property
+    def cosines(self) -> dict[str, np.ndarray]:
+        """Cosines of all models that have them, as `densities` and `wrong_pairs` take them."""
+        return {name: one.cosines for name, one in self.measured.items() if len(one.cosines)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of `scores.json`: all but the arrays."""
+        return {
+            "data": self.data,
+            "fingerprint": self.data_fingerprint,
+            "kind": self.kind.value,
+            "split": self.part.value,
+            "pairs": len(self.rows),
+            "sentences": self.sentences,
+            "positives": self.positives,
+            "probe_split": self.probe_part.value if self.probe_part else None,
+            "models": {one.model: one.as_dict() for one in self.results},
+            "differences": {
+                name: [asdict(one) | {"low": _number(one.low), "high": _number(one.high)} for one in told]
+                for name, told in self.differences.items()
+            },
+        }
+
+
+def _number(value: float) -> float | None:
+    """A number as JSON has it: what is not finite, as an open end, is null."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _by_label(counts: Iterable[int]) -> dict[str, int]:
+    return {label.name.lower(): int(count) for label, count in zip(Label, counts, strict=True)}
+
+
+_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
+
+
+def keep(evaluation: Evaluation, folder: Path) -> None:
+    """Write what `load` reads. Raises `OSError`."""
+    arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
+    for place, one in enumerate(evaluation.results):
+        arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
+        arrays |= {f"points_{place}": one.plane.points, f"explained_{place}": one.plane.explained}
+        if one.probe:
+            arrays[f"correct_{place}"] = one.probe.correct
+    _ARTIFACT.write(folder, evaluation.as_dict(), arrays)
+
+
+def load(folder: Path) -> Evaluation:
+    """Read an evaluation. Raises `ValueError` where the folder holds no whole one of this version."""
+    return _ARTIFACT.read(folder, _evaluation)
+
+
+def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
+    models = scores["models"].items()
+    return Evaluation(
+        data=scores["data"],
+        data_fingerprint=scores["fingerprint"],
+        kind=PairKind(scores["kind"]),
+        part=Part(scores["split"]),
+        rows=arrays["rows"],
+        values=arrays["values"],
+        sentences=scores["sentences"],
+        positives=scores["positives"],
+        results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
+        differences={
+            name: [Difference(**one | _ends(one["low"], one["high"])) for one in told]
+            for name, told in scores["differences"].items()
+        },
+        probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
+    )
+
+
+def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
+    if "error" in told:
+        return ModelResult(name, error=Failure.from_dict(told))
+    probe = None
+    if kept := told.get("probe"):
+        confusion, trained_on = np.array(kept["confusion"]), np.array([*kept["trained_on"].values()])
+        probe = Probe(arrays[f"correct_{place}"], confusion, trained_on, kept["chance"], kept["strength"])
+    return ModelResult(
+        name,
+        {
+            measure: UNDEFINED if told[measure] is None else Figure(told[measure], **_ends(*ends))
+            for measure, ends in told["interval"].items()
+        },
+        arrays[f"cosines_{place}"],
+        arrays[f"singular_values_{place}"],
+        Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
+        probe,
+        told["dimensions"],
+        told["seconds"],
+        told["fingerprint"],
+    )
+
+
+def _ends(low: float | None, high: float | None) -> dict[str, float]:
+    """The ends of an interval; those that were open are null in JSON."""
+    return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
+
+
+HAM = "Ham et al. 2020, KorNLI and KorSTS, arXiv:2004.03289"
+KR_BERT_SIMCSE = "github.com/jeongukjae/KR-BERT-SimCSE"
+REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A correlation from -1 to 1 that others published, of the named part of a set as its publisher split it."""
+
+    model: str
+    learned_from: str  # empty: no sentence pairs
+    data: Literal["KorSTS", "KLUE-STS"]
+    part: Literal["validation", "test"]
+    measure: Literal["spearman", "pearson"]
+    value: float
+    source: str
+    encoder: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
+    ours: bool = False
+
+
+def _korsts(model: str, learned_from: str, validation: float, test: float, source: str) -> tuple[Published, Published]:
+    return (
+        Published(model, learned_from, "KorSTS", "validation", "spearman", validation, source),
+        Published(model, learned_from, "KorSTS", "test", "spearman", test, source),
+    )
+
+
+PUBLISHED = (
+    *_korsts("SRoBERTa base", "", 0.6334, 0.4896, HAM),
+    *_korsts("SRoBERTa base", "KorNLI", 0.7648, 0.7419, HAM),
+    *_korsts("SRoBERTa base", "KorSTS", 0.8368, 0.7894, HAM),
+    *_korsts("SRoBERTa base", "KorNLI, then KorSTS", 0.8354, 0.8029, HAM),
+    Published("RoBERTa base", "KorSTS", "KorSTS", "test", "spearman", 0.8300, HAM, "cross-encoder"),
+    *_korsts("KR-BERT SimCSE", "", 0.7999, 0.7325, KR_BERT_SIMCSE),
+    *_korsts("KR-BERT SimCSE", "KorNLI", 0.8488, 0.8072, KR_BERT_SIMCSE),
+    # its authors give Pearson's correlation for KLUE-STS, and Spearman's for KorSTS
+    Published("KR-BERT SimCSE", "", "KLUE-STS", "validation", "pearson", 0.7445, KR_BERT_SIMCSE),
+    Published("KR-BERT SimCSE", "KorNLI", "KLUE-STS", "validation", "pearson", 0.7942, KR_BERT_SIMCSE),
+)
+
+
+def published_for(data: str, part: str) -> tuple[Published, ...]:
+    """Figures of a set of this name, in any case and with whatever parts of it the name tells, and of this part."""
+    name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
+    return tuple(one for one in PUBLISHED if one.data in name and one.part == part)
+
+
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str  # key, name or catalog id of a set of pairs, or a file
+
+
+class EvaluationRequest(_Request):
+    """Models on a part of a set; without one, on what figures are told of."""
+
+    task: Literal["evaluate"] = "evaluate"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    part: Part | None = None
+
+
+class SimilarityRequest(_Request):
+    """A matrix of cosines of these sentences by each model; a starter is made of the set's."""
+
+    task: Literal["similarity"] = "similarity"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+
+
+class NeighboursRequest(_Request):
+    """The sentences of a part that lie nearest to these."""
+
+    task: Literal["neighbours"] = "neighbours"
+    model: str
+    part: Part = Part.ALL
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+    k: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class MapRequest(_Request):
+    """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
+
+    task: Literal["map"] = "map"
+    model: str
+    part: Part = Part.ALL
+    projection: Projection = Projection.UMAP
+
+
+class CostRequest(_Request):
+    """The time of a cross-encoder and of a bi-encoder, with the set's sentences; each has so many seconds."""
+
+    task: Literal["cost"] = "cost"
+    bi_encoder: str
+    cross_encoder: str
+    seconds: Annotated[float, Field(gt=0, le=600)] = SECONDS
+
+
+Request = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
+REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="task")])
+
+
+def models_of(request: Request) -> tuple[str, ...]:
+    """The references of the models that a request needs."""
+    if isinstance(request, EvaluationRequest | SimilarityRequest):
+        return request.models
+    if isinstance(request, CostRequest):
+        return request.bi_encoder, request.cross_encoder
+    return (request.model,)
+
+
+class EmbeddingJob(RequestJob[Request]):
+    """The job of one request, and what `python -m embeddings run` leaves."""
+
+    place, form, versions = "embeddings", REQUEST, (4,)
+
+    @classmethod
+    def beside(cls, request: Request) -> tuple[object, ...]:
+        return (contents(models_of(request)),)
+
+    def evaluation(self) -> Evaluation:
+        """Read the result of an evaluation. Raises `ValueError` where there is none."""
+        return load(self.folder)
+
+    def arrays(self) -> Arrays:
+        """Read the arrays of any other result, as the command names them. Raises `ValueError` where there are none."""
+        found = load_arrays(self.folder / "arrays.npz") if self.done else None
+        if found is None:
+            raise ValueError(f"{self.folder} holds no finished result")
+        return found

@@ -1,0 +1,312 @@
+"""A transformer as it is looked into: how it is loaded, the pieces of a sentence, and what each layer makes of them.
+
+At a masked place a masked language model is asked what it expects: the likeliest pieces, and how likely a word is.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.labs.language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
+from mrc_workbench.labs.language.texts import LanguageError
+from mrc_workbench.labs.language.train import TRAINED
+from mrc_workbench.models.errors import loading
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
+from mrc_workbench.models.sources import ModelSource, is_starter
+
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a sentence and the letters `start` to `end` it stands for.
+
+    `word` numbers its word, the words being separated by spaces; -1 of what the tokenizer adds, as [CLS] and [SEP].
+    `text` is its letters, but for what is added and what the tokenizer does not know: these are called as it does.
+    """
+
+    text: str
+    start: int
+    end: int
+    word: int
+
+    @property
+    def special(self) -> bool:
+        return self.word < 0
+
+
+@dataclass(frozen=True)
+class Network:
+    """A loaded transformer with its fast tokenizer; `longest` is how many tokens of a sentence it reads."""
+
+    reference: str
+    model: Any
+    tokenizer: Any
+    longest: int
+
+    @property
+    def marks_morphemes(self) -> bool:
+        """Whether its tokenizer was trained here on texts with these marks, and expects them."""
+        trained = self.tokenizer.init_kwargs.get(TRAINED)
+        return isinstance(trained, dict) and trained.get("split") == Split.MORPHEMES
+
+    def features(self, sentences: Sequence[str]) -> Any:
+        """Tokens of sentences as tensors on the model's device, padded at the end and cut at `longest`."""
+        texts = marked(sentences) if self.marks_morphemes else list(sentences)
+        shape = {"padding": True, "padding_side": "right", "truncation": True, "max_length": self.longest}
+        return self.tokenizer(texts, return_tensors="pt", **shape).to(self.model.device)
+
+    def pieces(self, sentence: str) -> list[Piece]:
+        """Return the pieces of a sentence (`composed`) in order, those that the tokenizer adds among them."""
+        places = morpheme_cuts([sentence])[0] if self.marks_morphemes else np.zeros(0, dtype=np.int64)
+        text = mark(sentence, places)
+        told = self.tokenizer(text, truncation=True, max_length=self.longest, return_special_tokens_mask=True)
+        encoding = told.encodings[0]
+        offsets = unmarked(places, np.array(encoding.offsets, dtype=np.int64)).tolist()
+        begins = [match.start() for match in _WORD.finditer(sentence)]
+        called = {self.tokenizer.unk_token_id: str(self.tokenizer.unk_token)}
+        return [
+            Piece(name, 0, 0, -1) if added else _piece(sentence, begins, name, span, called.get(number, ""))
+            for name, span, number, added in zip(
+                encoding.tokens, offsets, encoding.ids, encoding.special_tokens_mask, strict=True
+            )
+        ]
+
+    def hidden_states(self, sentence: str) -> np.ndarray:
+        """Return each layer's vectors, `(n_layers + 1, n_pieces, dimensions)` float32; the first go into layer 1."""
+        import torch
+
+        with torch.inference_mode():
+            told = self.model(**self.features([sentence]), output_hidden_states=True)
+            return np.stack([state[0].float().cpu().numpy() for state in told.hidden_states])
+
+    def static_vectors(self, sentence: str) -> np.ndarray:
+        """Return the rows of the table of pieces, `(n_pieces, dimensions)` float32: the same in every sentence."""
+        import torch
+
+        with torch.inference_mode():
+            table = self.model.get_input_embeddings()
+            return np.asarray(table(self.features([sentence])["input_ids"])[0].float().cpu().numpy())
+
+
+def composed(text: str) -> str:
+    """Return a text in composed letters (NFC) without outer spaces, so that what looks alike is alike."""
+    return composed_letters(text).strip()
+
+
+def _piece(sentence: str, begins: Sequence[int], name: str, span: tuple[int, int], unknown: str) -> Piece:
+    start, end = span
+    while start < end and sentence[start].isspace():  # some pieces stand for the space before their word, too
+        start += 1
+    if name in BLANKS:  # or for nothing else, though some tokenizers say that they hold the word's first letter
+        end = start
+    word = max(bisect_right(begins, start) - 1, 0)
+    return Piece(unknown or sentence[start:end] or name, start, end, word)
+
+
+MOST_TOKENS = 512  # of a sentence: more are neither drawn nor needed
+_HEADS = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # of architectures that hold the head
+
+
+def load_encoder(source: ModelSource) -> Network:
+    """Load a transformer without its head, in float32, its attention as probabilities.
+
+    Raises `LanguageError`: `no_layers` of a starter or what reads and writes apart, `no_offsets`; and `ModelError`.
+    """
+    from transformers import AutoModel
+
+    _require_layers(source)
+    # other implementations are faster and never hold the probabilities
+    return _load(source, lambda name, **where: AutoModel.from_pretrained(name, attn_implementation="eager", **where))
+
+
+def load_masked(source: ModelSource) -> Network:
+    """Load a masked language model in float32.
+
+    Raises `LanguageError` as `load_encoder` does, and `no_mlm_head` where its files do not hold the whole head that
+    tells pieces: none is drawn at random.
+    """
+    from transformers import AutoModelForMaskedLM
+
+    def load(name: str, **where: Any) -> Any:
+        try:
+            return AutoModelForMaskedLM.from_pretrained(name, **where)
+        except ValueError as error:  # an architecture that has none
+            raise _no_head(source) from error
+
+    _require_layers(source)
+    if not may_have_head(source):
+        raise _no_head(source)
+    network = _load(source, load, head=True)
+    if network.tokenizer.mask_token_id is None:
+        raise _no_head(source)
+    return network
+
+
+def prompts_of(source: ModelSource) -> tuple[str, str]:
+    """Return what a model's folder says stands before a question and before a passage; of a hub model, nothing."""
+    told = read_json(source.folder / "config_sentence_transformers.json") if source.folder else {}
+    prompts = told.get("prompts")
+    if not isinstance(prompts, dict):
+        return "", ""
+
+    def prompt(*names: str) -> str:
+        name = next((name for name in names if name in prompts), told.get("default_prompt_name"))
+        return str(prompts.get(name) or "")
+
+    return prompt("query"), prompt("document", "passage", "corpus")
+
+
+def may_have_head(source: ModelSource) -> bool:
+    """Whether a model may have a head that tells masked pieces, by what it says of itself, before it is loaded."""
+    if is_starter(source):
+        return False
+    config = read_json(source.folder / "config.json") if source.folder else {}
+    kinds = config.get("architectures") or ()
+    return not kinds or any(str(kind).endswith(_HEADS) for kind in kinds)
+
+
+def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) -> Network:
+    import torch
+    from transformers import AutoTokenizer
+
+    where = where_of(source)
+    name = where.pop("model_name_or_path")
+    with loading(source.reference):
+        model = load(name, **where, **WEIGHTS)
+        tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    try:
+        require_trained(source.reference, model, new_head=not head)
+    except ModelError as error:
+        raise _no_head(source) if error.code == "no_head" else error from error
+    with loading(source.reference):
+        require_readable(source.reference, tokenizer, model)
+    if not tokenizer.is_fast:
+        message = f"the tokenizer of {source.reference!r} does not tell which letters a piece stands for"
+        raise LanguageError("no_offsets", message, model=source.reference)
+    if torch.cuda.is_available():
+        model.to("cuda")
+    longest = min(most_tokens(tokenizer, model.config), MOST_TOKENS)
+    return Network(source.reference, model.eval(), tokenizer, longest)
+
+
+def _require_layers(source: ModelSource) -> None:
+    if is_starter(source):
+        message = f"{source.reference!r} is a starter, which has no layers: take a transformer"
+        raise LanguageError("no_layers", message, model=source.reference)
+
+
+def _no_head(source: ModelSource) -> LanguageError:
+    message = (
+        f"{source.reference!r} has no head that tells masked pieces; take a masked language model such as "
+        "klue/roberta-base, or one trained here"
+    )
+    return LanguageError("no_mlm_head", message, model=source.reference)
+
+
+MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
+MOST_MASKS = 8
+_BEGINNINGS = ("", "##", *BLANKS)  # how pieces are written that stand inside a word, or after a space
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A piece, as it is read, and its probability, 0 to 1."""
+
+    piece: str
+    probability: float
+
+
+def probabilities(network: Network, text: str) -> np.ndarray:
+    """Return how likely every piece of the vocabulary is at every masked place, `(n_masks, n_pieces)` float64.
+
+    Several places are told each alone, the others staying masked: P(piece | all that can be seen). A row is the softmax
+    of the head's logits and sums to 1. Raises `LanguageError`: `no_mask` of a text without a place, `many_masks`.
+    """
+    import torch
+
+    features = network.features([composed(text).replace(MASK, network.tokenizer.mask_token)])
+    places = (features["input_ids"][0] == network.tokenizer.mask_token_id).nonzero()[:, 0]
+    if not 0 < len(places) <= MOST_MASKS:
+        code, wanted = ("many_masks", f"{MOST_MASKS} places at most") if len(places) else ("no_mask", "a place")
+        raise LanguageError(code, f"mark {wanted} with {MASK} in {text[:80]!r}", mask=MASK, most=MOST_MASKS)
+    with torch.inference_mode():
+        logits = network.model(**features).logits[0, places]
+        return np.asarray(torch.softmax(logits.double(), dim=-1).cpu().numpy())
+
+
+def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
+    """Return the `k` likeliest pieces at every masked place, the likeliest first. Raises as `probabilities` does."""
+    rows = [(row, np.argsort(-row, kind="stable")[:k].tolist()) for row in probabilities(network, text)]
+    return [[Guess(_readable(network.tokenizer, one), float(row[one])) for one in best] for row, best in rows]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What models with one tokenizer, as those of a training's steps, expect at the first masked place of a text.
+
+    `probabilities` `(n_models, n_pieces)` float64, in the order of the models.
+    """
+
+    reference: str
+    tokenizer: Any
+    probabilities: np.ndarray
+
+    def of(self, word: str) -> np.ndarray:
+        """Return how likely a word is by each model, `(n_models,)`: the sum over the pieces that read so.
+
+        A word may be a piece of its own both after a space and inside another word. Raises `LanguageError`
+        `not_one_piece` where the tokenizer has no piece for the whole word.
+        """
+        word = composed(word)
+        numbers = _pieces_of(self.tokenizer, word)
+        if not numbers:
+            pieces = " · ".join(self.tokenizer.tokenize(word))
+            message = f"{word!r} is no single piece for {self.reference!r}, but {pieces}"
+            raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=self.reference)
+        return np.asarray(self.probabilities[:, numbers].sum(axis=1))
+
+    def likeliest(self, k: int) -> list[str]:
+        """Return the `k` likeliest pieces of the last model that are words of letters, the likeliest first."""
+        found: dict[str, None] = {}
+        for piece in np.argsort(-self.probabilities[-1], kind="stable"):
+            read = _readable(self.tokenizer, int(piece))
+            if read.isalnum() and _pieces_of(self.tokenizer, read):
+                found[read] = None
+            if len(found) == k:
+                break
+        return [*found]
+
+
+def course(sources: Sequence[ModelSource], text: str, on_progress: Callable[[float], None] | None = None) -> Course:
+    """Ask one model after the other, each loaded alone, so that they take the memory of one.
+
+    There must be one at least. Raises as `probabilities` and `load_masked` do, and `ValueError` where vocabularies are
+    not of one size.
+    """
+    rows = []
+    for place, source in enumerate(sources):
+        network = load_masked(source)
+        rows.append(probabilities(network, text)[0])
+        if on_progress:
+            on_progress((place + 1) / len(sources))
+    return Course(network.reference, network.tokenizer, np.stack(rows))
+
+
+def _pieces_of(tokenizer: Any, word: str) -> list[int]:
+    alone = {tuple(tokenizer.tokenize(f"{space}{word}")) for space in ("", " ")}
+    texts = {f"{beginning}{word}" for beginning in _BEGINNINGS} | {one[0] for one in alone if len(one) == 1}
+    numbers = {tokenizer.convert_tokens_to_ids(one) for one in texts}
+    return sorted(numbers - {tokenizer.unk_token_id, None})
+
+
+def _readable(tokenizer: Any, piece: int) -> str:
+    """As letters, where it is written in bytes or with a mark for a space; as it is written where it has no letter."""
+    told: str = tokenizer.decode([piece]).strip()
+    return told or str(tokenizer.convert_ids_to_tokens(piece))

@@ -1,0 +1,309 @@
+"""Text to learn from, as a stream of documents that begins anew as often as it is asked for.
+
+No more of it than one document lies in memory, but for the passages of a question set, which Arrow holds.
+"""
+
+import codecs
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import xxhash
+
+from mrc_workbench.data.cache import is_sound, seal
+from mrc_workbench.data.collection import NOTE, Collection, KeptSet
+from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet, composed
+from mrc_workbench.data.store import find as find_set
+from mrc_workbench.data.workspace import limits, user, workspace
+
+
+class Corpus(Protocol):
+    """Documents in order, from the beginning each time they are asked for; none is blank.
+
+    `fingerprint` (sha256, hexadecimal) changes whenever they would, `characters` is how many there are of all together;
+    of a text, of those between the documents as well.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def characters(self) -> int: ...
+
+    def documents(self) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True)
+class PassageCorpus:
+    """The passages of a question set without their titles, which every passage of an article would repeat."""
+
+    question_set: QuestionSet
+
+    @property
+    def name(self) -> str:
+        return self.question_set.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the passages' texts: titles and questions are not learned from."""
+        return self.question_set.passages.texts.fingerprint
+
+    @property
+    def characters(self) -> int:
+        return int(self.question_set.passages.texts.lengths().sum())
+
+    def documents(self) -> Iterator[str]:
+        """A passage longer than `LONGEST` is several."""
+        for text in self.question_set.passages.texts:
+            yield from parts(text)
+
+
+def find_corpus(reference: str) -> Corpus:
+    """Return the corpus a person names, which is one of three.
+
+    A kept text: `text:`, and what `find` takes. The path of a text (.txt). Or a question set, as
+    `data.store.find` has them. Raises `DataError`, and `LanguageError`: as these do, and `server_path` where a user
+    names a file.
+    """
+    if reference.startswith(REFERENCE):
+        return find(reference.removeprefix(REFERENCE))
+    is_text = reference.lower().endswith(".txt")
+    if (is_text or os.path.isfile(reference)) and user() and not limits().paths:  # noqa: PTH113 - a name may be too long
+        message = "files of the server are not open to users: upload the text, and choose it"
+        raise LanguageError("server_path", message)
+    return text_corpus(Path(reference)) if is_text else PassageCorpus(find_set(reference))
+
+
+def held_out(document: str, share: float, seed: int) -> bool:
+    """Whether a document is kept from training, to measure on: about `share` of the distinct documents are.
+
+    Its hash decides (XXH3 with the seed, over the composed text with single spaces), so that copies of a document
+    stand on one side, in any corpus, and nothing need be remembered.
+    """
+    if not 0 < share < 1:
+        return share >= 1
+    digest = xxhash.xxh3_64_intdigest(composed(document).encode("utf-8", "surrogatepass"), seed=seed % 2**64)
+    return bool(digest < share * 2**64)
+
+
+class LanguageError(Failure):
+    """A text, tokenizer or language model that cannot be used; `code` is a key of `language.` in the locale files."""
+
+
+OnProgress = Callable[[float], object]  # told which share is done, 0 to 1; what it raises ends the work
+LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents
+_BLOCK = 1 << 18  # bytes read at a time
+_CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """A text file in UTF-8: its paragraphs where empty lines part them, else its lines."""
+
+    name: str
+    path: Path
+    fingerprint: str
+    characters: int
+    in_paragraphs: bool = field(kw_only=True)
+
+    def documents(self) -> Iterator[str]:
+        """Raises `LanguageError` where the file was changed and is no text any more."""
+        lines = _lines(_blocks(self.path, shown(self.path.name, 80)))
+        for document in _paragraphs(lines) if self.in_paragraphs else lines:
+            yield from parts(document)
+
+
+def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
+    """Look a text file through once: its fingerprint, whether it is UTF-8, and what parts its documents.
+
+    It is called by `name`, or else as the file. `on_progress` is told the share of it gone through. Raises
+    `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` where nothing but space is in it.
+    """
+    told = shown(name or path.name, 80)
+    digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
+
+    def noted() -> Iterator[str]:
+        nonlocal characters
+        seen = 0
+        for block in _blocks(path, told):
+            encoded = block.encode()
+            digest.update(encoded)
+            characters, seen = characters + len(block), seen + len(encoded)
+            if on_progress:
+                on_progress(min(1.0, seen / max(1, path.stat().st_size)))
+            yield block
+
+    for line in _lines(noted()):
+        if line.strip():
+            in_paragraphs |= gap
+            filled, gap = True, False
+        else:
+            gap = filled
+    if not filled:
+        raise LanguageError("no_text", f"{told} holds no text: give one with words in it", file=told)
+    return TextCorpus(name or path.stem, path, digest.hexdigest(), characters, in_paragraphs=in_paragraphs)
+
+
+def gone_through(documents: Iterable[str], characters: int, on_progress: OnProgress | None) -> Iterator[str]:
+    """Yield documents, and tell from time to time which share of so many characters is gone through; at last, all."""
+    seen = told = 0
+    for document in documents:
+        yield document
+        seen += len(document)
+        if on_progress and seen - told > _CHARACTERS_BETWEEN:
+            told = seen
+            on_progress(min(1.0, seen / characters))
+    if on_progress:
+        on_progress(1.0)
+
+
+def within(on_progress: OnProgress | None, low: float, high: float) -> OnProgress | None:
+    """Return what is told of a part of the work that begins at the share `low` of all of it, and ends at `high`."""
+    return on_progress and (lambda share: on_progress(low + share * (high - low)))
+
+
+def parts(document: str) -> Iterator[str]:
+    """Yield a document without the space around it, one that is too long cut between words where it has any."""
+    rest = document.strip()
+    while len(rest) > LONGEST:
+        end = rest.rfind(" ", LONGEST // 2, LONGEST) + 1 or LONGEST
+        yield rest[:end].rstrip()
+        rest = rest[end:].lstrip()
+    if rest:
+        yield rest
+
+
+def require_file(path: Path, told: str) -> None:
+    """Raise `LanguageError` `unreadable_text` where there is no file."""
+    if not path.is_file():
+        message = f"{told} is no file that can be read: check the path"
+        raise LanguageError("unreadable_text", message, file=told)
+
+
+def _blocks(path: Path, told: str) -> Iterator[str]:
+    """Yield the text without its byte order mark, some of it at a time. Raises `LanguageError`."""
+    require_file(path, told)
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        for read in chain(iter(lambda: file.read(_BLOCK), b""), [b""]):  # at last it must not be amid a letter
+            try:
+                block = decoder.decode(read, final=not read)
+            except UnicodeDecodeError as error:
+                raise _bad_text(told, line, error.object, error.start) from error
+            if "\x00" in block:  # UTF-16 of English is valid UTF-8, with a NUL after every letter
+                raise _bad_text(told, line, block.encode(), len(block))
+            line += block.count("\n")
+            yield block
+
+
+def _bad_text(told: str, line: int, content: bytes, at: int) -> LanguageError:
+    """What begins with a line of this number is no text where a NUL stands, or else at a place."""
+    at = zero if (zero := content.find(b"\x00", 0, at)) >= 0 else at
+    line, found = line + content.count(b"\n", 0, at), f"0x{content[at]:02X}"
+    message = f"{told} is no UTF-8: byte {found} in line {line} is none of a text; save the file as UTF-8"
+    return LanguageError("bad_text", message, file=told, line=line, byte=found)
+
+
+def _lines(blocks: Iterable[str]) -> Iterator[str]:
+    """Yield the lines with their ends, a very long one in parts that end with words where it has any."""
+    rest = ""
+    for block in blocks:
+        *lines, rest = (rest + block).split("\n")
+        for line in lines:
+            yield line + "\n"
+        if len(rest) > LONGEST:
+            end = rest.rfind(" ") + 1 or len(rest)
+            yield rest[:end]
+            rest = rest[end:]
+    yield rest
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    gathered, length = list[str](), 0
+    for line in lines:
+        if line.strip() and length < LONGEST:
+            gathered.append(line)
+            length += len(line)
+            continue
+        yield "".join(gathered)
+        gathered, length = ([line], len(line)) if line.strip() else ([], 0)
+    yield "".join(gathered)
+
+
+REFERENCE = "text:"  # what a reference to a kept text begins with
+_TEXT = "text.txt"  # its file, as it was given
+_CHECKED = 0.6  # share of the work before documents are counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredText(KeptSet):
+    """One kept text; `in_paragraphs` says that empty lines part its documents, else each line is one."""
+
+    characters: int
+    documents: int
+    in_paragraphs: bool
+
+    @property
+    def reference(self) -> str:
+        return f"{REFERENCE}{self.key}"
+
+
+def _unknown(reference: str, known: str) -> LanguageError:
+    return LanguageError("unknown_text", f"no text {reference} is kept; these are: {known}", name=reference)
+
+
+_TEXTS = Collection("texts", StoredText, _unknown)
+stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
+
+
+def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgress | None = None) -> StoredText:
+    """Keep a text in the workspace; the same content is kept once, under its newest name.
+
+    `on_progress` is told the share of the work done. Raises `LanguageError` as `text_corpus`, and `LimitError` where it
+    is more than the user may keep; nothing of it is kept then.
+    """
+    workspace().mkdir(parents=True, exist_ok=True)
+    with temporary_folder(".text.", workspace()) as folder:
+        path = folder / _TEXT
+        with path.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        corpus = text_corpus(path, name, within(on_progress, 0, _CHECKED))
+        count = sum(1 for _ in gone_through(corpus.documents(), corpus.characters, within(on_progress, _CHECKED, 1)))
+
+        def fill(new: Path) -> None:
+            path.rename(new / _TEXT)
+            seal(new)
+
+        figures = {"characters": corpus.characters, "in_paragraphs": corpus.in_paragraphs}
+        return _TEXTS.keep(fill, name, corpus.fingerprint, source, documents=count, **figures)
+
+
+def opened(kept: StoredText) -> TextCorpus:
+    """Return a kept text as its note has it: nothing of it is read."""
+    path = _TEXTS.folder(kept.key) / _TEXT
+    return TextCorpus(kept.name, path, kept.fingerprint, kept.characters, in_paragraphs=kept.in_paragraphs)
+
+
+def find(wanted: str) -> TextCorpus:
+    """Return the kept text with this name, or whose fingerprint begins so (8 digits and more).
+
+    Raises `LanguageError`: `unknown_text`, which lists what there is, and `broken_text` where its content has changed.
+    """
+    kept = _TEXTS.named(wanted)
+    if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
+        message = f"the kept text {shown(kept.name, 80)} is not what it was: remove it, and keep its file again"
+        raise LanguageError("broken_text", message, name=shown(kept.name, 80))
+    return opened(kept)

@@ -1,0 +1,263 @@
+"""Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
+
+The experiment file is that of a comparison, and who reads what its retrievers find. The page that asks for an
+evaluation imports no torch, and may be closed: a process runs `python -m reading run FOLDER`. What it has read lies in
+the cache, so that one that was ended goes on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, model_validator
+
+from mrc_workbench.data.jobs.folder import RequestJob
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
+from mrc_workbench.labs.reading.extractive import (
+    ByDepth,
+    Candidates,
+    CorpusReader,
+    best_weight,
+    by_depth,
+    candidates,
+    own_passages,
+    spread,
+)
+from mrc_workbench.labs.reading.generate import GeneratorResult, generated
+from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.reader import SpanReader
+from mrc_workbench.models.sources import contents, find_model
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_as, write_experiment
+from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
+from mrc_workbench.retrieval.rankings import Rankings
+
+DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
+
+
+class ReaderSpec(BaseModel):
+    """A reader: `model` is a run, a hub id, a folder or a packaged base."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: Name
+    model: Name
+
+
+class ReadingExperiment(Experiment):
+    """Readers and generators over the first K passages of every retriever, K each of `depths`."""
+
+    rules: Rules = Rules.KORQUAD
+    depths_read: tuple[PositiveInt, ...] = Field(default=DEFAULT_DEPTHS, min_length=1)
+    reader: tuple[ReaderSpec, ...] = ()
+    generator: tuple[GeneratorSpec, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_someone_who_answers(self) -> "ReadingExperiment":
+        names = [*(one.name for one in self.reader), *(one.name for one in self.generator)]
+        if not names:
+            raise ValueError("a [[reader]] or a [[generator]] is needed")
+        if len(set(names)) < len(names):
+            raise ValueError(f"two of {names} have the same name")
+        return self
+
+    @property
+    def deepest(self) -> int:
+        return max(self.depths_read)
+
+
+def read_experiment(path: Path) -> ReadingExperiment:
+    """Read an experiment file (TOML). Raises `ExperimentError`."""
+    return read_as(ReadingExperiment, path)
+
+
+class ReadingJob(RequestJob[ReadingExperiment]):
+    """The job of one experiment: `experiment.toml`, and what `results.keep` writes."""
+
+    place, file = "reading", "experiment.toml"
+    form = TypeAdapter(ReadingExperiment)
+    versions = (1, RETRIEVAL_VERSION, ANALYZER_VERSION, LANGUAGES_VERSION)
+
+    @classmethod
+    def beside(cls, request: ReadingExperiment) -> tuple[object, ...]:
+        return (contents(one.model for one in request.reader),)
+
+    @classmethod
+    def written(cls, request: ReadingExperiment) -> str:
+        return write_experiment(request)
+
+    def request(self) -> ReadingExperiment:
+        """Raises `ExperimentError`."""
+        return read_experiment(self.folder / self.file)
+
+
+Tell = Callable[[str, float], None]
+_SEARCHING = 0.2  # of all the work
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a reader says from one retriever's passages, and by which weight of the retrieval score, told in `unit`s.
+
+    `weight_by_validation` is False where no validation questions could choose it, and it is 0.
+    """
+
+    depth: ByDepth
+    read: Candidates
+    weight: float
+    weight_by_validation: bool
+    unit: float = 1.0
+
+    def answers(self, place: int) -> list[str]:
+        """What is said from the first `ks[place]` passages, question by question; "" where nothing was found."""
+        taken = self.depth.place[:, place].tolist()
+        return ["" if rank < 0 else said[rank] for rank, said in zip(taken, self.read.answers, strict=True)]
+
+
+@dataclass(frozen=True)
+class ReaderResult:
+    """A reader's answers by retriever; `oracle` `(n_questions, 2)` is exact match and overlap with the right passage
+    given. A reader that failed has an `error` and nothing else.
+    """
+
+    name: str
+    by_retriever: Mapping[str, Answered] = field(default_factory=dict)
+    oracle: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class ReadingResult:
+    """All answers to the questions of the part compared."""
+
+    experiment: ReadingExperiment
+    comparison: Comparison
+    readers: tuple[ReaderResult, ...]
+    generators: tuple[GeneratorResult, ...] = ()
+
+    @property
+    def question_set(self) -> QuestionSet:
+        """The whole corpus, of the questions those asked."""
+        return self.comparison.question_set
+
+
+def evaluate(
+    experiment: ReadingExperiment,
+    question_set: QuestionSet,
+    *,
+    base: Path | None = None,
+    on_progress: Tell | None = None,
+) -> ReadingResult:
+    """Search, read and judge. `on_progress` is told who is at work, and the share of all work done, 0 to 1.
+
+    The weight of each retriever's score is chosen on the validation questions, at the greatest depth; on the very
+    questions of a part that holds them it is not chosen at all, and is 0. Raises `ValueError` where the part has no
+    question with a relevant passage.
+    """
+    tell = on_progress or (lambda *_: None)
+    test, validation = _searched(experiment, question_set, base, lambda name, share: tell(name, _SEARCHING * share))
+    count = len(experiment.reader) + len(experiment.generator)
+
+    def teller(number: int, name: str) -> Callable[[float], None]:
+        return lambda share: tell(name, _SEARCHING + (1 - _SEARCHING) * (number + share) / count)
+
+    readers = [
+        _result(spec, experiment, test, validation, base=base, tell=teller(number, spec.name))
+        for number, spec in enumerate(experiment.reader)
+    ]
+    generators = [
+        generated(spec, test, experiment.rules, experiment.seed, teller(number, spec.name))
+        for number, spec in enumerate(experiment.generator, start=len(readers))
+    ]
+    tell("", 1.0)
+    return ReadingResult(experiment, test, tuple(readers), tuple(generators))
+
+
+def _searched(
+    experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, tell: Tell
+) -> tuple[Comparison, Comparison | None]:
+    """What every retriever found for the questions asked, and for the validation questions where they choose."""
+    sent = [one.most_passages for one in experiment.generator]
+    deep = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, experiment.deepest, *sent}))})
+    test = compare(deep, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 * share))
+    if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
+        return test, None
+    of_validation = deep.model_copy(update={"split": Part.VALIDATION})
+    try:
+        return test, compare(
+            of_validation, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 + 0.3 * share)
+        )
+    except ValueError:  # no such question
+        return test, None
+
+
+def _result(
+    spec: ReaderSpec,
+    experiment: ReadingExperiment,
+    test: Comparison,
+    validation: Comparison | None,
+    *,
+    base: Path | None,
+    tell: Callable[[float], None],
+) -> ReaderResult:
+    try:
+        reader = SpanReader(find_model(spec.model, base))
+        work = len(test.rankings) + 1
+        # exact match and overlap where each question is read with its own passage
+        own = own_passages(test.question_set)[:, None].astype(np.int32)
+        rankings = Rankings(own, np.where(own >= 0, 0, -np.inf).astype(np.float32))
+        given = _read(reader, test.question_set, rankings, experiment.rules)
+        tell(1 / work)
+        answered = {}
+        for number, name in enumerate(test.rankings, start=1):
+            judging = validation if validation and name in validation.rankings else None
+            told = _part_of(tell, number / work, (number + 1) / work)
+            answered[name] = _answered(reader, experiment, name, test, judging, tell=told)
+        return ReaderResult(spec.name, answered, np.concatenate([given.exact, given.overlap], axis=1))
+    except Exception as error:  # the others go on
+        return ReaderResult(spec.name, error=error)
+
+
+def _answered(
+    reader: SpanReader,
+    experiment: ReadingExperiment,
+    name: str,
+    test: Comparison,
+    judging: Comparison | None,
+    *,
+    tell: Callable[[float], None],
+) -> Answered:
+    parts = [one for one in (judging, test) if one]
+    ends = [*accumulate((len(one.question_set.questions) for one in parts), initial=0)]
+    read = []
+    for part, (first, last) in zip(parts, pairwise(ends), strict=True):
+        rankings = part.rankings[name].first(experiment.deepest)
+        told = _part_of(tell, first / ends[-1], last / ends[-1])
+        read.append(_read(reader, part.question_set, rankings, experiment.rules, told))
+    judged, asked = read[0], read[-1]
+    unit = spread(judged.found)
+    weight = best_weight(judged, experiment.deepest, unit) if judging else 0.0
+    depth = by_depth(asked, experiment.depths_read, weight, unit)
+    return Answered(depth, asked, weight, judging is not None, unit)
+
+
+def _read(
+    reader: SpanReader,
+    question_set: QuestionSet,
+    rankings: Rankings,
+    rules: Rules,
+    tell: Callable[[float], None] | None = None,
+) -> Candidates:
+    corpus = CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
+    readings = corpus.of([question.text for question in question_set.questions], rankings)
+    return candidates(question_set, rankings, readings, rules)
+
+
+def _part_of(tell: Callable[[float], None], first: float, last: float) -> Callable[[float], None]:
+    """Tell how much of all work is done by how much of a part of it, from `first` to `last`."""
+    return lambda share: tell(first + (last - first) * share)

@@ -1,0 +1,338 @@
+"""Retrieval-augmented generation (Lewis et al. 2020): a language model answers from the passages that were found.
+
+Many requests are asked several at a time within a budget, and what was answered is kept by all that the model was told,
+so that nobody is asked twice.
+"""
+
+import math
+from collections import abc
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import number_in, require_room, workspace, write_json
+from mrc_workbench.labs.reading.generator import (
+    GeneratedAnswer,
+    Generator,
+    GeneratorSpec,
+    Messages,
+    Request,
+    prompts,
+    require_range,
+)
+from mrc_workbench.labs.reading.rules import ReadingError, Rules
+from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
+from mrc_workbench.models.llm.asking import EndpointError, KeptAnswers, ask_each
+from mrc_workbench.models.llm.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
+from mrc_workbench.retrieval.comparison.compare import Comparison
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a million tokens cost, in any currency, and the most that one batch may cost (None: whatever it does).
+
+    Raises `ReadingError` (`price_range`) where one is no number from 0.
+    """
+
+    prompt: float
+    completion: float
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        for value in (self.prompt, self.completion, self.most or 0.0):
+            if not 0 <= value < math.inf:
+                raise ReadingError("price_range", f"a price is a number from 0, not {value}")
+
+    def of(self, prompt_tokens: float, completion_tokens: float) -> float:
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
+
+
+class Budget:
+    """What a batch has spent, and may spend yet. For one thread.
+
+    What a request will cost nobody knows before. It is taken for as dear as those so far would make it: by the most
+    tokens a byte of text that the server has told, and by its longest answer. Before the first answer it is a token a
+    byte, which is never fewer than there are, and an answer of 500 tokens. So an answer much longer than any before it
+    can still pass the most, by itself. Where a server tells no tokens, or an answer breaks off, what was set aside for
+    it counts as spent: `estimated` is that part of `spent`.
+    """
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.spent, self.estimated = 0.0, 0.0
+        self._prices = prices or Prices(0, 0)
+        self._set_aside: dict[str, tuple[int, float]] = {}  # bytes of a request, and what it may cost
+        self._tokens_a_byte, self._completion_tokens = 0.0, 0
+
+    def set_aside(self, request: str, size: int) -> bool:
+        """Set aside what a request of so many bytes may cost; False where the most might be passed by it."""
+        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or 500)
+        most, others = self._prices.most, sum(cost for _, cost in self._set_aside.values())
+        if most is not None and self.spent + others + cost > most:
+            return False
+        self._set_aside[request] = size, cost
+        return True
+
+    def settle(self, request: str, usage: Usage | None) -> None:
+        """Count what a request has cost: by the tokens told, or else what was set aside for it."""
+        size, cost = self._set_aside.pop(request)
+        if usage and usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            cost = self._prices.of(usage.prompt_tokens, usage.completion_tokens)
+            self._tokens_a_byte = max(self._tokens_a_byte, usage.prompt_tokens / max(1, size))
+            self._completion_tokens = max(self._completion_tokens, usage.completion_tokens)
+        else:
+            self.estimated += cost
+        self.spent += cost
+
+    def release(self, request: str) -> None:
+        """Count a request that was refused, and cost nothing."""
+        del self._set_aside[request]
+
+
+class GeneratedAnswers(KeptAnswers[Answer]):
+    """The answers so far of a model with one prompt and temperature, in `workspace/generated/<key>/answers.jsonl`.
+
+    Beside them `generator.json` says who answered. An answer is found by the text that was sent: the question, and the
+    passages as far as they were. So whichever retriever found them gets it, and wherever the model was served.
+    """
+
+    def __init__(self, generator: Generator) -> None:
+        self._told = {
+            "model": generator.model,
+            "temperature": float(generator.temperature),
+            "prompt": asdict(generator.prompt),
+        }
+        self._folder = workspace() / "generated" / key_of(self._told)[:16]
+        super().__init__(self._folder / "answers.jsonl", "asked", _answer)
+
+    def keep(self, messages: Messages, answer: Answer) -> None:
+        """Keep an answer. Raises `OSError`: a full disk."""
+        if not (self._folder / "generator.json").exists():
+            write_json(self._folder / "generator.json", self._told)
+        self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
+
+
+def _answer(entry: dict[str, Any]) -> Answer:
+    if not isinstance(entry["said"], str):
+        raise TypeError("what was said is a text")
+    told = (entry.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    prompt, completion = (one if isinstance(one, int) and not isinstance(one, bool) else None for one in told)
+    usage = Usage(prompt, completion, number_in(entry, "first_seconds"), number_in(entry, "seconds"))
+    return Answer(entry["said"], usage)
+
+
+Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
+
+
+def says_something(answer: Answer) -> bool:
+    """Whether there is an answer in it: silence is none, and no refusal."""
+    return bool(without_thoughts(answer.text).strip())
+
+
+def nothing_said() -> ReadingError:
+    """Return the failure of a request that was answered by silence."""
+    return ReadingError("nothing_said", "the model said nothing")
+
+
+def _ask(
+    new: Mapping[str, Messages],
+    chat: Chat,
+    concurrency: int,
+    *,
+    kept: GeneratedAnswers,
+    budget: Budget,
+    on_progress: Progress,
+    stopped: Callable[[], bool],
+) -> tuple[dict[str, Failure], Failure | None]:
+    """Ask, and keep the answers; returns single failures by the messages' keys, and why the rest was not asked."""
+    failures: dict[str, Failure] = {}
+    done, ended = 0, None
+
+    def ask(messages: Messages) -> Answer:
+        answer = returned(chat.stream(messages.system, messages.text))
+        if says_something(answer):  # kept by this thread: perhaps nobody waits for it any more
+            kept.keep(messages, answer)
+        return answer
+
+    def settle(messages: Messages, answer: Answer | EndpointError) -> None:
+        if not isinstance(answer, EndpointError):
+            budget.settle(messages.key, answer.usage)
+            if not says_something(answer):
+                failures[messages.key] = nothing_said()
+            return
+        if answer.code in ("broken_off", "timeout", "too_long", "too_much"):
+            budget.settle(messages.key, None)  # it may have cost
+        else:
+            budget.release(messages.key)
+        if not answer.ends:
+            failures[messages.key] = answer
+
+    affordable = ask_each(new.values(), ask, concurrency, lambda one: budget.set_aside(one.key, one.size))
+    with closing(affordable) as answers:
+        try:
+            for told in answers:
+                if told:
+                    done += 1
+                    settle(*told)
+                elif stopped():
+                    return failures, ReadingError("generation_stopped", "stopped: what was answered is kept")
+                else:
+                    on_progress(done, len(new), budget.spent)
+        except EndpointError as error:
+            ended = error
+    on_progress(done, len(new), budget.spent)
+    left = len(new) - done
+    if left and not ended:
+        return failures, ReadingError("price_ceiling", f"{left:,} more might pass the price", left=left)
+    return failures, ended
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of many requests, by their ids: answers, or why there is none.
+
+    `failures` are of single requests (a timeout, a refusal, silence), which are asked again the next time. `left` were
+    not asked, or their answers were not waited for; `ended` says why, None where nothing ended the batch. `spent` is of
+    this batch alone, what was kept before costs nothing, and no server told the part of it that is `estimated`.
+    """
+
+    answers: dict[str, GeneratedAnswer]
+    failures: dict[str, Failure]
+    left: int
+    ended: Failure | None
+    spent: float
+    estimated: float
+
+
+def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
+    """Return what was answered before; None where nothing was."""
+    messages = generator.messages(request)
+    known = GeneratedAnswers(generator).get(messages.key)
+    return generator.answer(known, messages.sent) if known else None
+
+
+def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Yield the answer of the generator's model to a request piece by piece, return it, and keep it once it is whole.
+
+    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
+    `LimitError` (`megabytes`), `OSError`: a full disk.
+    """
+    messages = generator.messages(request)
+    require_room()
+    said = yield from chat.stream(messages.system, messages.text)
+    if not says_something(said):
+        raise nothing_said()
+    GeneratedAnswers(generator).keep(messages, said)
+    return generator.answer(said, messages.sent)
+
+
+def generate(
+    generator: Generator,
+    requests: Sequence[Request],
+    endpoint: Endpoint | None,
+    *,
+    prices: Prices | None = None,
+    concurrency: int = 4,
+    on_progress: Progress | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> Batch:
+    """Answer many requests (their ids differ), `concurrency` at a time; without an endpoint, take what was kept.
+
+    Each answer is kept as it comes, and what was answered is never asked again, whoever ends this: `stopped`, asked
+    twice a second, `on_progress` by an error of its own, or a kill. Answers under way are then not waited for, and kept
+    if they still come. A request that might pass `prices.most` is not begun (`ended` is `price_ceiling`; `Budget` says
+    how sure that is), nor is any after an error of the endpoint that the others would meet, too (`ended` is that
+    error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
+    """
+    require_range("concurrency", concurrency, 1, 64)
+    kept, budget = GeneratedAnswers(generator), Budget(prices)
+    messages = {request.id: generator.messages(request) for request in requests}
+    new = {one.key: one for one in messages.values() if not kept.get(one.key)}
+    failed, ended = dict[str, Failure](), None
+    if endpoint and new:
+        require_room()
+        failed, ended = _ask(
+            new,
+            generator.chat(endpoint),
+            concurrency,
+            kept=kept,
+            budget=budget,
+            on_progress=on_progress or (lambda *_: None),
+            stopped=stopped or (lambda: False),
+        )
+    answers = {id_: generator.answer(known, one.sent) for id_, one in messages.items() if (known := kept.get(one.key))}
+    failures = {id_: failed[one.key] for id_, one in messages.items() if one.key in failed}
+    left = len(messages) - len(answers) - len(failures)
+    return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What came of the questions asked over one retriever's passages; no scores where nothing was answered."""
+
+    batch: Batch
+    scores: GeneratedScores | None
+
+
+@dataclass(frozen=True)
+class GeneratorResult:
+    """A language model's answers by retriever, of `asked` questions each; one that failed has an `error` alone."""
+
+    name: str
+    by_retriever: Mapping[str, Generated] = field(default_factory=dict)
+    asked: int = 0
+    error: Exception | None = None
+
+
+def generated(
+    spec: GeneratorSpec, comparison: Comparison, rules: Rules, seed: int, tell: Callable[[float], None]
+) -> GeneratorResult:
+    """Ask a language model at the environment's endpoint; where that is not there, tell what was kept of it.
+
+    Of more questions than `spec.questions` so many are drawn, seeded. `most_cost` is for all retrievers together, in
+    their order. `tell` is told the share of the questions done.
+    """
+    try:
+        generator, prices = generator_of(spec), None
+        if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
+            prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
+        rows = list(range(len(comparison.question_set.questions)))
+        if 0 < spec.questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        asked = comparison.question_set.with_questions(rows)
+        ids = {question.id for question in asked.questions}
+        endpoint, found, spent = Endpoint.of(), {}, 0.0
+        for number, (name, rankings) in enumerate(comparison.rankings.items()):
+
+            def told(done: int, total: int, cost: float, number: int = number) -> None:
+                del cost
+                tell((number + done / max(1, total)) / len(comparison.rankings))
+
+            requests = generator.requests(comparison.question_set, rankings)
+            requests = [one for one in requests if one.id in ids and one.passages]
+            left = replace(prices, most=max(0.0, prices.most - spent)) if prices and prices.most is not None else prices
+            batch = generate(generator, requests, endpoint, prices=left, on_progress=told)
+            spent += batch.spent
+            found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
+        return GeneratorResult(spec.name, found, len(ids))
+    except Exception as error:  # the others go on
+        return GeneratorResult(spec.name, error=error)
+
+
+def generator_of(spec: GeneratorSpec) -> Generator:
+    """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`, where none has that name."""
+    if spec.prompt not in prompts():
+        known = ", ".join(prompts())
+        raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
+    return Generator(
+        name=spec.name,
+        model=spec.model,
+        prompt=prompts()[spec.prompt],
+        temperature=spec.temperature,
+        most_passages=spec.most_passages,
+        most_characters=spec.most_characters,
+    )

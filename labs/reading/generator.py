@@ -1,0 +1,289 @@
+"""A generator: a language model, what it is told, what it reads of what was retrieved, and which passages it cites."""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import regex
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
+
+from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text.marking import answer_spans, matched_spans
+from mrc_workbench.labs.reading.rules import ReadingError, Rules, normalized
+from mrc_workbench.models.llm.endpoint import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+
+
+def contains(text: str, answer: str, rules: Rules) -> bool:
+    """Whether a text holds an answer, both as the rules compare them; nothing is held by nothing.
+
+    As wherever answers are marked, it is never found inside a number or a Latin word: "3" is not in "1934".
+    """
+    wanted = unicodedata.normalize("NFC", normalized(answer, rules))
+    return bool(wanted) and bool(answer_spans(unicodedata.normalize("NFC", normalized(text, rules)), [wanted]))
+
+
+def contains_words(text: str, answer: str) -> bool:
+    """Whether every word of an answer that tells something stands in a text, in whatever order; one at least must.
+
+    Compared are words as `data.text.marking` compares them: content morphemes in Korean, lower-cased words elsewhere.
+    """
+    answer = unicodedata.normalize("NFC", answer)
+    (telling,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does
+    (found,) = matched_spans(text, [answer])
+    return bool(telling) and found == telling
+
+
+_NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
+_ONE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
+CITATION = regex.compile(rf"[\[［【]\s*({_ONE}(?:\s*[,，、;；]\s*{_ONE})*)\s*[\]］】]")
+
+
+class Support(StrEnum):
+    """What a cited passage says of the answer."""
+
+    HOLDS = "holds"
+    LACKS = "lacks"
+    NEVER_SENT = "never_sent"
+
+
+class Citation(NamedTuple):
+    """A number that an answer cites, from 1, and what the passage of that number says of it."""
+
+    number: int
+    support: Support
+
+
+@dataclass(frozen=True)
+class CitedAnswer:
+    """An answer without its citations, and the numbers these name, each once, in the order of the answer."""
+
+    text: str
+    numbers: tuple[int, ...]
+
+
+def cited(said: str) -> CitedAnswer:
+    """Tell an answer and its citations apart: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, in full-width signs too.
+
+    What a model thought aloud before it is no part of it.
+    """
+    answer = without_thoughts(said)
+    places = [*CITATION.finditer(answer)]
+    edges = [0, *(edge for place in places for edge in place.span()), len(answer)]
+    text = "".join(answer[start:end].rstrip() for start, end in zip(edges[::2], edges[1::2], strict=True))
+    numbers: dict[int, None] = {}
+    for part in (part for place in places for part in regex.findall(_ONE, place[1])):
+        first, *last = sorted(map(int, regex.findall(r"\d+", part)))
+        numbers |= dict.fromkeys(range(first, (last or [first])[0] + 1))
+    return CitedAnswer(text.strip(), tuple(numbers))
+
+
+def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple[Citation, ...]:
+    """Hold each number against the passage that was sent under it.
+
+    A passage holds an answer when its title or text contains it, both as the rules compare them, or else every word of
+    the answer that tells something, see `contains_words`. That the passage means what the answer says,
+    nobody checks.
+    """
+    found = []
+    for number in answer.numbers:
+        if not 1 <= number <= len(sent):
+            found.append(Citation(number, Support.NEVER_SENT))
+            continue
+        text = f"{sent[number - 1].title}\n{sent[number - 1].text}"
+        holds = contains(text, answer.text, rules) or contains_words(text, answer.text)
+        found.append(Citation(number, Support.HOLDS if holds else Support.LACKS))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The system instruction, the user's text and the sentence that says that no passage holds an answer.
+
+    `{refusal}` stands in the instruction, `{passages}` and `{question}` in the template; other braces mean themselves.
+    Raises `ReadingError` (`bad_template`) where one is missing, or the refusal is empty.
+    """
+
+    instruction: str
+    template: str
+    refusal: str
+
+    def __post_init__(self) -> None:
+        for name, text in (("refusal", self.instruction), ("passages", self.template), ("question", self.template)):
+            if f"{{{name}}}" not in text:
+                raise ReadingError("bad_template", f"the prompt lacks {{{name}}}", placeholder=f"{{{name}}}")
+        if not self.refusal.strip():
+            raise ReadingError("bad_template", "the prompt's refusal is empty", placeholder="{refusal}")
+
+    @property
+    def system(self) -> str:
+        return _filled(self.instruction, {"refusal": self.refusal.strip()})
+
+    def asking(self, question: str, sent: Sequence[Passage]) -> str:
+        """The user's text with a question, on one line, and passages as `as_sent` makes them."""
+        return _filled(self.template, {"passages": numbered(sent), "question": " ".join(question.split())})
+
+
+@cache
+def prompts() -> dict[str, Prompt]:
+    """Return the prompts that come with the program, by language."""
+    languages = tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
+    return {language: Prompt(**{name: text.strip() for name, text in of.items()}) for language, of in languages.items()}
+
+
+def as_sent(passage: Passage, most_characters: int) -> Passage:
+    """Return a passage as a model reads it: its first characters, and nothing that it could be taken in by.
+
+    What would be read as a citation, `[3]`, becomes `(3)`, and `<|`, by which many models mark whose turn it is, `< |`.
+    """
+    rest = "…" if len(passage.text) > most_characters else ""
+    return Passage(passage.id, _harmless(passage.text[:most_characters] + rest), _harmless(passage.title))
+
+
+def numbered(sent: Sequence[Passage]) -> str:
+    """Return passages under their numbers, `[1]` and so on, each line of theirs behind `> `, the title first.
+
+    A line without that mark is ours: whatever stands in a passage, it opens no number and ends no quotation.
+    """
+    parts = []
+    for number, passage in enumerate(sent, start=1):
+        title = [" ".join(passage.title.split()), ""] if passage.title.strip() else []
+        parts.append(f"[{number}]\n" + "\n".join(f"> {line}" for line in [*title, *passage.text.splitlines()]))
+    return "\n\n".join(parts)
+
+
+def _harmless(text: str) -> str:
+    return str(CITATION.sub(r"(\1)", text)).replace("<|", "< |")
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """The template with its placeholders, and none of what stands in the values, replaced."""
+    return re.sub(r"\{(passages|question|refusal)\}", lambda found: values.get(found[1], found[0]), template)
+
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question and the passages that were found for it, the best first."""
+
+    id: str
+    question: str
+    passages: Sequence[Passage]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What is sent of a request: the system's and the user's text, and the passages in it as they are read there."""
+
+    system: str
+    text: str
+    sent: tuple[Passage, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """sha256 (hexadecimal) of all that the model reads."""
+        return key_of(self.system, self.text)
+
+    @property
+    def size(self) -> int:
+        """In bytes of UTF-8."""
+        return len(self.system.encode()) + len(self.text.encode())
+
+
+@dataclass(frozen=True)
+class GeneratedAnswer:
+    """What a model said, what that took, the passages it was sent as `[1]` and so on, and whether it refused."""
+
+    said: str
+    usage: Usage
+    sent: tuple[Passage, ...]
+    refused: bool
+
+    @cached_property
+    def cited(self) -> CitedAnswer:
+        return cited(self.said)
+
+    @property
+    def prediction(self) -> str:
+        """The answer as rules judge it: without citations, and empty, "no answer", where it is a refusal."""
+        return "" if self.refused else self.cited.text
+
+
+class GeneratorSpec(BaseModel):
+    """A language model at the environment's endpoint: `model` as that calls it, `prompt` the language of the words.
+
+    `most_passages` of those found are sent to it, each cut after `most_characters`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: Name
+    model: Name
+    prompt: Name = "ko"
+    temperature: float = 0.0
+    most_passages: PositiveInt = 5
+    most_characters: PositiveInt = 2000
+    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
+    price_prompt: float = Field(default=0.0, ge=0)
+    price_completion: float = Field(default=0.0, ge=0)
+    most_cost: float | None = Field(default=None, ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """Who answers, and how. Raises `ReadingError`: `no_generator_model`, `generator_range`.
+
+    Of the passages of a question the first `most_passages` are sent, each cut after `most_characters`. Silence of
+    `timeout_seconds` ends a call; it must be longer than the server takes to read the passages.
+    """
+
+    name: str
+    model: str
+    prompt: Prompt = field(default_factory=lambda: prompts()["ko"])
+    temperature: float = 0.0
+    most_passages: int = 5
+    most_characters: int = 2000
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ReadingError("no_generator_model", "name the language model that is to answer")
+        require_range("temperature", self.temperature, 0, 2)
+        require_range("most_passages", self.most_passages, 1, 100)
+        require_range("most_characters", self.most_characters, 1, 100_000)
+        require_range("timeout_seconds", self.timeout_seconds, 0.01, 3600)
+
+    def chat(self, endpoint: Endpoint) -> Chat:
+        return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)
+
+    def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[Request]:
+        """Of a set's questions and what a retriever found for each, `(n_questions, k)`."""
+        passages, rows = question_set.passages, rankings.first(self.most_passages).indices
+        return [
+            Request(question.id, question.text, [passages[row] for row in found if row != NOT_FOUND])
+            for question, found in zip(question_set.questions, rows.tolist(), strict=True)
+        ]
+
+    def messages(self, request: Request) -> Messages:
+        sent = tuple(as_sent(passage, self.most_characters) for passage in request.passages[: self.most_passages])
+        return Messages(self.prompt.system, self.prompt.asking(request.question, sent), sent)
+
+    def answer(self, answer: Answer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
+        """What a model said of passages. It refused where, citations apart, it said the refusal and no more."""
+        said, refusal = (normalized(cited(text).text, Rules.KORQUAD) for text in (answer.text, self.prompt.refusal))
+        return GeneratedAnswer(answer.text, answer.usage, sent, refused=said == refusal)
+
+
+def require_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise `ReadingError` (`generator_range`) where a value is not from `low` to `high`."""
+    if not low <= value <= high:
+        text = f"{name} must be from {low:g} to {high:g}, not {value}"
+        raise ReadingError("generator_range", text, name=name, low=f"{low:g}", high=f"{high:g}")

@@ -1,0 +1,241 @@
+"""What is told of answers, `scores.json` and the files beside it, and evaluations kept for pages that were not there.
+
+A kept folder holds what retrievers found (`found`, a kept comparison), `answers.json`, `judged.npz` and, written last,
+`scores.json`: a folder with scores is whole.
+"""
+
+import re
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
+from mrc_workbench.data.problems import Failure, failure_dict
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult, ReadingExperiment, ReadingResult
+from mrc_workbench.labs.reading.extractive import ByDepth, Candidates, Fate
+from mrc_workbench.labs.reading.generate import Generated
+from mrc_workbench.labs.reading.rules import write_predictions
+from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.retrieval.comparison import store as comparison_store
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.evaluation.significance import (
+    Pair,
+    PairTest,
+    paired_tests,
+    question_groups,
+    share_intervals,
+)
+
+_TESTED = 5  # the depth at which retrievers are told apart, or the nearest below
+
+
+def as_dict(result: ReadingResult) -> dict[str, Any]:
+    """The content of `scores.json`: shares between 0 and 1.
+
+    `readers` by name, by retriever, by K: exact match `em`, the rules' overlap (`f1` or `rouge_w`), the `ceiling`, 95%
+    intervals, and what became of the answers. `oracles`: both with the right passage given.
+    """
+    experiment, groups = result.experiment, question_groups(result.question_set)
+    names = (EXACT, experiment.rules.overlap_name)
+    told: dict[str, Any] = {
+        "data": result.question_set.name,
+        "fingerprint": result.question_set.fingerprint,
+        "split": experiment.split.value,
+        "questions": len(result.question_set.questions),
+        "rules": experiment.rules.value,
+    }
+    told |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
+    for one in result.readers:
+        answered, name = one.by_retriever, one.name
+        figures = {by: _by_k(said, names, groups) for by, said in answered.items()}
+        told["readers"][name] = failure_dict(one.error) if one.error else figures
+        if not one.error:
+            told["oracles"][name] = _shares(one.oracle, names, groups)
+        told["weights"][name] = {
+            by: {"weight": said.weight, "chosen_on": "validation" if said.weight_by_validation else None}
+            for by, said in answered.items()
+        }
+        told["differences"][name] = [
+            {
+                **{part: getattr(test, part) for part in ("measure", "a", "b", "difference")},
+                "interval": [test.low, test.high],
+                "p": test.p_family,
+                "sure": bool(test.sure),
+            }
+            for test in differences(result, one)
+        ]
+    for by_model in result.generators:
+        figures = {by: _generated(batch) for by, batch in by_model.by_retriever.items()}
+        told["generators"][by_model.name] = failure_dict(by_model.error) if by_model.error else figures
+    return told
+
+
+def tested_depth(ks: tuple[int, ...]) -> int:
+    """The place in `ks` of the depth at which retrievers are told apart."""
+    within = [place for place, k in enumerate(ks) if k <= _TESTED]
+    return max(within, key=lambda place: ks[place], default=0)
+
+
+def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
+    """Test every two retrievers by what one reader says from their first passages; one family of tests."""
+    pairs = []
+    for measure, name in (("exact", EXACT), ("overlap", result.experiment.rules.overlap_name)):
+        for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
+            place = tested_depth(first.depth.ks)
+            pairs.append(Pair(a, b, name, *(getattr(one.depth, measure)[:, place] for one in (first, second))))
+    return paired_tests(pairs, question_groups(result.question_set)) if pairs else []
+
+
+def save(result: ReadingResult, folder: Path) -> None:
+    """Write the figures, and every answer in KorQuAD's official form, for its own evaluation. Raises `OSError`."""
+    ids = [question.id for question in result.question_set.questions]
+    said: list[tuple[dict[str, str | int], dict[str, str]]] = []
+    for reader in result.readers:
+        for retriever, answered in reader.by_retriever.items():
+            for place, k in enumerate(answered.depth.ks):
+                of: dict[str, str | int] = {"reader": reader.name, "retriever": retriever, "k": k}
+                said.append((of, dict(zip(ids, answered.answers(place), strict=True))))
+    for generator in result.generators:
+        for retriever, one in generator.by_retriever.items():
+            predictions = {id_: answer.prediction for id_, answer in one.batch.answers.items()}
+            said.append(({"generator": generator.name, "retriever": retriever}, predictions))
+    files: dict[str, dict[str, str | int]] = {}
+    for number, (of, predictions) in enumerate(said, start=1):
+        name = "-".join([f"{number:03}", *(file_name(str(one)) for one in of.values())]) + ".json"
+        (folder / "predictions").mkdir(parents=True, exist_ok=True)
+        write_predictions(predictions, folder / "predictions" / name)
+        files[name] = of
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "scores.json", as_dict(result) | {"predictions": files})
+
+
+def file_name(name: str) -> str:
+    """Return what a person called something as a part of a file's name."""
+    return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
+
+
+def _generated(one: Generated) -> dict[str, Any]:
+    """Means with their intervals, what was not answered and why, and tokens where the server told them."""
+    batch = one.batch
+    told = [answer.usage for answer in batch.answers.values()]
+    tokens = {
+        name: sum(known)
+        for name in ("prompt_tokens", "completion_tokens")
+        if (known := [value for usage in told if (value := getattr(usage, name)) is not None])
+    }
+    return {
+        **(one.scores.means() if one.scores else {}),
+        "interval": {name: [*ends] for name, ends in one.scores.intervals.items()} if one.scores else {},
+        "answered": len(batch.answers),
+        "failed": {id_: failure.as_dict() for id_, failure in batch.failures.items()},
+        "left": batch.left,
+        **({"ended": batch.ended.as_dict()} if batch.ended else {}),
+        **tokens,
+        "seconds": sum(usage.seconds for usage in told),
+        "spent": batch.spent,
+    }
+
+
+def _by_k(answered: Answered, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
+    depth = answered.depth
+    return {
+        str(k): _shares(np.stack([depth.exact[:, place], depth.overlap[:, place]], axis=1), names, groups)
+        | {"ceiling": float(depth.ceiling[:, place].mean())}
+        | {"fates": {fate.name.lower(): float((depth.fate[:, place] == fate).mean()) for fate in Fate}}
+        for place, k in enumerate(depth.ks)
+    }
+
+
+def _shares(values: np.ndarray, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
+    means, ends = values.mean(axis=0).tolist(), share_intervals(values, groups).tolist()
+    return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
+
+
+_SCORES, _TEXTS, _ARRAYS, _FOUND = "scores.json", "answers.json", "judged.npz", "found"
+_ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
+_OF_CANDIDATES = tuple(one.name for one in fields(Candidates) if one.name != "answers")
+_OF_DEPTHS = tuple(one.name for one in fields(ByDepth) if one.name != "ks")
+
+
+@dataclass(frozen=True)
+class KeptReading:
+    """An evaluation of readers as it was made, and the content of its `scores.json`; language models are not in it."""
+
+    result: ReadingResult
+    told: dict[str, Any]
+
+
+def keep(result: ReadingResult, folder: Path) -> None:
+    """Write what `load` reads. Raises `OSError`."""
+    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to what follows
+    # without what is of readers alone, as any other comparison is kept
+    content = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
+    plain = replace(result.comparison, experiment=Experiment.model_validate(content))
+    comparison_store.keep(plain, folder / _FOUND)
+    arrays: Arrays = {}
+    for number, reader in enumerate(result.readers):
+        arrays[f"{number}_oracle"] = reader.oracle
+        for place, answered in enumerate(reader.by_retriever.values()):
+            arrays |= {f"{number}_{place}_read_{name}": getattr(answered.read, name) for name in _OF_CANDIDATES}
+            arrays |= {f"{number}_{place}_depth_{name}": getattr(answered.depth, name) for name in _OF_DEPTHS}
+    save_arrays(folder / _ARRAYS, arrays)
+    texts = {one.name: {name: by.read.answers for name, by in one.by_retriever.items()} for one in result.readers}
+    write_json(folder / _TEXTS, texts)
+    units = {one.name: {name: by.unit for name, by in one.by_retriever.items()} for one in result.readers}
+    experiment = result.experiment.model_dump(mode="json")
+    write_json(folder / _SCORES, as_dict(result) | {"experiment": experiment, "units": units})
+
+
+def load(folder: Path, question_set: QuestionSet) -> KeptReading:
+    """Read an evaluation of questions of `question_set` (the whole set; its part is taken as it was then).
+
+    Raises `ValueError` where the folder holds no whole evaluation of this version, or one of other questions.
+    """
+    told, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
+    if not told or arrays is None:
+        raise ValueError(f"{folder} holds no finished evaluation")
+    found = comparison_store.load(folder / _FOUND, question_set)
+    try:
+        texts = _ANSWERS.validate_json((folder / _TEXTS).read_bytes())
+        experiment = ReadingExperiment.model_validate(told["experiment"])
+        readers = tuple(
+            _reader_result(number, spec.name, experiment.depths_read, told=told, texts=texts[spec.name], arrays=arrays)
+            for number, spec in enumerate(experiment.reader)
+        )
+    except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
+        raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
+    return KeptReading(ReadingResult(experiment, found, readers), told)
+
+
+def _reader_result(
+    number: int,
+    name: str,
+    ks: tuple[int, ...],
+    *,
+    told: dict[str, Any],
+    texts: dict[str, list[list[str]]],
+    arrays: Arrays,
+) -> ReaderResult:
+    if isinstance(told["readers"][name].get("error"), str):  # a retriever may be called so
+        return ReaderResult(name, error=Failure.from_dict(told["readers"][name]))
+    answered = {}
+    for place, retriever in enumerate(told["readers"][name]):
+
+        def part(of: str, names: tuple[str, ...], place: int = place) -> dict[str, np.ndarray]:
+            return {one: arrays[f"{number}_{place}_{of}_{one}"] for one in names}
+
+        weight = told["weights"][name][retriever]
+        answered[retriever] = Answered(
+            ByDepth(ks, **part("depth", _OF_DEPTHS)),
+            Candidates(texts[retriever], **part("read", _OF_CANDIDATES)),
+            weight["weight"],
+            weight["chosen_on"] is not None,
+            told["units"][name][retriever],
+        )
+    return ReaderResult(name, answered, arrays[f"{number}_oracle"])

@@ -1,0 +1,219 @@
+"""Processes of their own: forked from one that has read the libraries where that can be, fresh ones elsewhere. What a
+job frees it keeps: the next step's tensors need no new pages of the system."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mrc_workbench.data.jobs import detached as module
+from mrc_workbench.data.jobs.detached import detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.fork_server import LIBRARIES
+from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.workspace import PROJECT, workspace
+from tests.programs import run_module, words_of
+from tests.training.worlds import wait_until
+
+pytestmark = pytest.mark.slow
+
+ABOUT_ITSELF = """
+import json, os, sys
+print(json.dumps({"session": os.getsid(0), "folder": os.getcwd(), "workspace": os.environ["MRC_WORKSPACE"],
+                  "torch": "torch" in sys.modules, "ours": "mrc_workbench.data.store" in sys.modules}))
+"""
+
+
+@contextmanager
+def own_server() -> Iterator[psutil.Process]:
+    """A fork server of the test's own, which ends when its life line is cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_FORK_SERVER", "")
+        before = {child.pid for child in psutil.Process().children()}
+        start_fork_server()
+        place = Path(os.environ["MRC_FORK_SERVER"])
+        (started,) = [child for child in psutil.Process().children() if child.pid not in before]
+        yield started
+        os.close(module._life_lines.pop())
+        started.wait(30)
+        assert not place.parent.exists()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[psutil.Process]:
+    """One for all tests that do it no harm."""
+    with own_server() as started:
+        yield started
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[psutil.Process]:
+    with own_server() as started:
+        yield started
+
+
+def run(log: Path, code: str) -> Process:
+    return detached("timeit", "-n1", "-r1", code, log=log)
+
+
+def asleep(folder: Path) -> Process:
+    return run(folder / "log.txt", "import time; time.sleep(60)")
+
+
+def parent(process: Process) -> int:
+    number = psutil.Process(process.pid).ppid()
+    psutil.Process(process.pid).kill()
+    process.wait(10)
+    return number
+
+
+def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Process, tmp_path: Path) -> None:
+    process = run(tmp_path / "new" / "log.txt", ABOUT_ITSELF)
+    process.wait(60)
+    about = json.loads((tmp_path / "new" / "log.txt").read_text().splitlines()[0])
+    assert about == {
+        "session": process.pid,
+        "folder": str(PROJECT),
+        "workspace": str(workspace()),
+        "torch": False,
+        "ours": False,
+    }
+    assert not process.lives
+    sleeping = asleep(tmp_path)
+    assert words_of(psutil.Process(sleeping.pid))[:4] == ["python", "-m", "timeit", "-n1"]
+    assert parent(sleeping) == server.pid
+
+
+def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
+    server: psutil.Process, tmp_path: Path
+) -> None:
+    libraries = {library.split(".")[0] for library in LIBRARIES}
+    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'data.store' in sys.modules)"
+
+    def are_read() -> bool:
+        time.sleep(0.5)  # without work
+        log = tmp_path / f"{time.monotonic()}.txt"
+        run(log, check).wait(60)
+        return log.read_text().startswith("[] False")
+
+    wait_until(are_read)
+    log = tmp_path / "of a job.txt"
+    code = "from pathlib import Path; from mrc_workbench.data.jobs.detached import detached"
+    code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
+    run(tmp_path / "job.txt", code).wait(60)
+    assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
+
+
+def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(
+    fresh_server: psutil.Process, tmp_path: Path
+) -> None:
+    def has_read_torch() -> bool:
+        return any("torch" in Path(mapped.path).parts for mapped in fresh_server.memory_maps())
+
+    detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
+    assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
+    assert not has_read_torch()
+    read_on()
+    wait_until(has_read_torch)
+    sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
+    assert sleeping is not None
+    assert parent(sleeping) == fresh_server.pid
+
+
+def test_nobody_takes_over_where_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_FORK_SERVER", "")
+    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
+    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+
+
+def test_what_libraries_look_up_once_needs_a_fresh_process(
+    server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:10")
+    assert parent(asleep(tmp_path)) == os.getpid()
+    monkeypatch.undo()
+
+
+def test_without_forks_the_same_comes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FORKS", False)
+    process = run(tmp_path / "log.txt", ABOUT_ITSELF)
+    process.wait(60)
+    assert json.loads((tmp_path / "log.txt").read_text().splitlines()[0])["session"] == process.pid
+    assert parent(asleep(tmp_path)) == os.getpid()
+
+
+def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_path: Path) -> None:
+    server.suspend()
+    try:
+        assert parent(asleep(tmp_path)) == os.getpid()
+    finally:
+        server.resume()
+    assert parent(asleep(tmp_path)) == server.pid  # and what it did not get to is not started later
+    assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
+
+
+def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
+    fresh_server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # a busy machine starts the other one late
+    gone = os.environ["MRC_FORK_SERVER"]
+    fresh_server.kill()
+    fresh_server.wait(30)
+    process = asleep(tmp_path)
+    other = psutil.Process(process.pid).parent()
+    assert other is not None
+    assert other.pid not in (fresh_server.pid, os.getpid())
+    assert os.environ["MRC_FORK_SERVER"] != gone
+    shutil.rmtree(Path(gone).parent)
+    os.close(module._life_lines.pop())
+    other.wait(30)
+    assert process.lives
+    psutil.Process(process.pid).kill()
+
+
+def test_a_program_s_words_and_status() -> None:
+    done = run_module("data", "inspect", "no such file")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no such file" in done.stderr
+    assert run_module("timeit", "-n1", "-r1", "print('said')").stdout.startswith("said\n")
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from mrc_workbench.data.jobs.machine import give_back_large_blocks, hold_freed_memory
+
+if sys.argv[1] != "plain":
+    hold_freed_memory()
+if sys.argv[1] == "large ones given back":
+    give_back_large_blocks()
+
+def step():
+    return sum(float(np.ones(2**23)[-1]) for _ in range(5))  # 64 MiB each, freed at once
+
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another C library than glibc")
+def test_freed_memory_is_used_again() -> None:
+    held = told(FAULTS, "held")
+    assert held * 10 < told(FAULTS, "plain")
+    assert held * 10 < told(FAULTS, "large ones given back")
+
+
+def told(script: str, how: str) -> int:
+    command = [sys.executable, "-c", script, how]
+    return int(subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout)

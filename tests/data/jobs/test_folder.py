@@ -1,0 +1,366 @@
+"""A job's folder tells how it goes, whatever became of its process: while it is at work, and by its exit status. Jobs
+of signed-in users are each in its user's workspace, and no more of them than one may have."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from mrc_workbench.data.jobs import work as module
+from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.folder import DAMAGED, AskedToStop, Job, State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.queue import Queue
+from mrc_workbench.data.jobs.work import carried_out_alone, carry_out, progress_writer
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
+from tests.training.worlds import wait_until
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "job")
+
+
+def told(error: BaseException) -> tuple[str, str]:
+    return "reason", str(error)
+
+
+def at_work(**more: float) -> Status:
+    pid, pid_started = this_process()
+    return replace(Status(State.RUNNING, pid=pid, pid_started=pid_started), **more)  # type: ignore[arg-type]
+
+
+def test_work_that_ends_well(job: Job) -> None:
+    seen = []
+
+    def work(began: Status) -> None:
+        seen.append(job.status().state)
+        job.write_status(replace(began, share=0.5, seconds_left=3.0))
+        job.write("scores.json", {})
+
+    assert (job.done, job.running, job.failed) == (False, False, False)
+    ended = carry_out(job, work, told)
+    assert seen == [State.RUNNING]
+    assert (ended.state, ended.share, ended.seconds_left) == (State.DONE, 0.5, None)
+    assert (job.done, job.running, job.failed) == (True, False, False)
+    assert job.status().state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [
+        (AskedToStop(), State.STOPPED, ""),
+        (ValueError("why"), State.FAILED, "reason"),
+        (KeyboardInterrupt(), State.FAILED, "reason"),
+    ],
+)
+def test_work_that_does_not(job: Job, error: BaseException, state: State, code: str) -> None:
+    def work(_: Status) -> None:
+        raise error
+
+    assert carry_out(job, work, told).state is state
+    status = job.status()
+    assert (status.state, status.code, status.message) == (state, code, str(error))
+    assert job.failed is (state is State.FAILED)
+
+
+def test_time_at_work_goes_on_where_it_was(job: Job) -> None:
+    job.write_status(Status(State.STOPPED, started=time.time() - 60, queued=5.0))
+    begun = []
+    carry_out(job, begun.append, told)
+    assert begun[0].seconds == pytest.approx(60, abs=1)
+    assert begun[0].queued == 5.0
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        (Status(share=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
+        (Status(share=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
+        (Status(share=1.0, started=100.0, heartbeat=110.0), None),
+        (Status(share=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
+        (Status(share=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
+    ],
+)
+def test_the_time_left(status: Status, left: float | None) -> None:
+    assert status.left == left
+
+
+def test_the_status_of_a_version_without_a_share_is_read(job: Job) -> None:
+    numbers = {"step": 3, "total_steps": 9, "queued": 1.0, "started": 2.0, "heartbeat": 5.0, "pid": 1}
+    rest = {"seconds_left": None, "seconds": 0.0, "pid_started": 0.0, "code": "", "message": ""}
+    old = {"state": "stopped", "phase": "training", **numbers, **rest}
+    write_text(job.folder / "status.json", json.dumps(old))
+    assert job.status() == Status(State.STOPPED, "training", **numbers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["stop", "end"])
+def test_one_that_waits_is_stopped(job: Job, name: str) -> None:
+    job.write_status(Status(State.QUEUED))
+    getattr(job, name)()
+    assert job.asked_to_stop
+    assert job.status().state is (State.STOPPED if name == "stop" else State.QUEUED)
+
+
+def test_one_at_work_is_asked_first(job: Job) -> None:
+    job.write_status(at_work())
+    job.stop()
+    assert job.status().state is State.STOPPING
+    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    assert job.status().state is State.STOPPED
+    assert not job.failed
+
+
+def test_the_end_of_a_log(job: Job) -> None:
+    assert job.log() == ""
+    write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
+    assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> None:
+    write_text(job.folder / "stop", "")
+    job.launch("data", "inspect", tmp_path / "no such file")
+    assert not job.asked_to_stop  # that was another start
+    assert job.running
+    wait_until(lambda: not job.running)
+    assert job.failed
+    assert "no such file" in job.log()
+
+    job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    assert job.running
+    job.end()
+    wait_until(lambda: not job.running)
+    assert (job.status().state, job.failed) == (State.STOPPED, False)
+
+
+@pytest.mark.slow
+def test_a_job_that_many_start_at_once_runs_once(job: Job) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        [*pool.map(lambda _: job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)"), range(6))]
+    started = [process for process in psutil.process_iter() if str(job.folder) in opened(process)]
+    assert [process.pid for process in started] == [job.status().pid]
+    job.end()
+    assert not job.running
+
+
+def opened(process: psutil.Process) -> list[str]:
+    """Folders of the files that a process writes to."""
+    try:
+        return [str(Path(file.path).parent) for file in process.open_files() if file.path.endswith("log.txt")]
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}, {"share": -1.0}, {"share": "x"}, {"step": "1"}),
+        *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
+    ],
+)
+def test_a_status_of_other_types_is_a_damaged_one(damage: dict[str, object], job: Job) -> None:
+    job.write("status.json", {"state": "running"} | damage)
+    if damage == {"step": "1"}:  # a number all the same
+        assert job.status().step == 1
+        return
+    assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
+
+
+def test_lines_of_figures_that_cannot_be_read_are_left_out(job: Job) -> None:
+    write_text(
+        job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
+    )
+    assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
+    job.forget_progress_after(5)
+    assert job.progress() == [{"step": 1}, {"step": "x"}]
+
+
+def phase_and_share(job: Job) -> tuple[str, float]:
+    status = job.read("status.json")
+    return status["phase"], status["share"]
+
+
+def test_a_change_of_phase_is_never_dropped_however_soon_it_comes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)  # no time passes at all
+    write = progress_writer(job, at_work(started=1.0))
+    write("BM25", 0.0)
+    write("BM25", 0.1)
+    assert phase_and_share(job) == ("BM25", 0.0)  # a page looks no more often
+    write("Dense", 0.2)
+    assert phase_and_share(job) == ("Dense", 0.2)
+    write("Dense", 1.0)
+    assert phase_and_share(job) == ("Dense", 1.0)
+
+
+def test_what_is_said_of_one_phase_is_said_a_few_times_a_second(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    write = progress_writer(job, at_work(started=1.0))
+    seen = []
+    for step in range(100):
+        now += 0.01
+        write("Dense", 0.01 + step / 200)
+        seen.append(phase_and_share(job)[1])
+    assert 4 <= len(set(seen)) <= 6
+
+
+def test_the_time_left_is_what_the_process_says_and_none_where_it_knows_none(job: Job) -> None:
+    left: float | None = 12.0
+    write = progress_writer(job, at_work(started=1.0), lambda: left)
+    write("Dense", 0.5)
+    assert job.status().left == 12.0
+    left = None
+    write("Hybrid", 0.6)
+    status = job.read("status.json")
+    assert status["seconds_left"] is None
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).left is None
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).left == pytest.approx(4.0)
+
+
+def test_work_that_is_done_and_work_that_fails(job: Job) -> None:
+    assert carried_out_alone(job, lambda _: job.write("scores.json", {})) == 0
+    assert (job.done, job.status().state) == (True, State.DONE)
+    for error, state, code in (
+        (Failure("empty_file", "there is nothing in it"), State.FAILED, "empty_file"),
+        (ValueError("bad"), State.FAILED, "unexpected"),
+        (AskedToStop(), State.STOPPED, ""),
+    ):
+
+        def work(_: Status, error: Exception = error) -> None:
+            raise error
+
+        assert carried_out_alone(job, work) == 2
+        assert (job.status().state, job.status().code) == (state, code)
+
+
+def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
+    done: list[Status] = []
+    job.folder.mkdir()
+    with FileLock(job.folder / ".at_work.lock"):
+        assert carried_out_alone(job, done.append) == 2
+    assert "another process is at work" in capsys.readouterr().err
+    assert not (job.folder / "status.json").exists()
+    assert carried_out_alone(job, done.append) == 0
+    assert len(done) == 1
+
+
+ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+WHERE = """
+import json
+from mrc_workbench.data.store import stored
+from mrc_workbench.data.workspace import are_limited, shared_workspace, user, workspace
+print(json.dumps([user(), str(workspace()), str(shared_workspace()), are_limited(), [one.name for one in stored()]]))
+"""
+
+
+def a_job(place: str, name: str, state: State) -> Job:
+    job = Job(workspace() / place / name)
+    pid, started = this_process()
+    job.write_status(Status(state, pid=pid, pid_started=started) if state is State.RUNNING else Status(state))
+    return job
+
+
+def jobs_in(place: str) -> list[Job]:
+    return [Job(path.parent) for path in sorted((workspace() / place).glob("*/status.json"))]
+
+
+@pytest.mark.slow
+def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> None:
+    from mrc_workbench.data.store import keep
+    from tests.doubles import small_set
+
+    keep(small_set("on the shelf"))
+    for name in (ALICE, BOB, ""):
+        with acting_as(name):
+            log = tmp_path / f"{name}.txt"
+            detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
+            told = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
+            assert told == [name, str(workspace()), str(shared_workspace()), False, ["on the shelf"]]
+
+
+def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_USER_JOBS", "2")
+    line = Queue("training", "runs", lambda: jobs_in("runs"))
+    with acting_as(ALICE):
+        a_job("runs", "one", State.QUEUED)
+        a_job("runs", "ended", State.DONE)
+        line.admit()
+        with pytest.raises(LimitError):
+            line.admit(2)
+        stopped = a_job("runs", "stopped", State.STOPPED)
+        a_job("runs", "two", State.RUNNING)
+        with pytest.raises(LimitError) as refused:
+            line.admit()
+        assert (refused.value.code, refused.value.details) == ("jobs", {"jobs": 2, "limit": 2})
+        with pytest.raises(LimitError):
+            line.resume(stopped)
+        assert stopped.status().state is State.STOPPED
+    with acting_as(BOB):
+        line.admit(2)
+    line.admit(50)
+
+
+def test_a_user_has_so_many_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_USER_JOBS", "1")
+    with acting_as(ALICE):
+        running = a_job("comparisons", "one", State.RUNNING)
+        other = Job(workspace() / "comparisons" / "two")
+        with pytest.raises(LimitError):
+            other.admit()
+        assert not other.folder.exists()
+        running.admit()  # to look at what is at work anyway
+        Job(workspace() / "cache" / "rehearsals" / "one").admit()
+        running.write_status(Status(State.DONE))
+        other.admit()
+
+
+def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
+    with acting_as(ALICE):
+        workspace().mkdir(parents=True)
+        (workspace() / "large").write_bytes(b"x" * 1_000_001)
+        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("training", "runs", list).admit):
+            with pytest.raises(LimitError) as refused:
+                admit()
+            assert refused.value.code == "megabytes"
+        assert [path.name for path in workspace().iterdir()] == ["large"]
+
+
+def test_a_job_that_a_user_stopped_is_started_by_nobody_else(job: Job) -> None:
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+    job.write_status(at_work())
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, False, False)
+    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, False)
+    job.end()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    (job.folder / "stop").unlink()
+    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_a_result_that_was_there_before_the_stop_counts_as_done(job: Job) -> None:
+    job.write_status(Status(State.DONE))
+    job.write("scores.json", {})
+    job.end()
+    assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
+
+
+def test_the_time_left_of_each_part_is_what_the_process_says(job: Job) -> None:
+    parts: dict[str, float | None] = {"one": 3.0, "two": None}
+    write = progress_writer(job, at_work(started=1.0), lambda: None, lambda: parts)
+    write("one", 0.0)
+    assert job.status().left is None
+    assert dict(job.status().parts_left) == parts
+    parts["two"] = 4.5
+    write("two", 0.5)
+    assert dict(job.status().parts_left) == {"one": 3.0, "two": 4.5}

@@ -1,0 +1,377 @@
+"""The analyzers, and analyses with a dictionary and with compounds: their tokens, their keys, and where these stand."""
+
+import unicodedata
+from importlib.metadata import version
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrc_workbench.data.cache import key_of, read_arrays
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, choose
+from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, read_dictionary
+from mrc_workbench.data.text.located import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
+from mrc_workbench.data.texts import fingerprint_of
+
+NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
+STEMMING = [analyzer for analyzer in NAMED if analyzer in LANGUAGE_OF]
+KOREAN = "한글은 세종대왕이 만들었다."
+JAPANESE = "東京タワーは高い。"
+THAI = "กรุงเทพ"
+ENGLISH = "The B-52's don't fly 30%!"
+DICTIONARY = read_dictionary(
+    """세종시 세종 시
+블랙 펄\tNNP
+국립중앙박물관 국립 중앙 박물관
+경부고속도로
+GPT-4
+자동차, 차량, 승용차
+휴대폰, 핸드폰 => 휴대 전화
+구매하다, 사다
+""".encode()
+)
+_KOREAN_WORDS = (
+    "경부고속도로의|국립중앙박물관에서|코로나바이러스감염증|뉴욕 타임스|블랙 펄을|블랙펄|휴대 전화|핸드폰으로|gpt-4와|"
+    "샀다.|차량보험|대한민국정부|1443년|😀|\n|한|ㄱ|İ"
+)
+WITH_NAMES = st.lists(st.sampled_from(_KOREAN_WORDS.split("|")), max_size=8).map(" ".join)
+
+
+def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None) -> list[str]:
+    return analyze(Analysis(Analyzer.KIWI, compounds, dictionary), [text])[0]
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "text", "tokens"),
+    [
+        (Analyzer.WHITESPACE, KOREAN, "한글은 세종대왕이 만들었다."),
+        (Analyzer.WHITESPACE, ENGLISH, "The B-52's don't fly 30%!"),
+        (Analyzer.WHITESPACE, JAPANESE, "東京タワーは高い。"),
+        (Analyzer.WORD, KOREAN, "한글은 세종대왕이 만들었다"),
+        (Analyzer.WORD, ENGLISH, "the b 52 s don t fly 30"),
+        (Analyzer.WORD, THAI, "กรุงเทพ"),
+        (Analyzer.BIGRAM, KOREAN, "한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
+        (Analyzer.BIGRAM, ENGLISH, "th he b 52 s do on t fl ly 30"),
+        (Analyzer.BIGRAM, JAPANESE, "東京 京タ タワ ワー ーは は高 高い"),
+        (Analyzer.BIGRAM, THAI, "กร รุ ุง งเ เท ทพ"),
+        (Analyzer.JAPANESE, JAPANESE, "東京 京タ タワ ワー ーは は高 高い 東| 京| 高| 東京/ タワー/ 高/"),
+        (Analyzer.JAPANESE, "Toyota、2024年", "to oy yo ot ta 20 02 24 4年 年| toyota/ 2024/ 年/"),
+        (Analyzer.KIWI, KOREAN, "한글 세종 대왕 만들"),
+        (Analyzer.KIWI, "東京, Tower, 333m", "東京 tower 333 m"),
+        (Analyzer.KIWI_BIGRAM, KOREAN, "한글/ 세종/ 대왕/ 만들/ 한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
+    ],
+)
+def test_tokens(analyzer: Analyzer, text: str, tokens: str) -> None:
+    assert analyze(analyzer, [text]) == [tokens.split()]
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_loose_letters_are_composed(analyzer: Analyzer) -> None:
+    texts = [KOREAN, "Café in Zürich", "ガラパゴス"]
+    loose = [unicodedata.normalize("NFD", text) for text in texts]
+    assert loose != texts
+    assert analyze(analyzer, loose) == analyze(analyzer, texts)
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_nothing_in_nothing_out(analyzer: Analyzer) -> None:
+    assert analyze(analyzer, ["", " \n\t"]) == [[], []]
+    assert analyze(analyzer, []) == []
+
+
+@pytest.mark.parametrize("analyzer", [a for a in NAMED if a is not Analyzer.WHITESPACE])
+def test_punctuation_is_no_token(analyzer: Analyzer) -> None:
+    assert analyze(analyzer, ["... ?! —「」%"]) == [[]]
+
+
+def test_repeated_tokens_are_repeated() -> None:
+    assert analyze(Analyzer.WORD, ["a b a"]) == [["a", "b", "a"]]
+
+
+def test_names_of_several_words_are_split() -> None:
+    (tokens,) = analyze(Analyzer.KIWI, ["뉴욕 타임스와 마틴 루터 킹"])
+    assert {"뉴욕", "타임스", "마틴", "루터", "킹"} <= set(tokens)
+    assert not [token for token in tokens if token.split() != [token]]
+
+
+def test_a_long_text_is_analyzed_like_its_sentences() -> None:
+    assert analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH] * 3) == analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH]) * 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "chosen"),
+    [
+        ([KOREAN], Analyzer.KIWI_BIGRAM),
+        ([unicodedata.normalize("NFD", KOREAN)], Analyzer.KIWI_BIGRAM),
+        ([KOREAN + " of the Latin letters, which are many here"], Analyzer.KIWI_BIGRAM),
+        ([JAPANESE], Analyzer.JAPANESE),
+        (["东京塔很高。"], Analyzer.BIGRAM),
+        ([THAI], Analyzer.BIGRAM),
+        ([ENGLISH], Analyzer.ENGLISH),
+        ([ENGLISH * 20 + "서울"], Analyzer.ENGLISH),
+        (["Москва — столица."], Analyzer.WORD),
+        (["12 345"], Analyzer.WORD),
+        ([], Analyzer.WORD),
+    ],
+)
+def test_choice_by_script(texts: list[str], chosen: Analyzer) -> None:
+    assert choose(Analyzer.AUTO, texts) is chosen
+
+
+def test_a_named_analyzer_is_not_chosen_again() -> None:
+    assert choose(Analyzer.WHITESPACE, [KOREAN]) is Analyzer.WHITESPACE
+
+
+@pytest.mark.parametrize(
+    ("text", "compounds", "tokens"),
+    [
+        ("경부고속도로", Compounds.AS_READ, "경부고속도로"),
+        ("경부고속도로", Compounds.SPLIT, "경부 고속 도로"),  # the smallest parts: those of 고속도로 are the same
+        ("고속도로", Compounds.SPLIT, "고속 도로"),
+        ("고속도로", Compounds.BOTH, "고속도로 고속 도로"),
+        ("대한민국정부", Compounds.AS_READ, "대한민국 정부"),
+        ("대한민국정부", Compounds.WHOLE, "대한민국정부"),
+        ("대한민국정부", Compounds.BOTH, "대한민국정부 대한민국 대한 민국 정부"),
+        ("고속 도로", Compounds.WHOLE, "고속 도로"),  # two words stay two
+        ("코로나바이러스감염증", Compounds.AS_READ, "코로나바이러스 감염증"),
+        ("코로나바이러스감염증", Compounds.WHOLE, "코로나바이러스감염증"),
+        ("네덜란드", Compounds.SPLIT, "네덜란드"),  # 네덜란/드: Kiwi knows no such part
+        ("1443년 한글은", Compounds.BOTH, "1443 년 한글"),
+    ],
+)
+def test_compounds(text: str, compounds: Compounds, tokens: str) -> None:
+    assert kiwi(text, compounds) == tokens.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "compounds", "tokens"),
+    [
+        ("세종시는", Compounds.AS_READ, "세종시"),
+        ("세종시는", Compounds.SPLIT, "세종 시"),
+        ("세종시는", Compounds.BOTH, "세종시 세종 시"),
+        ("국립중앙박물관", Compounds.AS_READ, "국립중앙박물관"),
+        ("경부고속도로", Compounds.SPLIT, "경부고속도로"),  # one of the dictionary's, without parts
+        ("블랙 펄을 블랙펄이", Compounds.AS_READ, "블랙펄 블랙펄"),
+        ("블랙 펄을", Compounds.SPLIT, "블랙 펄"),
+        ("GPT-4와 gpt-4는", Compounds.AS_READ, "gpt-4 gpt-4"),
+        ("차량과 승용차", Compounds.AS_READ, "자동차 자동차"),
+        ("승용차보험", Compounds.WHOLE, "자동차보험"),
+        ("핸드폰, 휴대 전화, 휴대전화", Compounds.AS_READ, "휴대전화 휴대전화 휴대전화"),
+        ("핸드폰과 휴대전화", Compounds.SPLIT, "휴대 전화 휴대 전화"),
+        ("집을 샀다", Compounds.AS_READ, "집 구매"),  # a verb, by its stem
+        ("구매했다", Compounds.AS_READ, "구매"),
+    ],
+)
+def test_words_and_synonyms_of_a_dictionary(text: str, compounds: Compounds, tokens: str) -> None:
+    assert kiwi(text, compounds, DICTIONARY) == tokens.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("analyzer", "pairs"),
+    [
+        (Analyzer.WORD, ["한글은 세종대왕이", "세종대왕이 만들었다"]),
+        (Analyzer.KIWI, ["한글 세종", "세종 대왕", "대왕 만들"]),
+        (Analyzer.KIWI_BIGRAM, ["한글 세종", "세종 대왕", "대왕 만들"]),
+    ],
+)
+def test_pairs_are_of_neighbours_and_of_morphemes_where_there_are_such(analyzer: Analyzer, pairs: list[str]) -> None:
+    paired = Analysis(analyzer, pairs=True)
+    assert analyze(paired, [KOREAN, "하나", ""]) == [pairs, [], []]
+    places = [KOREAN[slice(*span)] for _, span in located(paired, [KOREAN])[0]]
+    assert places[0].startswith("한글")
+    assert places[-1].endswith("만들었다" if analyzer is Analyzer.WORD else "만들")
+    assert {reading(paired, token) for token in pairs} == {(token, TokenKind.WORD) for token in pairs}
+
+
+def test_pairs_of_letters_are_those_of_the_text() -> None:
+    (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
+    assert tokens == ["자동차/", "차량"]
+    assert reading(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), "자동차/") == ("자동차", TokenKind.MORPHEME)
+
+
+def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
+    texts = ["차량 핸드폰 Gpt-4 자동차를"]
+    assert analyze(Analysis(Analyzer.WORD, dictionary=DICTIONARY), texts) == [
+        ["자동차", "휴대전화", "gpt", "4", "자동차를"]
+    ]
+    dictionary = read_dictionary(b"NLP => language\n")
+    assert analyze(Analysis(Analyzer.WHITESPACE, dictionary=dictionary), ["nlp Nlp (NLP)"]) == [
+        ["language", "language", "(NLP)"]
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compounds", Compounds)
+@pytest.mark.parametrize("dictionary", [None, DICTIONARY], ids=["no", "dictionary"])
+@pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])
+@settings(deadline=None, max_examples=25)
+@given(text=WITH_NAMES)
+def test_the_tokens_located_are_those_of_the_analysis(
+    analyzer: Analyzer, dictionary: Dictionary | None, compounds: Compounds, text: str
+) -> None:
+    analysis = Analysis(analyzer, compounds, dictionary)
+    tokens = located(analysis, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
+    for token, (start, end) in tokens:
+        assert 0 <= start < end <= len(text)
+        assert text[start:end] == text[start:end].strip(), token
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.WHITESPACE])
+@settings(deadline=None, max_examples=25)
+@given(text=WITH_NAMES)
+def test_synonyms_stand_where_their_letters_do(analyzer: Analyzer, text: str) -> None:
+    analysis = Analysis(analyzer, dictionary=DICTIONARY)
+    tokens, plain = located(analysis, [text])[0], located(analyzer, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
+    assert [span for _, span in tokens] == [span for _, span in plain]
+
+
+def test_places_of_parts_and_synonyms() -> None:
+    analysis = Analysis(Analyzer.KIWI, Compounds.BOTH, DICTIONARY)
+    (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
+    places = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
+    assert spans == {token: (place,) for token, place in (places | {"자동차": (11, 14)}).items()}
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "compounds", "dictionary", "code"),
+    [
+        (Analyzer.BIGRAM, Compounds.AS_READ, DICTIONARY, "no_use"),
+        (Analyzer.JAPANESE, Compounds.AS_READ, DICTIONARY, "no_use"),
+        (Analyzer.WORD, Compounds.SPLIT, None, "no_use"),
+        (Analyzer.WORD, Compounds.AS_READ, read_dictionary("세종시".encode()), "no_synonyms"),
+    ],
+)
+def test_what_an_analyzer_cannot_use_is_told(
+    analyzer: Analyzer, compounds: Compounds, dictionary: Dictionary | None, code: str
+) -> None:
+    with pytest.raises(DictionaryError) as raised:
+        Analysis(analyzer, compounds, dictionary)
+    assert raised.value.code == code
+    script = {Analyzer.BIGRAM: "东京塔很高。", Analyzer.JAPANESE: JAPANESE, Analyzer.WORD: "words"}[analyzer]
+    with pytest.raises(DictionaryError, match=analyzer.value):
+        Analysis(Analyzer.AUTO, compounds, dictionary).chosen([script])
+    assert Analysis(Analyzer.AUTO, compounds, dictionary).chosen(["한글"]).analyzer is Analyzer.KIWI_BIGRAM
+
+
+def test_kept_tokens_of_a_plain_analyzer_are_found_again_and_others_are_apart() -> None:
+    texts = ["차량은 고속도로를", "달린다"]
+    seen = set()
+    for compounds, dictionary in product((Compounds.AS_READ, Compounds.SPLIT), (None, DICTIONARY)):
+        analysis = Analysis(Analyzer.KIWI, compounds, dictionary)
+        assert tokens_of(analysis, texts).texts() == analyze(analysis, texts)
+        seen.add(analysis.key)
+    assert len(seen) == 4
+    assert Analysis.of(Analyzer.KIWI).key == (Analyzer.KIWI,)
+    assert read_arrays("tokens", key_of(VERSION, "kiwi", fingerprint_of(texts))) is not None
+    with_it = ("kiwi", "as-read", DICTIONARY.fingerprint, version("kiwipiepy"))
+    assert Analysis(Analyzer.KIWI, dictionary=DICTIONARY).key == with_it
+
+
+WRITTEN = [analyzer for analyzer in NAMED if not analyzer.startswith("kiwi")]
+LETTERS = st.text("abΣİẞ 1.,\u0307한각글가ㄱ\n\u00a0\x1c𠮷中", max_size=25)
+_PLAIN_WORDS = "세종대왕은|한글을|만들었다.|뉴욕 타임스|ABC|한|갔다|𠮷野|😀|1443년|\n|왕|왕은"
+KOREAN_TEXT = st.lists(st.sampled_from(_PLAIN_WORDS.split("|")), max_size=8).map(" ".join)
+
+
+def composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+@settings(deadline=None, max_examples=60)
+@given(text=LETTERS | KOREAN_TEXT, pairs=st.booleans())
+def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, text: str, pairs: bool) -> None:
+    text, analysis = composed(text), Analysis(analyzer, pairs=pairs)
+    tokens = located(analysis, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
+    assert all(0 <= start < end <= len(text) for _, (start, end) in tokens)
+
+
+@pytest.mark.parametrize(
+    "analyzer", [analyzer for analyzer in WRITTEN if analyzer not in (*STEMMING, Analyzer.JAPANESE)]
+)
+@settings(deadline=None, max_examples=60)
+@given(text=LETTERS)
+def test_a_place_holds_the_letters_of_its_token(analyzer: Analyzer, text: str) -> None:
+    text = composed(text)
+    places = located(analyzer, [text])[0]
+    for token, (start, end) in places:
+        there = text[start:end] if analyzer is Analyzer.WHITESPACE else text[start:end].lower()
+        assert token.replace("ς", "σ") in there.replace("ς", "σ")  # a sigma at a word's end looks different
+    starts = [start for _, (start, _) in places]
+    assert starts == sorted(starts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=LETTERS | st.text("東京タワーIİ年年x1 、", max_size=20))
+def test_kanji_and_runs_of_japanese_stand_where_their_characters_are(text: str) -> None:
+    text = composed(text)
+    pairs = located(Analyzer.BIGRAM, [text])[0]
+    (tokens,) = located(Analyzer.JAPANESE, [text])
+    assert tokens[: len(pairs)] == pairs
+    for token, (start, end) in tokens[len(pairs) :]:
+        assert token[-1] in "/|"
+        assert token[:-1] in text[start:end].lower()
+        assert reading(Analyzer.JAPANESE, token)[1] is (TokenKind.WORD if token[-1] == "/" else TokenKind.LETTERS)
+
+
+def test_places_of_each_analyzer() -> None:
+    text = "한글 글"
+    assert located(Analyzer.WHITESPACE, [text])[0] == [("한글", (0, 2)), ("글", (3, 4))]
+    assert located(Analyzer.WORD, ["Abc, bc"])[0] == [("abc", (0, 3)), ("bc", (5, 7))]
+    assert located(Analyzer.BIGRAM, ["Abc c, bc"])[0] == [("ab", (0, 2)), ("bc", (1, 3)), ("c", (4, 5)), ("bc", (7, 9))]
+    assert located(Analyzer.KIWI, ["왕은 갔다"])[0] == [("왕", (0, 1)), ("가", (3, 4))]
+    assert located(Analyzer.KIWI_BIGRAM, ["왕은"])[0] == [("왕/", (0, 1)), ("왕은", (0, 2))]
+
+
+def test_a_name_of_several_words_is_found_word_by_word() -> None:
+    tokens = located(Analyzer.KIWI, ["그는 뉴욕 타임스를 샀다", ""])
+    assert ("뉴욕", (3, 5)) in tokens[0]
+    assert ("타임스", (6, 9)) in tokens[0]
+    assert tokens[1] == []
+
+
+def test_spans_of_a_token_that_is_repeated() -> None:
+    assert spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "token", "read"),
+    [
+        (Analyzer.KIWI_BIGRAM, "왕국/", ("왕국", TokenKind.MORPHEME)),
+        (Analyzer.KIWI_BIGRAM, "왕국", ("왕국", TokenKind.LETTERS)),
+        (Analyzer.KIWI, "왕국", ("왕국", TokenKind.MORPHEME)),
+        (Analyzer.BIGRAM, "왕국", ("왕국", TokenKind.LETTERS)),
+        (Analyzer.WORD, "왕국", ("왕국", TokenKind.WORD)),
+        (Analyzer.WHITESPACE, "왕국/", ("왕국/", TokenKind.WORD)),
+    ],
+)
+def test_a_token_is_read_as_what_it_is(analyzer: Analyzer, token: str, read: tuple[str, TokenKind]) -> None:
+    assert reading(analyzer, token) == read
+
+
+def test_pieces_weigh_what_lies_over_them() -> None:
+    weights = [((0, 2), 1.0), ((1, 3), 0.5), ((4, 5), -2.0)]
+    assert weighted_pieces("abcdef", weights, 0, 6) == [*zip("abcdef", (1.0, 1.5, 0.5, 0.0, -2.0, 0.0), strict=True)]
+    assert weighted_pieces("abcdef", weights, 2, 4) == [("c", 0.5), ("d", 0.0)]
+    assert weighted_pieces("abcdef", [], 0, 6) == [("abcdef", 0.0)]
+    assert weighted_pieces("", [], 0, 0) == []
+
+
+@given(LETTERS, LETTERS, st.booleans())
+def test_title_and_own_text_are_cut_apart(title: str, text: str, with_title: bool) -> None:
+    passage = Passage("p", text, title)
+    indexed = indexed_text(passage, title=with_title)
+    assert indexed.text == composed(Passages.of([passage]).indexed_texts(title=with_title)[0])
+    assert indexed.text[indexed.start :] == composed(text)
+    shown_title = "".join(piece for piece, _ in indexed.title_pieces([]))
+    assert shown_title == (composed(title) if with_title else "")
+    assert "".join(piece for piece, _ in indexed.text_pieces([((0, 1), 1.0)])) == composed(text)

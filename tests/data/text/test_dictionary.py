@@ -1,0 +1,314 @@
+"""A dictionary is read from its lines, or everything wrong is told with its row; kept, it is found by what names it."""
+
+import tomllib
+import unicodedata
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrc_workbench.data.text import dictionary as dictionary_file
+from mrc_workbench.data.text.analyzers import reader_of
+from mrc_workbench.data.text.cli import main
+from mrc_workbench.data.text.dictionary import (
+    _MESSAGES,
+    TAGS,
+    Dictionary,
+    DictionaryError,
+    Word,
+    damaged,
+    find,
+    keep,
+    load,
+    name_of,
+    open_dictionary,
+    read_dictionary,
+    remove,
+    stored,
+    with_lines,
+    with_words,
+    written,
+)
+from mrc_workbench.data.workspace import PROJECT, workspace
+
+EVERY_KIND = """# 관공서
+세종시 세종 시   # 이름
+국립중앙박물관
+블랙 펄\tNNP\t1.5
+달리\tVV
+자동차, 차량, 승용차
+
+휴대폰, 핸드폰 => 휴대 전화
+"""
+READ = Dictionary(
+    (
+        Word("세종시", parts=("세종", "시")),
+        Word("국립중앙박물관"),
+        Word("블랙 펄", "NNP", 1.5),
+        Word("달리", "VV"),
+    ),
+    (("자동차", "차량", "승용차"), ("휴대 전화", "휴대폰", "핸드폰")),
+)
+PIECES = st.sampled_from(
+    ["세종", "세종시", "시", "GPT", "gpt", "4", "a", "NNP", "FOO", "1.5", "nan", "...", "\u1109\u1166"]
+) | st.sampled_from(["#", " ", "\t", "\n", "\r\n", ",", "=>", "\x00", "\u200b", "\\", "\ufeff"])
+
+
+def read(lines: str) -> Dictionary:
+    return read_dictionary(lines.encode())
+
+
+def test_every_kind_of_line() -> None:
+    found = read(EVERY_KIND)
+    assert (found.words, found.synonyms) == (READ.words, READ.synonyms)
+    assert found.names == {
+        **dict.fromkeys(["자동차", "차량", "승용차"], "자동차"),
+        **dict.fromkeys(["휴대전화", "휴대폰", "핸드폰"], "휴대전화"),
+    }
+    assert found.parts == {"세종시": ("세종", "시"), "국립중앙박물관": (), "블랙펄": ("블랙", "펄"), "달리": ()}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        EVERY_KIND.encode("utf-8-sig"),
+        EVERY_KIND.replace("\n", "\r\n").encode(),
+        EVERY_KIND.replace("\n", "\r").encode(),
+        unicodedata.normalize("NFD", EVERY_KIND).encode(),
+    ],
+)
+def test_files_of_other_systems_are_the_same(content: bytes) -> None:
+    assert read_dictionary(content) == READ
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "row", "told"),
+    [
+        ("", "no_words", None, {}),
+        ("# 주석\n\n \t \n", "no_words", None, {}),
+        ("가, 가\n", "no_words", None, {}),
+        ("가\n" + "나" * 5_001, "long_line", 2, {"size": 5_001}),
+        ("가\n나\x00다", "character", 2, {"found": "U+0000"}),
+        ("가\u200b나", "character", 1, {"found": "U+200B"}),
+        ("a\\,b, c", "character", 1, {"found": "U+005C"}),
+        ("가,#나", "character", 1, {"found": "#"}),
+        ("가\tNNP\t1\t2", "fields", 1, {"found": 4}),
+        ("가\tFOO", "unknown_tag", 1, {"tag": "FOO"}),
+        ("가\t", "unknown_tag", 1, {"tag": ""}),
+        ("가\tNNP\tviel", "bad_score", 1, {"score": "viel"}),
+        ("가\tNNP\tnan", "bad_score", 1, {"score": "nan"}),
+        ("가\tNNP\t101", "bad_score", 1, {"score": "101"}),
+        ("\tNNP", "empty_word", 1, {}),
+        ("가, , 나", "empty_word", 1, {}),
+        ("가,", "empty_word", 1, {}),
+        ("가 =>", "empty_word", 1, {}),
+        ("=> 가", "empty_word", 1, {}),
+        ("!?", "no_letter", 1, {"word": "!?"}),
+        ("가" * 51, "long_word", 1, {"limit": 50}),
+        ("세종시 세종 청", "wrong_parts", 1, {"word": "세종시", "parts": "세종 청"}),
+        ("가 => 나, 다", "many_right", 1, {}),
+        ("가 => 나 => 다", "many_right", 1, {}),
+        ("가\tNNP\nA\tNNP\n가\tNNG", "two_readings", 3, {"first": 1}),
+        ("가나다 가 나다\n가나다 가나 다", "two_readings", 2, {"first": 1}),
+        ("가, 나\n다, 나", "two_groups", 2, {"first": 1, "word": "나"}),
+        ("GPT, 모델\ngpt => 지피티", "two_groups", 2, {"first": 1, "word": "지피티"}),
+        ("가 => 나\n나 => 다", "two_groups", 2, {"first": 1}),
+        ("가 => 나\n나 => 가", "two_groups", 2, {"first": 1}),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_row(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
+    with pytest.raises(DictionaryError) as raised:
+        read(lines)
+    if code == "two_groups" and "지피티" in lines:
+        told = {"first": 1, "word": "gpt"}  # the first of its line that is in another group
+    assert (raised.value.code, raised.value.details.get("row")) == (code, row)
+    assert told.items() <= raised.value.details.items()
+
+
+def test_bytes_that_are_no_text_are_told_with_their_line() -> None:
+    with pytest.raises(DictionaryError, match="row 3: byte 0xB0") as raised:
+        read_dictionary("가\n나\n".encode() + "가".encode("cp949"))
+    assert raised.value.details == {"row": 3, "byte": "0xB0"}
+
+
+def test_all_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DictionaryError) as raised:
+        read("가,\n나\n다\tFOO\n!!\n")
+    found = [raised.value, *raised.value.others]
+    assert [(one.code, one.details["row"]) for one in found] == [
+        ("empty_word", 1),
+        ("unknown_tag", 3),
+        ("no_letter", 4),
+    ]
+    monkeypatch.setattr(dictionary_file, "MOST_TOLD", 5)
+    with pytest.raises(DictionaryError) as raised:
+        read("!\n" * 50)
+    assert len(raised.value.others) == 4
+
+
+@pytest.mark.parametrize(("limit", "code"), [("MOST_BYTES", "too_many_bytes"), ("MOST_LINES", "too_many_lines")])
+def test_no_more_than_the_bounds_is_read(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionary_file, limit, 3)
+    with pytest.raises(DictionaryError) as raised:
+        read("a\nb\nc\nd\n")
+    assert raised.value.code == code
+    assert len(read("a\n").words) == 1
+
+
+def test_lines_about_the_same_word_are_joined() -> None:
+    found = read("세종시\n세종시 세종 시\n세종시\tNNG\t2\n세종시\n")
+    assert found.words == (Word("세종시", "NNG", 2.0, ("세종", "시")),)
+    found = read("차 => 자동차\n자동차, 차량\n차량 => 자동차\n")
+    assert found.synonyms == (("자동차", "차", "차량"),)
+
+
+def test_the_fingerprint_is_of_the_content() -> None:
+    lines = EVERY_KIND.splitlines()
+    assert read("\n".join(reversed(lines))).fingerprint == READ.fingerprint
+    assert read(EVERY_KIND.replace("차량, 승용차", "승용차, 차량")) == READ
+    others = [
+        EVERY_KIND.replace("1.5", "1.6"),
+        EVERY_KIND.replace("자동차, 차량", "차량, 자동차"),
+        EVERY_KIND + "서울\n",
+    ]
+    assert len({READ, *map(read, others)}) == 4
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=400)
+@given(st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=60), st.binary(max_size=6))
+def test_any_file_is_a_dictionary_or_a_problem_with_its_row(lines: str, after: bytes) -> None:
+    content = lines.encode(errors="surrogatepass") + after
+    try:
+        found = read_dictionary(content)
+    except DictionaryError as error:
+        for problem in (error, *error.others):
+            assert problem.code == "no_words" or 1 <= int(problem.details["row"]) <= len(content) + 1
+        return
+    again = read_dictionary(written(found).encode())
+    assert (again.words, again.synonyms) == (found.words, found.synonyms)
+    assert again.fingerprint == found.fingerprint
+
+
+def test_words_are_added() -> None:
+    more = with_words(
+        READ, [Word("임세영"), Word("세종시", "NNG"), Word("1,2-다이옥신"), Word("가 나", parts=("가", "나"))]
+    )
+    assert more.words[len(READ.words) :] == (
+        Word("임세영"),
+        Word("1,2-다이옥신", "NNP"),
+        Word("가 나", "NNP", parts=("가", "나")),
+    )
+    assert more.words[0] == Word("세종시", "NNG", parts=("세종", "시"))
+    assert more.synonyms == READ.synonyms
+    assert with_lines(READ, "버스, 시내버스\n").synonyms == (*READ.synonyms, ("버스", "시내버스"))
+    assert with_words(READ, []) == READ
+    assert with_words(Dictionary(), [Word("가")]).words == (Word("가"),)
+
+
+@pytest.mark.parametrize("form", ["", " ", "a\nb", "a\tNNP", "#a", "a #b", "가\x00", "=", "\ud800"])
+def test_what_is_no_word_is_not_added(form: str) -> None:
+    with pytest.raises(DictionaryError):
+        with_words(READ, [Word(form)])
+
+
+def test_files_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "사전.txt"
+    path.write_text(EVERY_KIND, encoding="utf-8")
+    assert open_dictionary(path) == READ
+    for wrong in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DictionaryError) as raised:
+            open_dictionary(wrong)
+        assert raised.value.code == "unreadable"
+
+
+@pytest.mark.slow
+def test_kiwi_knows_the_tags() -> None:
+    words = {tag: f"쿠쿠루삐{chr(ord('가') + number)}" for number, tag in enumerate(sorted(TAGS))}
+    reader = reader_of(read("".join(f"{word}\t{tag}\n" for tag, word in words.items())))
+    for tag in ("NNG", "NNP", "SL", "MAG", "IC"):
+        (tokens,) = reader.tokens([words[tag]])
+        assert [(token.form, token.tag) for token in tokens] == [(words[tag], tag)]
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_problem_has_words(language: str) -> None:
+    path = PROJECT / "views" / "locales" / language / "dictionary.toml"
+    words = tomllib.loads(path.read_text(encoding="utf-8"))["dictionary"]
+
+    def fields(template: str) -> set[str | None]:
+        return {field for _, field, _, _ in Formatter().parse(template)} - {None}
+
+    assert {code: fields(words[code]) for code in _MESSAGES} == {c: fields(text) for c, text in _MESSAGES.items()}
+
+
+def test_names_are_letters_alone() -> None:
+    assert name_of("Black  Pearl") == name_of("blackpearl") == "blackpearl"
+
+
+CITY_LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"
+CITIES = read(CITY_LINES)
+
+
+def test_what_is_kept_is_loaded_as_it_was() -> None:
+    kept = keep(CITIES, "도시", source="cities.txt")
+    assert stored() == [kept]
+    assert (kept.name, kept.words, kept.synonyms, kept.source) == ("도시", 1, 1, "cities.txt")
+    found = load(kept.key)
+    of_it = (CITIES.words, CITIES.synonyms, kept.fingerprint)
+    assert (found.words, found.synonyms, found.fingerprint) == of_it
+
+
+def test_it_is_found_by_what_names_it(tmp_path: Path) -> None:
+    kept = keep(CITIES, "도시")
+    assert kept.reference == f"dictionary:{kept.fingerprint[:16]}"
+    assert find(kept.reference) == CITIES
+    for wanted in ("dictionary:", "dictionary:../" + kept.key):
+        with pytest.raises(DictionaryError, match="도시") as raised:
+            find(wanted)
+        assert raised.value.code == "unknown"
+    (tmp_path / "file.txt").write_text("서울\n", encoding="utf-8")
+    assert find("file.txt", tmp_path).words == (Word("서울"),)
+
+
+def test_an_edit_is_another_dictionary() -> None:
+    kept = keep(CITIES, "도시")
+    edited = keep(with_words(load(kept.key), [Word("임세영")]), "도시")
+    assert edited.key != kept.key
+    assert find("도시") == load(edited.key)
+    assert load(kept.key) == CITIES
+    assert keep(CITIES, "again").key == kept.key
+    assert [one.name for one in stored()] == ["again", "도시"]
+
+
+def test_what_was_changed_is_not_used() -> None:
+    kept = keep(CITIES, "도시")
+    folder = workspace() / "dictionaries" / kept.key
+    (folder / "dictionary.txt").write_text("서울\n", encoding="utf-8")
+    with pytest.raises(DictionaryError) as raised:
+        load(kept.key)
+    assert (raised.value.code, raised.value.details) == ("broken", {"name": "도시"})
+    (folder / "set.json").write_text("{", encoding="utf-8")
+    assert (stored(), damaged()) == ([], [kept.key])
+    remove(kept.key)
+    assert not folder.exists()
+    with pytest.raises(DictionaryError):
+        remove(kept.key)
+
+
+def test_the_command_keeps_and_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, wrong = tmp_path / "cities.txt", tmp_path / "wrong.txt"
+    path.write_text(CITY_LINES, encoding="utf-8")
+    wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
+    assert main(["keep-dictionary", str(path)]) == 0
+    assert main(["dictionaries"]) == 0
+    kept = stored()[0]
+    line = f"{kept.reference}          1 words          1 groups of synonyms  cities"
+    assert capsys.readouterr().out.splitlines() == [line] * 2
+    assert main(["keep-dictionary", str(wrong)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1] for line in errors] == [" row 1", " row 2"]
+    assert main(["dictionaries", "--json"]) == 0
+    assert kept.fingerprint in capsys.readouterr().out

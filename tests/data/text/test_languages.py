@@ -1,0 +1,234 @@
+"""The analyzers of languages: their stems, stop words and places, and which language a corpus is in."""
+
+import tomllib
+import unicodedata
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrc_workbench.data.text import languages
+from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of, words_in
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, OF_LANGUAGE, Analyzer, choose
+from mrc_workbench.data.text.dictionary import DictionaryError, read_dictionary
+from mrc_workbench.data.text.languages import STEMMED, detected, foreign_language, language_of, lower, stems, stop_words
+from mrc_workbench.data.text.located import TokenKind, located, reading
+from tests.data.text.test_analysis import LETTERS, STEMMING
+
+SENTENCES: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "sentences.toml").read_text(encoding="utf-8"))
+OPTIONS = [{}, {"stop_words": True}, {"pairs": True}, {"pairs": True, "stop_words": True}]
+ANY_TEXT = LETTERS | st.text(max_size=30)
+
+
+def stem_in_python(language: str, word: str) -> str:
+    """The stem by the implementation of Snowball in Python, which is another than the one in C."""
+    name = STEMMED[language]
+    module = import_module(f"snowballstemmer.{name}_stemmer")
+    return str(getattr(module, f"{name.capitalize()}Stemmer")().stemWord(word)) or word
+
+
+def words_of(language: str) -> list[str]:
+    return list(dict.fromkeys(word for words in words_in(language, SENTENCES[language]) for word in words))
+
+
+@pytest.mark.parametrize("language", STEMMED)
+def test_stems_are_those_of_snowball(language: str) -> None:
+    words = [*words_of(language), *sorted(stop_words(language))[:100]]
+    assert stems(language, words) == [stem_in_python(language, word) for word in words]
+    assert stems(language, words) != words, "some words have endings"
+
+
+@settings(deadline=None, max_examples=60)
+@given(language=st.sampled_from([*STEMMED]), text=ANY_TEXT)
+def test_stems_of_any_words(language: str, text: str) -> None:
+    (words,) = words_in(language, [unicodedata.normalize("NFC", text)])
+    found = stems(language, words)
+    assert found == [stem_in_python(language, word) for word in words]
+    assert all(found)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["stems", "stop-words", "pairs", "pairs-stop-words"])
+@pytest.mark.parametrize("analyzer", STEMMING)
+def test_the_vocabulary_is_stemmed_as_each_word_is(analyzer: Analyzer, options: dict[str, bool]) -> None:
+    analysis = Analysis(analyzer, **options)
+    texts = [*SENTENCES[LANGUAGE_OF[analyzer]], "", "...", *SENTENCES["en"]]
+    tokens = tokens_of(analysis, texts)
+    assert tokens.texts() == analyze(analysis, texts)
+    assert tokens.vocabulary == list(dict.fromkeys(token for text in tokens.texts() for token in text))
+    assert [analyze(analysis, [text])[0] for text in texts] == tokens.texts(), "a question alone reads the same"
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    analyzer=st.sampled_from(STEMMING),
+    texts=st.lists(ANY_TEXT, min_size=2, max_size=5),
+    options=st.sampled_from(OPTIONS),
+)
+def test_any_texts_have_the_same_tokens_together_and_alone(
+    analyzer: Analyzer, texts: list[str], options: dict[str, bool]
+) -> None:
+    analysis = Analysis(analyzer, **options)
+    tokens = tokens_of(analysis, texts).texts()
+    assert tokens == [analyze(analysis, [text])[0] for text in texts]
+    composed = [unicodedata.normalize("NFC", text) for text in texts]
+    assert tokens == [[token for token, _ in found] for found in located(analysis, composed)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(analyzer=st.sampled_from(STEMMING), text=ANY_TEXT)
+def test_a_stem_is_where_its_word_is(analyzer: Analyzer, text: str) -> None:
+    text, language = unicodedata.normalize("NFC", text), LANGUAGE_OF[analyzer]
+    found = located(analyzer, [text])[0]
+    places = [span for _, span in found]
+    assert places == sorted(places)
+    for token, (start, end) in found:
+        (stem,) = stems(language, [lower(language, text[start:end])])
+        assert token.replace("ς", "σ") == stem.replace("ς", "σ"), "a sigma at the end of a word looks different"
+
+
+def test_places_of_stems() -> None:
+    (found,) = located(Analyzer.ENGLISH, ["Running shoes run."])
+    assert found == [("run", (0, 7)), ("shoe", (8, 13)), ("run", (14, 17))]
+    (pairs,) = located(Analysis(Analyzer.ENGLISH, pairs=True), ["Running shoes run."])
+    assert pairs == [("run shoe", (0, 13)), ("shoe run", (8, 17))]
+
+
+def test_a_stem_is_read_behind_its_word() -> None:
+    assert reading(Analyzer.ENGLISH, "run", "running") == ("running (run)", TokenKind.WORD)
+    assert reading(Analyzer.ENGLISH, "run", "run") == ("run", TokenKind.WORD)
+    assert reading(Analyzer.ENGLISH, "run") == ("run", TokenKind.WORD)
+    assert reading(Analyzer.WORD, "running", "Running") == ("running", TokenKind.WORD)
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "words"),
+    [
+        (Analyzer.TURKISH, "ISI ısı"),
+        (Analyzer.TURKISH, "İSİM isim"),
+        (Analyzer.TURKISH, "KİTAPLARI kitapları kitap"),
+        (Analyzer.GREEK, "ΟΔΟΣ οδός οδοσ"),
+        (Analyzer.GREEK, "άνθρωπος άνθρωποι ΑΝΘΡΩΠΟΙ"),
+        (Analyzer.ARABIC, "مُدَرِّس مدرس"),
+        (Analyzer.ARABIC, "مـــكتبة مكتبة"),
+        (Analyzer.ARABIC, "أحمد احمد"),
+        (Analyzer.ARABIC, "الكتاب كتاب كتابه"),
+        (Analyzer.ARABIC, "١٢٣ 123"),
+        (Analyzer.GERMAN, "Häuser haus Hauses"),
+        (Analyzer.GERMAN, "Straße STRASSE"),
+        (Analyzer.RUSSIAN, "книга книги книгу"),
+        (Analyzer.ENGLISH, "run running runs"),
+    ],
+)
+def test_forms_of_a_word_have_one_stem(analyzer: Analyzer, words: str) -> None:
+    assert len(set(analyze(analyzer, [words])[0])) == 1
+
+
+def test_turkish_tells_its_two_letters_i_apart() -> None:
+    assert analyze(Analyzer.TURKISH, ["ISI"]) != analyze(Analyzer.TURKISH, ["İSİ"])
+    assert lower("tr", "IİIı") == "ıiıı"
+    assert lower("en", "I") == "i"
+
+
+def test_stop_words_are_left_out() -> None:
+    analysis = Analysis(Analyzer.ENGLISH, stop_words=True)
+    assert analyze(analysis, ["The museum is in a castle."]) == [["museum", "castl"]]
+    assert analyze(Analyzer.ENGLISH, ["The museum is in a castle."]) == [["the", "museum", "is", "in", "a", "castl"]]
+    for analyzer in (Analyzer.WORD, Analyzer.BIGRAM, Analyzer.KIWI_BIGRAM):
+        with pytest.raises(DictionaryError, match=r"stop_words = true"):
+            Analysis(analyzer, stop_words=True)
+
+
+def test_synonyms_are_compared_by_their_stems() -> None:
+    analysis = Analysis(Analyzer.ENGLISH, dictionary=read_dictionary(b"car, automobile"))
+    assert analyze(analysis, ["Cars and automobiles"]) == [["car", "and", "car"]]
+    assert tokens_of(analysis, ["Cars", "automobiles"]).texts() == [["car"], ["car"]]
+    assert located(analysis, ["Automobiles"]) == [[("car", (0, 11))]]
+
+
+def test_the_key_of_stems_tells_them_from_words() -> None:
+    chosen = Analysis(Analyzer.AUTO).chosen(SENTENCES["en"])
+    assert chosen.analyzer is Analyzer.ENGLISH
+    assert chosen.chosen_key[0] == "english"
+    assert Analysis(Analyzer.AUTO).chosen(["한국어 문장입니다."]).chosen_key == ()
+    assert Analysis(Analyzer.WORD).chosen_key == ()
+    keys = {Analysis(Analyzer.ENGLISH, **options).key for options in OPTIONS}
+    assert len(keys) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_language_of_a_corpus(language: str) -> None:
+    texts = [" ".join(SENTENCES[language])] * 3
+    assert language_of(texts) == language
+    assert choose(Analyzer.AUTO, texts) is OF_LANGUAGE.get(language, Analyzer.WORD)
+    assert choose(Analyzer.BIGRAM, texts) is Analyzer.BIGRAM
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        (["한국어 문장입니다."], "ko"),
+        (["東京タワーは高い。"], "ja"),
+        (["博物馆每天上午九点开门。"], "zh"),
+        (["พิพิธภัณฑ์เปิดทุกวัน"], "th"),
+        (["AB-123", "M6 x 20", "XK 500"], ""),
+        (["12 345", ""], ""),
+        ([], ""),
+    ],
+)
+def test_the_language_by_script_and_where_it_is_unclear(texts: list[str], language: str) -> None:
+    assert language_of(texts) == language
+
+
+def test_a_corpus_of_several_languages_has_none() -> None:
+    mixed = [" ".join(SENTENCES[language]) for language in ("de", "fr", "en") for _ in range(20)]
+    assert language_of(mixed) == ""
+    assert choose(Analyzer.AUTO, mixed) is Analyzer.WORD
+    mostly = mixed[:20] + [" ".join(SENTENCES["en"])] * 2
+    assert language_of(mostly) == "de"
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_two_sentences_are_not_taken_for_another_language(language: str) -> None:
+    for two in (SENTENCES[language][:2], SENTENCES[language][2:]):
+        assert language_of(two) in {language, ""}
+
+
+def test_the_language_is_detected_once_for_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [" ".join(SENTENCES["sv"]), "once"]
+    assert detected(texts).language == "sv"
+
+    def fail(*_: object) -> str:
+        raise AssertionError("detected again")
+
+    monkeypatch.setattr(languages, "_language", fail)
+    assert detected(iter(texts)).language == "sv"
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_hardly_ever_foreign_in_its_own_language(language: str) -> None:
+    assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
+
+
+@pytest.mark.parametrize("language", ["en", "ko", "ru"])
+def test_most_sentences_of_other_languages_are_foreign(language: str) -> None:
+    others = [(code, text) for code, texts in SENTENCES.items() if code != language for text in texts]
+    found = [(code, foreign_language(text, language)) for code, text in others]
+    assert sum(bool(other) for _, other in found) > 0.8 * len(found)
+    assert sum(code == other for code, other in found) > 0.7 * len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "foreign"),
+    [
+        ("한글은 누가 만들었나?", "en", "ko"),
+        ("東京タワーの高さは?", "ko", "ja"),
+        ("東京都庁所在地", "ja", ""),
+        ("iPhone 15 Pro Max", "ko", ""),
+        ("AB-123", "en", ""),
+        ("", "en", ""),
+    ],
+)
+def test_a_short_text_in_another_script_is_foreign(text: str, language: str, foreign: str) -> None:
+    assert foreign_language(text, language) == foreign

@@ -1,0 +1,136 @@
+import unicodedata
+
+import pytest
+
+from mrc_workbench.data.text.marking import EXCERPT_LENGTH, MarkedText, answer_spans, marked, matched_spans, merged
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "found"),
+    [
+        ("시계는 보루각에 놓였다.", ["보루각"], ["보루각"]),
+        ("1934년의 3번째, 3", ["3"], ["3", "3"]),
+        ("1934년", ["3"], []),
+        ("여왕개미", ["왕"], []),
+        ("남서울대학교", ["서울"], ["서울"]),  # stands nowhere at a word's start
+        ("Art of the art, party", ["ART"], ["Art", "art"]),
+        ("party", ["art"], []),
+        ("(세종) 또는 '세종'", ["세종", "세종 "], ["세종", "세종"]),
+        ("a+b (a+b)", ["a+b"], ["a+b", "a+b"]),
+        ("무엇이든", ["", "  "], []),
+    ],
+)
+def test_answers_in_a_text(text: str, answers: list[str], found: list[str]) -> None:
+    assert [text[start:end] for start, end in answer_spans(text, answers)] == found
+
+
+def test_a_text_of_loose_letters_is_composed() -> None:
+    (text,) = marked(
+        "한글은?", [unicodedata.normalize("NFD", "세종은 한글을")], [[unicodedata.normalize("NFD", "세종")]]
+    )
+    assert text == MarkedText("세종은 한글을", ((4, 6),), ((0, 2),))
+
+
+def test_pieces_join_to_the_text() -> None:
+    text = MarkedText("abcdef", matches=((1, 4),), answers=((3, 5),))
+    assert text.pieces(0, 6) == [
+        ("a", False, False),
+        ("bc", True, False),
+        ("d", True, True),
+        ("e", False, True),
+        ("f", False, False),
+    ]
+    assert text.pieces(2, 4) == [("c", True, False), ("d", True, True)]
+
+
+def test_a_short_text_is_its_own_excerpt() -> None:
+    assert MarkedText("짧은 글").excerpt == (0, 4)
+    assert MarkedText("").excerpt == (0, 0)
+
+
+def test_an_excerpt_holds_the_answer_rather_than_the_matches() -> None:
+    words = [f"word{number:03}" for number in range(200)]
+    text = " ".join(words)
+    matches = tuple((text.index(word), text.index(word) + 7) for word in words[100:110])
+    answer = (text.index("word190"), text.index("word190") + 7)
+    for marks, held in ((MarkedText(text, matches), "word100"), (MarkedText(text, matches, (answer,)), "word190")):
+        start, end = marks.excerpt
+        assert held in text[start:end].split()  # whole words only
+        assert set(text[start:end].split()) <= set(words)
+        assert EXCERPT_LENGTH <= end - start <= EXCERPT_LENGTH + 30
+
+
+def test_an_excerpt_without_marks_is_the_beginning() -> None:
+    assert MarkedText("x" * 1000).excerpt == (0, EXCERPT_LENGTH)
+
+
+def matched(question: str, text: str) -> list[str]:
+    (spans,) = matched_spans(question, [text])
+    return [text[start:end] for start, end in spans]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "words"),
+    [
+        ("한글을 만든 왕은 누구인가?", "세종은 한글을 만들었다.", ["한글", "만들"]),
+        ("자격루가 놓인 건물은 무엇인가?", "보루각에 자격루가 놓였다.", ["자격루", "놓였"]),
+        ("서울은 어디에 있나?", "한강은 서울을 지난다. 서울이다.", ["서울", "서울"]),
+        ("아름다운 도시는?", "도시가 아름답다", ["도시", "아름답"]),
+        ("지금 어디서 볼 수 있나?", "지금도 볼 수 있다.", ["지금"]),
+        ("왕은 언제 태어났나?", "여왕개미는 왕이 아니다.", ["왕"]),  # not the letter inside another word
+        ("GDP와 1434년", "gdp가 1434년에 14배 늘었다", ["gdp", "1434"]),
+        ("Who is the king of Korea?", "The King of Korea's kingdom", ["King", "Korea"]),
+        ("What is Seoul?", "서울(Seoul)은 한국의 수도이고 seoul이라 쓴다", ["Seoul", "seoul"]),
+        ("Кто написал Войну и мир?", "«Война и мир», мир", ["Война", "и", "мир", "мир"]),
+        ("東京タワーの高さは?", "高い東京タワーは赤い。それは塔です。", ["東京タワー"]),
+        ("the of is 이 그 것은", "the of is 이것은 그 것", []),
+        ("", "세종은 한글을 만들었다.", []),
+        ("한글", "", []),
+    ],
+)
+def test_the_words_that_match(question: str, text: str, words: list[str]) -> None:
+    assert matched(question, text) == words
+
+
+def test_spans_are_counted_in_letters_even_after_rare_ones() -> None:
+    assert matched_spans("한강", ["😀𠀀 한강은 넓다"]) == [[(3, 5)]]
+
+
+def test_words_side_by_side_are_one_span() -> None:
+    assert matched("세종대왕", "세종대왕이 만들었다") == ["세종대왕"]
+
+
+def test_a_question_of_loose_letters_matches() -> None:
+    loose = unicodedata.normalize("NFD", "한글을 만든 왕")
+    assert matched_spans(loose, ["세종은 한글을 만들었다."]) == [[(4, 6), (8, 10)]]
+
+
+def test_every_text_has_its_own_spans() -> None:
+    assert matched_spans("서울", ["서울", "부산", "남서울"])[:2] == [[(0, 2)], []]
+    assert matched_spans("서울", []) == []
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([], []),
+        ([(3, 5), (0, 2)], [(0, 2), (3, 5)]),
+        ([(0, 2), (2, 4)], [(0, 4)]),
+        ([(0, 9), (2, 4), (8, 12)], [(0, 12)]),
+    ],
+)
+def test_merged(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    assert merged(spans) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "matches"),
+    [
+        ("Who runs in the park?", "The runners were running through many parks of the town.", ["running", "parks"]),
+        ("Какая книга?", "В этой комнате на столах лежали две книги и одна газета.", ["книги"]),
+        ("Welche Häuser?", "Das Haus ist in der Stadt und die Häuser sind alt.", ["Haus", "Häuser"]),
+    ],
+)
+def test_words_match_by_their_stems(question: str, text: str, matches: list[str]) -> None:
+    (spans,) = matched_spans(question, [text])
+    assert [text[start:end] for start, end in spans] == matches

@@ -1,0 +1,174 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrc_workbench.data.text import analysis as tokens_module
+from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.lexical.weights import term_statistics
+from tests.data.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
+
+TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
+
+
+@pytest.fixture
+def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", 2)
+
+
+@pytest.fixture
+def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are analyzed from now on."""
+    seen: list[str] = []
+
+    def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
+        seen.extend(texts)
+        if "broken" in texts:
+            raise KeyboardInterrupt
+        return analyze(analyzer, texts)
+
+    monkeypatch.setattr(tokens_module, "analyze", analyze_and_note)
+    return seen
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
+    texts = [KOREAN, "", ENGLISH, JAPANESE, "...", KOREAN]
+    first, second = tokens_of(analyzer, texts), tokens_of(analyzer, texts)
+    for tokens in (first, second):
+        assert len(tokens) == len(texts)
+        assert tokens.texts() == analyze(analyzer, texts)
+        assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+        assert len(set(tokens.vocabulary)) == len(tokens.vocabulary)
+
+
+@given(texts=st.lists(st.text("ab 각", max_size=12), max_size=6))
+def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None:
+    analysis = Analysis(Analyzer.BIGRAM, pairs=True)
+    tokens = tokens_of(analysis, texts)
+    assert tokens.texts() == analyze(analysis, texts)
+    assert tokens.vocabulary == list(dict.fromkeys(token for text in tokens.texts() for token in text))
+    assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+
+
+@given(texts=st.lists(st.text("ab ", max_size=8), max_size=6), seed=st.integers(0, 9))
+def test_selected_rows_hold_the_tokens_of_their_texts(texts: list[str], seed: int) -> None:
+    rows = np.random.default_rng(seed).integers(0, max(1, len(texts)), size=4 if texts else 0).tolist()
+    some = tokens_of(Analyzer.WORD, texts).select(rows)
+    assert some.texts() == analyze(Analyzer.WORD, [texts[row] for row in rows])
+    assert len(some) == len(rows)
+
+
+def test_texts_are_not_analyzed_again_for_pairs(analyzed: list[str]) -> None:
+    tokens_of(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH])
+    paired = Analysis(Analyzer.KIWI_BIGRAM, pairs=True)
+    analyzed.clear()
+    assert are_kept(paired, [KOREAN, ENGLISH])
+    assert not are_kept(paired, [ENGLISH, KOREAN])
+    tokens = tokens_of(paired, [KOREAN, ENGLISH])
+    assert analyzed == []
+    assert tokens.texts() == analyze(paired, [KOREAN, ENGLISH])
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+def test_tokens_of_nothing(texts: list[str]) -> None:
+    tokens = tokens_of(Analyzer.WORD, texts)
+    assert (len(tokens), tokens.texts(), tokens.vocabulary) == (len(texts), [[]] * len(texts), [])
+    assert [part.tolist() for part in tokens.ids_in({"a": 0})] == [[]] * len(texts)
+
+
+def test_ids_in_another_vocabulary() -> None:
+    tokens = tokens_of(Analyzer.WORD, ["a b a", "c", "b z"])
+    assert [part.tolist() for part in tokens.ids_in({"a": 7, "b": 3, "y": 1})] == [[7, 3, 7], [], [3]]
+    assert [part.tolist() for part in tokens.ids_in({"a": 0, "b": 1})] == [[0, 1, 0], [], [1]], "0 is an id, too"
+
+
+@pytest.mark.parametrize("count", range(len(TEXTS) + 1))
+def test_parts_make_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tokens_of(Analyzer.WORD, TEXTS[:count])
+    monkeypatch.setattr(tokens_module, "PART", 2)
+    joined = tokens_of(Analyzer.WORD, TEXTS[:count])
+    assert joined.vocabulary == whole.vocabulary
+    assert joined.ids.tolist() == whole.ids.tolist()
+    assert joined.offsets.tolist() == whole.offsets.tolist()
+    assert (joined.ids.dtype, joined.offsets.dtype) == (np.int32, np.int64)
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_what_was_interrupted_goes_on(analyzed: list[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tokens_of(Analyzer.WORD, [*TEXTS[:4], "broken", "c"])
+    analyzed.clear()
+    assert tokens_of(Analyzer.WORD, TEXTS).texts() == analyze(Analyzer.WORD, TEXTS)
+    assert analyzed == TEXTS[4:]
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_a_corpus_that_grew_analyzes_what_is_new(analyzed: list[str]) -> None:
+    tokens_of(Analyzer.WORD, TEXTS[:4])
+    analyzed.clear()
+    tokens_of(Analyzer.WORD, TEXTS[:6])
+    assert analyzed == TEXTS[4:6]
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_the_share_analyzed_is_told() -> None:
+    told: list[float] = []
+    tokens_of(Analyzer.WORD, TEXTS, told.append)
+    assert told == [2 / 7, 4 / 7, 6 / 7, 1.0]
+
+
+@pytest.mark.parametrize("part", [2, 100])
+def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", part)
+    asked = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
+    for _ in ("counted", "kept"):
+        corpus = term_statistics(Analyzer.WORD, TEXTS)
+        places = corpus.places_of(asked)
+        assert corpus.holders[places[:6]].tolist() == [2, 2, 2, 2, 1, 1]
+        assert places[6:].tolist() == [-1, -1]
+        assert len(corpus.holders) == len(set(places[:6].tolist())) == 6
+        assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
+        monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_parts = term_statistics(Analyzer.WORD, TEXTS)
+    tokens = tokens_of(Analyzer.WORD, TEXTS)
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
+    joined = term_statistics(Analyzer.WORD, TEXTS, [tokens])
+    assert joined.hashes.tolist() == in_parts.hashes.tolist()
+    assert joined.holders.tolist() == in_parts.holders.tolist()
+    assert joined.mean_length == in_parts.mean_length
+
+
+def test_a_corpus_without_terms_knows_none() -> None:
+    for texts in ([], ["", "!"]):
+        assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
+
+
+def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", 3)
+    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS)] == [3, 3, 1]
+    assert [len(part) for part in token_parts(Analyzer.WORD, [])] == [0]
+    assert isinstance(next(token_parts(Analyzer.WORD, TEXTS)), Tokens)
+
+
+def test_morphemes_are_taken_from_those_that_are_kept_with_bigrams(analyzed: list[str]) -> None:
+    texts = [KOREAN, "", ENGLISH, "1/2 그리고/또는 가", KOREAN]
+    assert not are_kept(Analyzer.KIWI, texts)
+    tokens_of(Analyzer.KIWI_BIGRAM, texts)
+    assert are_kept(Analyzer.KIWI, texts)
+    analyzed.clear()
+    taken = tokens_of(Analyzer.KIWI, texts)
+    assert analyzed == []
+    fresh = tokens_of(Analyzer.KIWI, [*texts, "하나 더"])
+    assert taken.texts() == fresh.texts()[: len(texts)] == analyze(Analyzer.KIWI, texts)
+    assert taken.vocabulary == fresh.vocabulary[: len(taken.vocabulary)]
+    assert (taken.ids.dtype, taken.offsets.dtype) == (np.int32, np.int64)

@@ -1,0 +1,202 @@
+"""Vectors against people: correlations, densities and wrong pairs against scipy, the probe against scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import gaussian_kde, pearsonr, spearmanr
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from mrc_workbench.data.statistics import RESAMPLES
+from mrc_workbench.labs.embeddings.bootstrap import resamples
+from mrc_workbench.labs.embeddings.judgement import (
+    bands,
+    correlate,
+    correlation_draws,
+    cosines,
+    densities,
+    features,
+    pearson,
+    probe,
+    spearman,
+    training_rows,
+    wrong_pairs,
+)
+
+GOLD = np.array([0.0, 0.2, 0.2, 0.6, 0.8, 1.0, 0.4, 0.6], dtype=np.float32)
+GROUPS = np.array([0, 0, 1, 2, 3, 4, 4, 5])
+
+
+def judged(n: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    gold = np.round(rng.uniform(0, 1, n), 1)
+    return gold, np.clip(gold + rng.normal(0, noise, n), -1, 1).astype(np.float32)
+
+
+def test_a_cosine_is_that_of_the_written_formula_and_a_vector_of_zeros_has_0() -> None:
+    first = np.array([[3, 4], [1, 0], [0, 0], [1, 1]], dtype=np.float32)
+    second = np.array([[4, 3], [0, 2], [1, 0], [-2, -2]], dtype=np.float32)
+    found = cosines(first, second)
+    assert found.dtype == np.float32
+    assert found == pytest.approx([24 / 25, 0, 0, -1])
+
+
+def test_correlations_are_those_of_scipy() -> None:
+    gold, found = judged(200, 0.3, seed=1)
+    assert spearman(found, gold) == pytest.approx(spearmanr(found, gold).statistic)
+    assert pearson(found, gold) == pytest.approx(pearsonr(found, gold).statistic)
+
+
+def test_a_constant_and_a_single_pair_have_no_correlation() -> None:
+    assert math.isnan(spearman(np.ones(8), GOLD))
+    assert math.isnan(pearson(GOLD, np.ones(8)))
+    assert math.isnan(spearman(np.ones(1), np.ones(1)))
+
+
+def test_every_resample_has_the_correlations_that_scipy_gives_its_rows_one_by_one() -> None:
+    columns = [np.array([0.1, 0.5, 0.5, 0.4, 0.9, 0.7, 0.2, 0.5]), np.array([0.3, 0.3, 0.1, 0.9, 0.8, 0.8, 0.2, 0.4])]
+    by_rank, by_value = correlation_draws(columns, GOLD.astype(np.float64), GROUPS)
+    weights = np.concatenate([*resamples(GROUPS)], axis=1)
+    assert by_rank.shape == by_value.shape == (RESAMPLES, 2)
+    for place in range(0, RESAMPLES, 97):
+        rows = np.repeat(np.arange(8), weights[:, place].astype(int))
+        for column, values in enumerate(columns):
+            assert by_rank[place, column] == pytest.approx(spearmanr(values[rows], GOLD[rows]).statistic)
+            assert by_value[place, column] == pytest.approx(pearsonr(values[rows], GOLD[rows]).statistic)
+
+
+@pytest.mark.slow
+def test_an_interval_is_that_of_a_bootstrap_written_out() -> None:
+    gold, found = judged(300, 0.4, seed=2)
+    rng = np.random.default_rng(7)
+    drawn = [rng.integers(300, size=300) for _ in range(1500)]
+    wanted = np.quantile([spearmanr(found[rows], gold[rows]).statistic for rows in drawn], [0.025, 0.975])
+    figure = correlate({"a": found}, gold, np.arange(300)).spearman["a"]
+    assert (figure.low, figure.high) == pytest.approx(wanted, abs=0.01)
+
+
+def test_pairs_that_share_a_sentence_are_drawn_together_so_the_interval_is_wider() -> None:
+    gold, found = judged(40, 0.4, seed=3)
+    copies, of_copies = np.tile(gold, 10), np.tile(found, 10)
+    alone = correlate({"a": of_copies}, copies, np.arange(400)).spearman["a"]
+    together = correlate({"a": of_copies}, copies, np.tile(np.arange(40), 10)).spearman["a"]
+    assert alone.value == together.value
+    assert together.high - together.low > 2 * (alone.high - alone.low)
+
+
+def test_a_single_group_leaves_the_interval_open() -> None:
+    gold, found = judged(30, 0.4, seed=4)
+    correlations = correlate({"a": found}, gold, np.zeros(30, dtype=int))
+    assert correlations.spearman["a"][1:] == correlations.pearson["a"][1:] == (-1, 1)
+
+
+def test_models_are_told_apart_where_they_differ_and_a_copy_is_not() -> None:
+    gold, good = judged(400, 0.2, seed=5)
+    bad = judged(400, 0.2, seed=6)[1]
+    found = correlate({"good": good, "copy": good.copy(), "bad": bad}, gold, np.arange(400))
+    told = {(one.a, one.b): one for one in found.differences["spearman"]}
+    same, apart = told["good", "copy"], told["good", "bad"]
+    assert (same.difference, same.low, same.high, same.p, same.sure) == (0, 0, 0, 1, False)
+    assert apart.difference == pytest.approx(spearman(good, gold) - spearman(bad, gold))
+    assert apart.low < apart.difference < apart.high
+    assert apart.p == apart.p_family == pytest.approx(1 / (RESAMPLES + 1))
+    assert apart.sure
+
+
+def test_the_same_pairs_have_the_same_figures_each_time() -> None:
+    gold, found = judged(100, 0.3, seed=8)
+    assert correlate({"a": found}, gold, np.arange(100)) == correlate({"a": found}, gold, np.arange(100))
+
+
+def test_a_score_on_a_border_belongs_to_the_higher_band() -> None:
+    scores = np.array([0, 0.99, 1, 1.8, 2, 3, 3.2, 4, 4.99, 5], dtype=np.float32)
+    assert bands(scores / np.float32(5)).tolist() == [0, 0, 1, 1, 2, 3, 3, 4, 4, 4]
+
+
+def test_densities_are_those_of_scipy_on_one_grid_for_all_models() -> None:
+    rng = np.random.default_rng(0)
+    gold = rng.uniform(0, 1, 400)
+    measured = {"a": gold * 0.5 + rng.normal(0, 0.1, 400), "b": rng.normal(0, 0.3, 400)}
+    found = densities({name: column.astype(np.float32) for name, column in measured.items()}, gold)
+    assert found.grid[0] == pytest.approx(measured["b"].min(), abs=1e-6)
+    assert found.grid[-1] == pytest.approx(max(column.max() for column in measured.values()), abs=1e-6)
+    assert found.counts.sum() == 400
+    for band in range(5):
+        inside = (gold >= band / 5) & (gold < (band + 1) / 5)
+        assert found.counts[band] == inside.sum()
+        for name, column in measured.items():
+            wanted = gaussian_kde(column[inside].astype(np.float32).astype(float))(found.grid)
+            assert found.values[name][band] == pytest.approx(wanted)
+
+
+def test_a_band_without_two_different_cosines_has_no_density() -> None:
+    found = densities({"a": np.array([0.5, 0.5, 0.1, 0.9], dtype=np.float32)}, np.array([0.1, 0.1, 0.5, 0.9]))
+    assert found.counts.tolist() == [2, 0, 1, 0, 1]
+    assert not found.values["a"].any()
+
+
+def test_the_worst_pairs_are_those_whose_ranks_differ_most() -> None:
+    gold = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    measured = {"a": np.array([0.9, 0.2, 0.5, 0.6, 0.1]), "b": np.array([0.1, 0.2, 0.3, 0.4, 0.5])}
+    found = wrong_pairs(measured, gold, "a", most=3)
+    assert found.rows.tolist() == [0, 4, 1]  # ranks of cosine 5 2 3 4 1, of gold 1 2 3 4 5
+    assert found.misplaced.tolist() == [0.8, -0.8, 0.0]
+    assert found.cosines["a"].tolist() == [0.9, 0.1, 0.2]
+    assert found.cosines["b"].tolist() == [0.1, 0.5, 0.2]
+    assert wrong_pairs(measured, gold, "b").misplaced.tolist() == [0] * 5
+    ties = wrong_pairs({"a": np.array([0.5, 0.5])}, np.array([0.0, 1.0]), "a")
+    assert ties.misplaced.tolist() == [0.25, -0.25]  # they share their middle rank
+
+
+def labelled(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels that stand in one dimension, not quite without error."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 6)).astype(np.float32)
+    noise = rng.normal(0, 0.4, n)
+    return rows, np.digitize(rows[:, 0] + noise, [-0.5, 0.5])
+
+
+def test_features_are_both_vectors_and_how_far_apart_they_are() -> None:
+    found = features(np.array([[1.0, -2.0]]), np.array([[3.0, 1.0]]))
+    assert found.tolist() == [[1, -2, 3, 1, 2, 3]]
+
+
+def test_a_probe_is_the_classifier_of_scikit_learn_judged_by_counting() -> None:
+    train, judged = labelled(300, 0), labelled(100, 1)
+    found = probe(train, np.arange(300), judged)
+    assert found is not None
+    scaler = StandardScaler().fit(train[0])
+    by_hand = LogisticRegression(C=found.strength, max_iter=1000).fit(scaler.transform(train[0]), train[1])
+    said = by_hand.predict(scaler.transform(judged[0]))
+    assert found.correct.tolist() == (said == judged[1]).tolist()
+    assert 0.6 < found.correct.mean() < 1
+    assert found.confusion.sum(axis=1).tolist() == np.bincount(judged[1]).tolist()
+    assert found.confusion.trace() == found.correct.sum()
+    assert found.trained_on.tolist() == np.bincount(train[1]).tolist()
+    assert found.chance == np.bincount(judged[1]).max() / 100
+
+
+def test_labels_that_stand_in_no_vector_are_guessed() -> None:
+    rows, _ = labelled(300, 0)
+    labels = np.arange(300) % 3
+    found = probe((rows[:200], labels[:200]), np.arange(200), (rows[200:], labels[200:]))
+    assert found is not None
+    assert found.correct.mean() < 0.5
+
+
+def test_there_is_no_probe_without_two_labels_or_anything_to_judge() -> None:
+    rows, labels = labelled(30, 0)
+    same, nothing = np.zeros(30, dtype=int), (rows[:0], labels[:0])
+    assert probe((rows, same), np.arange(30), (rows, labels)) is None
+    assert probe((rows, labels), np.arange(30), nothing) is None
+    assert probe((rows, labels), np.zeros(30, dtype=int), (rows, labels)) is None
+
+
+def test_of_many_training_rows_some_are_drawn_the_same_each_time() -> None:
+    rows = np.arange(100, 200)
+    assert training_rows(rows, 1000) is rows
+    drawn = training_rows(rows, 30)
+    assert len(set(drawn.tolist())) == 30
+    assert set(drawn.tolist()) < set(rows.tolist())
+    assert drawn.tolist() == sorted(training_rows(rows, 30).tolist())

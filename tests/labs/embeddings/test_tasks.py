@@ -1,0 +1,126 @@
+"""What a page asks for: the arrays that come out, and a job that goes on without it."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from mrc_workbench.data.cache import load_arrays
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.labs.embeddings.cli import carry, main, sentences_of
+from mrc_workbench.labs.embeddings.encoder import encode
+from mrc_workbench.labs.embeddings.evaluate import evaluate
+from mrc_workbench.labs.embeddings.geometry import Projection, neighbours, project, similarity
+from mrc_workbench.labs.embeddings.results import (
+    REQUEST,
+    CostRequest,
+    EmbeddingJob,
+    EvaluationRequest,
+    MapRequest,
+    NeighboursRequest,
+    Request,
+    SimilarityRequest,
+)
+from tests.labs.embeddings.worlds import scored_pairs
+
+PAIRS = scored_pairs()
+ASKED = ("고양이가 강가에서 달린다", "새가 노래를 부른다")
+REQUESTS: tuple[Request, ...] = (
+    EvaluationRequest(data="counted", models=("starter",), part=Part.TEST),
+    SimilarityRequest(data="counted", models=("starter",), sentences=ASKED),
+    NeighboursRequest(data="counted", model="starter", sentences=ASKED, k=3),
+    MapRequest(data="counted", model="starter", part=Part.TEST, projection=Projection.PCA),
+    CostRequest(data="counted", bi_encoder="starter", cross_encoder="starter", seconds=5),
+)
+
+
+def done(request: Request, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+    carry(request, PAIRS, folder, lambda *_: None)
+    return load_arrays(folder / "arrays.npz") or {}, read_json(folder / "scores.json")
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.task)
+def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
+    assert REQUEST.validate_json(request_.model_dump_json()) == request_
+
+
+def test_a_request_that_nobody_can_carry_out_is_refused() -> None:
+    for wrong in (
+        {"task": "evaluate", "data": "counted", "models": []},
+        {"task": "similarity", "data": "counted", "models": ["starter"], "sentences": ["가"] * 201},
+        {"task": "neighbours", "data": "counted", "model": "starter", "sentences": [""]},
+        {"task": "dance", "data": "counted"},
+    ):
+        with pytest.raises(ValidationError):
+            REQUEST.validate_json(json.dumps(wrong))
+
+
+def test_what_was_asked_before_is_the_same_job() -> None:
+    one, other = REQUESTS[0], EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
+    assert EmbeddingJob.of(one, "a") == EmbeddingJob.of(one, "a")
+    assert len({EmbeddingJob.of(one, "a"), EmbeddingJob.of(one, "b"), EmbeddingJob.of(other, "a")}) == 3
+
+
+def test_a_model_that_took_the_place_of_another_is_another_job(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    request = MapRequest(data="counted", model=str(tmp_path))
+    before = EmbeddingJob.of(request, "a")
+    (tmp_path / "config.json").write_text('{"changed": true}', encoding="utf-8")
+    assert EmbeddingJob.of(request, "a") != before
+
+
+@pytest.mark.slow
+def test_a_matrix_is_of_each_model_and_one_that_fails_is_told(tmp_path: Path) -> None:
+    request = SimilarityRequest(data="counted", models=("no/such/model", "starter"), sentences=ASKED)
+    arrays, content = done(request, tmp_path)
+    assert [*arrays] == ["matrix_1"]
+    assert arrays["matrix_1"] == pytest.approx(similarity(encode("starter", ASKED, PAIRS.sentences).vectors))
+    assert content["models"]["no/such/model"]["code"] == "model_not_found"  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_neighbours_and_a_map_are_in_the_order_of_the_sentences(tmp_path: Path) -> None:
+    sentences = sentences_of(PAIRS, Part.ALL)
+    vectors = encode("starter", sentences, PAIRS.sentences).vectors
+    asked = encode("starter", ASKED, PAIRS.sentences).vectors
+    cosines, rows = neighbours(vectors, asked, 3)
+    arrays, _ = done(REQUESTS[2], tmp_path)
+    assert arrays["rows"].tolist() == rows.tolist()
+    assert arrays["cosines"] == pytest.approx(cosines)
+    placed, _ = done(MapRequest(data="counted", model="starter", projection=Projection.PCA), tmp_path)
+    assert placed["points"] == pytest.approx(project(vectors).points)
+    assert placed["points"].shape == (len(sentences), 2)
+
+
+@pytest.mark.slow
+def test_a_job_gives_what_the_function_gives_and_goes_on_by_itself() -> None:
+    keep(PAIRS)
+    request = REQUESTS[0]
+    job = EmbeddingJob.of(request, PAIRS.fingerprint)
+    job.start(request)
+    until = time.monotonic() + 120
+    while job.running and time.monotonic() < until:
+        time.sleep(0.1)
+    assert job.done, job.log()
+    found, wanted = job.evaluation(), evaluate(PAIRS, ["starter"], Part.TEST)
+    assert found.results[0].figures == wanted.results[0].figures
+    assert (found.results[0].cosines == wanted.results[0].cosines).all()
+    while job.status().at_work and time.monotonic() < until:
+        time.sleep(0.1)
+    assert job.status().state is State.DONE
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = EmbeddingJob(tmp_path)
+    (tmp_path / "request.json").write_text(REQUESTS[3].model_dump_json(), encoding="utf-8")
+    assert main(["run", str(tmp_path)]) == 2
+    assert (job.status().state, job.status().code) == (State.FAILED, "unknown_pairs")
+    with pytest.raises(ValueError, match="holds no finished result"):
+        job.arrays()

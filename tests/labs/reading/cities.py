@@ -1,0 +1,35 @@
+"""Ten cities and a question on each, for tests of generation; as a program, the batch that a test kills."""
+
+import sys
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.labs.reading.generate import generate
+from mrc_workbench.labs.reading.generator import Generator, Request
+from mrc_workbench.models.llm.endpoint import Endpoint
+from tests.chat_server import MODEL
+
+CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
+PASSAGES = [Passage(city, f"{city}의 시장은 {city}역 앞에 있다.", f"{city}시") for city in CITIES]
+QUESTIONS = tuple(
+    Question(f"q{row}", f"{city}의 시장은 어디에 있나?", (f"{city}역 앞",), (city,)) for row, city in enumerate(CITIES)
+)
+SET = QuestionSet("도시", PASSAGES, QUESTIONS)
+REQUESTS = [
+    Request(question.id, question.text, [PASSAGES[row], PASSAGES[row - 1]]) for row, question in enumerate(QUESTIONS)
+]
+GENERATOR = Generator(name="RAG", model=MODEL, timeout_seconds=5)
+
+
+def asked_of(text: str) -> str:
+    """The city that is asked about."""
+    question = text.rpartition("질문: ")[2]
+    return next(city for city in CITIES if question.startswith(city))
+
+
+def right(text: str) -> str:
+    """The answer of a model that reads: the passage asked about is always the first."""
+    return f"{asked_of(text)}역 앞 [1]"
+
+
+if __name__ == "__main__":
+    generate(GENERATOR, REQUESTS, Endpoint.of(), concurrency=int(sys.argv[1]))

@@ -1,0 +1,68 @@
+"""Five passages, and a reader that points at the word after the question's last word."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.labs.reading.rules import write_predictions
+from mrc_workbench.models.reader import Spans
+
+PASSAGES = (
+    Passage("p1", "수도 서울 강 한강"),
+    Passage("p2", "수도 부산 바다 남해"),
+    Passage("p3", "산 한라산 섬 제주도"),
+    Passage("p4", "산 백두산"),
+    Passage("p5", "꽃 무궁화"),
+)
+QUESTIONS = (
+    Question("q1", "나라의 수도", ("서울",), ("p1",)),
+    Question("q2", "흐르는 강", ("한강",), ("p1",)),
+    Question("q3", "높은 산", ("백두산",), ("p4",)),
+    Question("q4", "나라의 꽃", ("진달래",), ("p5",)),
+)
+SET = QuestionSet("다섯 글", PASSAGES, QUESTIONS)
+
+
+def score_words(folder: Path, question_set: QuestionSet, *said: Sequence[str]) -> list[str]:
+    """The words of `score` for questions with answers, in a file, and a file `a.json` and so on of each reader's."""
+    text_of = {passage.id: passage.text for passage in question_set.passages}
+    rows = [
+        {"context": text_of[question.relevant[0]], "question": question.text, "answers": [*question.answers]}
+        for question in question_set.questions
+    ]
+    data = folder / f"{question_set.name}.jsonl"
+    data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    ids = [question.id for question in read_file(data).question_set.questions]
+    words = ["score", "--data", str(data)]
+    for name, answers in zip("ab", said, strict=True):
+        write_predictions(dict(zip(ids, answers, strict=True)), folder / f"{name}.json")
+        words += ["--predictions", str(folder / f"{name}.json")]
+    return words
+
+
+class NextWord:
+    """Says the word after the last word of the question, surely where it is there: log P is -length of the answer."""
+
+    fingerprint = "next word"
+
+    def __init__(self, threshold: float | None = None) -> None:
+        self.threshold = threshold
+        self.read_pairs: list[tuple[str, str]] = []
+
+    def read(self, pairs: Sequence[tuple[str, str]], *, spans: int = 1) -> Spans:
+        self.read_pairs += pairs
+        shape = (len(pairs), spans)
+        starts, ends = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        scores, nothing = np.full(shape, -np.inf, np.float32), np.full(len(pairs), -0.5, np.float32)
+        for row, (question, passage) in enumerate(pairs):
+            words, cue = passage.split(), question.split()[-1]
+            if cue in words[:-1]:
+                said = words[words.index(cue) + 1]
+                starts[row, 0] = passage.index(f"{cue} {said}") + len(cue) + 1
+                ends[row, 0] = starts[row, 0] + len(said)
+                scores[row, 0], nothing[row] = -len(said), -9.0
+        return Spans(starts, ends, scores, nothing)

@@ -1,0 +1,192 @@
+"""Readers and language models over what retrievers find: figures, files, and the command that makes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep
+from mrc_workbench.labs.reading.cli import main
+from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
+from mrc_workbench.labs.reading.results import as_dict, save
+from mrc_workbench.labs.reading.rules import Rules, read_predictions
+from mrc_workbench.labs.reading.scores import scored
+from mrc_workbench.models.llm.endpoint import ADDRESS, KEY
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.evaluation.significance import question_groups, share_intervals
+from tests.chat_server import KEY as SECRET
+from tests.chat_server import MODEL, chat_server
+from tests.labs.reading.doubles import NextWord
+
+CITIES = [f"도시{letter}" for letter in "가나다라마바사아자차카타파하거너더러머버"]
+# each city is told of in two passages, only one of which says what is asked
+PASSAGES = [
+    *(Passage(f"a{n}", f"{city} 시장 이름{n} 강 물{n}", f"{city}") for n, city in enumerate(CITIES)),
+    *(Passage(f"b{n}", f"{city} 시장 {city} 시장 다른{n}", f"{city} 옛날") for n, city in enumerate(CITIES)),
+]
+SET = QuestionSet(
+    "도시",
+    PASSAGES,
+    tuple(Question(f"q{n}", f"{city} 시장", (f"이름{n}",), (f"a{n}",)) for n, city in enumerate(CITIES)),
+)
+SPECS = (BM25Spec(name="BM25"), BM25Spec(name="Words", analyzer="whitespace"))
+
+
+@pytest.fixture
+def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
+    monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
+    return ReadingExperiment(
+        data=keep(SET).key,
+        split=Part.TEST,
+        test_share=0.4,
+        validation_share=0.3,
+        depths_read=(1, 2, 4),
+        retriever=SPECS,
+        reader=(ReaderSpec(name="next", model="starter"),),
+    )
+
+
+def test_figures_are_those_of_the_answers_in_the_files(experiment: ReadingExperiment, tmp_path: Path) -> None:
+    told: list[float] = []
+    result = evaluate(experiment, SET, on_progress=lambda _, share: told.append(share))
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    save(result, tmp_path)
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert scores["readers"]["next"].keys() == {"BM25", "Words"}
+    assert len(scores["predictions"]) == 6
+    for name, of in scores["predictions"].items():
+        judged = scored(result.question_set, read_predictions(tmp_path / "predictions" / name), Rules.KORQUAD)
+        one = scores["readers"]["next"][of["retriever"]][str(of["k"])]
+        assert {measure: one[measure] for measure in ("em", "f1")} == pytest.approx(judged.means())
+        assert one["interval"]["em"] == pytest.approx([*judged.intervals["em"]])
+        assert sum(one["fates"].values()) == pytest.approx(1)
+        assert one["em"] <= one["ceiling"] <= 1
+    values = result.readers[0].oracle
+    ends = share_intervals(values, question_groups(result.question_set))
+    assert scores["oracles"]["next"]["em"] == 1.0
+    assert scores["oracles"]["next"]["interval"]["em"] == pytest.approx(ends[0].tolist())
+
+
+def test_deeper_holds_more_and_reading_fewer_pairs_twice(experiment: ReadingExperiment) -> None:
+    told = as_dict(evaluate(experiment, SET))["readers"]["next"]["BM25"]
+    ceilings = [told[k]["ceiling"] for k in ("1", "2", "4")]
+    assert ceilings == sorted(ceilings)
+    assert ceilings[1] == 1.0, "both passages of a city are found first"
+
+
+def test_the_weight_is_chosen_on_validation_questions_alone(experiment: ReadingExperiment) -> None:
+    weights = as_dict(evaluate(experiment, SET))["weights"]["next"]["BM25"]
+    assert weights["chosen_on"] == "validation"
+    everything = experiment.model_copy(update={"split": Part.ALL})
+    assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "chosen_on": None}
+
+
+def test_a_reader_that_fails_leaves_the_others(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = experiment.model_copy(
+        update={"reader": (ReaderSpec(name="gone", model="no such/model/at all"), *experiment.reader)}
+    )
+    result = evaluate(both, SET)
+    assert result.readers[0].error is not None
+    told = as_dict(result)
+    assert "error" in told["readers"]["gone"]
+    assert told["readers"]["next"]["BM25"]["1"]["em"] >= 0
+    assert "gone" not in told["oracles"]
+
+
+FILE = """
+data = "{data}"
+split = "test"
+test_share = 0.4
+depths_read = [1, 3]
+[[retriever]]
+kind = "bm25"
+name = "BM25"
+[[{who}]]
+name = "someone"
+model = "{model}"
+"""
+
+
+def written(folder: Path, who: str, model: str) -> Path:
+    path = folder / "experiment.toml"
+    path.write_text(FILE.format(data=keep(SET).key, who=who, model=model), encoding="utf-8")
+    return path
+
+
+def test_a_language_model_answers_from_the_passages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answers(text: str) -> str:
+        city = text.rpartition("질문: ")[2].split()[0]
+        return f"이름{CITIES.index(city)} [1]"
+
+    with chat_server(answers) as server:
+        monkeypatch.setenv(ADDRESS, server.address)
+        monkeypatch.setenv(KEY, SECRET)
+        path = written(tmp_path, "generator", MODEL)
+        assert main(["evaluate", str(path), "--out", str(tmp_path / "out")]) == 0
+        asked = len(server.asked)
+        assert main(["evaluate", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
+        assert len(server.asked) == asked, "what was answered is not asked again"
+    printed = capsys.readouterr().out
+    one = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["generators"]["someone"]["BM25"]
+    assert (one["em"], one["f1"], one["contains"], one["cites"]) == (1, 1, 1, 1)
+    assert one["answered"] == asked
+    assert (one["failed"], one["left"]) == ({}, 0)
+    assert "someone from BM25: 100.00 / 100.00" in printed
+    for kept in tmp_path.rglob("*"):
+        assert not kept.is_file() or SECRET not in kept.read_text(encoding="utf-8", errors="ignore")
+
+
+def test_without_an_endpoint_it_is_told_and_nothing_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(ADDRESS, raising=False)
+    assert main(["evaluate", str(written(tmp_path, "generator", MODEL)), "--json"]) == 1
+    out = capsys.readouterr()
+    assert "someone failed" in out.err
+    assert "error" in json.loads(out.out)["generators"]["someone"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ('[[reader]]\nname="a"\n', "model"),
+        ('[[reader]]\nname="a"\nmodel="x"\n[[reader]]\nname="a"\nmodel="x"\n', "same name"),
+        ("", "needed"),
+        ('depths_read=[0]\n[[reader]]\nname="a"\nmodel="x"\n', "depths_read"),
+        ('[[generator]]\nname="a"\nmodel="x"\nkey="secret"\n', "key"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_by_its_place(tmp_path: Path, change: str, word: str) -> None:
+    path = tmp_path / "wrong.toml"
+    first, _, others = change.partition("\n") if change.startswith("depths") else ("", "", change)
+    path.write_text(
+        f'data = "sample"\n{first}\n[[retriever]]\nkind = "bm25"\nname = "BM25"\n{others}', encoding="utf-8"
+    )
+    with pytest.raises(ExperimentError, match=word):
+        read_experiment(path)
+
+
+def test_values_of_failed_questions_are_no_numbers_of_the_result(experiment: ReadingExperiment) -> None:
+    result = evaluate(experiment, SET)
+    for answered in result.readers[0].by_retriever.values():
+        for values in (answered.depth.exact, answered.depth.overlap):
+            assert np.isfinite(values).all()
+
+
+def test_a_run_that_is_asked_twice_reads_nothing_twice(
+    experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader: Any = NextWord()
+    monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: reader)
+    first = as_dict(evaluate(experiment, SET))
+    pairs = len(reader.read_pairs)
+    assert as_dict(evaluate(experiment, SET)) == first
+    assert len(reader.read_pairs) == pairs

@@ -1,0 +1,253 @@
+"""Generators, citations and prompts: nothing in a passage can be taken for more than a quotation."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.labs.reading.generator import (
+    Citation,
+    Generator,
+    Prompt,
+    Request,
+    Support,
+    as_sent,
+    checked,
+    cited,
+    contains,
+    contains_words,
+    numbered,
+    prompts,
+)
+from mrc_workbench.labs.reading.rules import ReadingError, Rules
+from mrc_workbench.models.llm.endpoint import Answer, Usage
+from mrc_workbench.retrieval.rankings import Rankings
+
+USAGE = Usage(10, 2, 0.1, 0.2)
+GENERATOR = Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
+
+
+def test_the_first_passages_are_sent_cut_and_numbered() -> None:
+    found = [Passage(f"p{n}", f"{n}번째 지문은 아주 길다") for n in range(3)]
+    messages = GENERATOR.messages(Request("q1", "몇 번째?", found))
+    assert [passage.text for passage in messages.sent] == ["0번째 지문은 아주…", "1번째 지문은 아주…"]
+    assert "[2]\n> 1번째 지문은 아주…" in messages.text
+    assert "[3]" not in messages.text
+    assert messages.system == prompts()["ko"].system
+    assert messages.size == len(messages.system.encode() + messages.text.encode())
+
+
+def test_what_is_read_is_the_key_and_neither_ids_nor_what_was_cut_away() -> None:
+    def key(question: str = "몇 번째?", *, id_: str = "p1", text: str = "아주 긴 지문이다", rest: str = "") -> str:
+        return GENERATOR.messages(Request("q1", question, [Passage(id_, text + " " * 10 + rest)])).key
+
+    assert key() == key(id_="p2") == key(rest="더 길다")
+    assert len({key(), key("몇?"), key(text="짧다")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "refused", "prediction"),
+    [
+        ("세종대왕 [1]", False, "세종대왕"),
+        ("지문에서 답을 찾을 수 없습니다.", True, ""),
+        ("지문에서 답을 찾을 수 없습니다 [1]", True, ""),
+        ("**지문에서 답을 찾을 수 없습니다.**", True, ""),
+        ("<think>세종?</think>지문에서 답을 찾을 수 없습니다.", True, ""),
+        ("지문에서 답을 찾을 수 없습니다. 세종대왕 [1]", False, "지문에서 답을 찾을 수 없습니다. 세종대왕"),
+    ],
+)
+def test_a_refusal_is_the_sentence_and_no_more(said: str, refused: bool, prediction: str) -> None:
+    answer = GENERATOR.answer(Answer(said, USAGE), ())
+    assert (answer.refused, answer.prediction, answer.said, answer.usage) == (refused, prediction, said, USAGE)
+
+
+def test_requests_are_a_sets_questions_with_what_was_found_for_each() -> None:
+    passages = [Passage(f"p{n}", f"지문 {n}") for n in range(4)]
+    questions = (Question("q1", "하나?", ("1",), ("p1",)), Question("q2", "둘?", ("2",), ("p2",)))
+    rankings = Rankings(np.array([[3, 1, 0], [2, -1, -1]]), np.array([[3.0, 2, 1], [1, -np.inf, -np.inf]]))
+    found = GENERATOR.requests(QuestionSet("set", passages, questions), rankings)
+    assert [(one.id, one.question, [*one.passages]) for one in found] == [
+        ("q1", "하나?", [passages[3], passages[1]]),
+        ("q2", "둘?", [passages[2]]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"model": " "}, "no_generator_model"),
+        ({"temperature": -0.1}, "generator_range"),
+        ({"temperature": float("nan")}, "generator_range"),
+        ({"most_passages": 0}, "generator_range"),
+        ({"most_characters": 10**6}, "generator_range"),
+        ({"timeout_seconds": 0}, "generator_range"),
+    ],
+)
+def test_options_out_of_range(wrong: dict[str, object], code: str) -> None:
+    with pytest.raises(ReadingError) as caught:
+        Generator(**{"name": "RAG", "model": "m", **wrong})  # type: ignore[arg-type]
+    assert caught.value.code == code
+
+
+SENT = (
+    Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),
+    Passage("p2", "한강은 서울을 지나 서해로 흐른다.", "한강"),
+    Passage("p3", "The river Han flows through Seoul.", "Han"),
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "numbers"),
+    [
+        ("세종대왕 [2]", "세종대왕", (2,)),
+        ("세종대왕[1][3]", "세종대왕", (1, 3)),
+        ("세종대왕 [1, 3].", "세종대왕.", (1, 3)),
+        ("세종대왕 [1-3]", "세종대왕", (1, 2, 3)),
+        ("세종대왕 [3–1]", "세종대왕", (1, 2, 3)),
+        ("세종대왕 [1~2, 5]", "세종대왕", (1, 2, 5)),
+        ("세종대왕［２］", "세종대왕", (2,)),
+        ("세종대왕 【１，３】", "세종대왕", (1, 3)),
+        ("세종대왕 [ 2 ]", "세종대왕", (2,)),
+        ("[2] 세종대왕", "세종대왕", (2,)),
+        ("[1] 서울과[2] 부산", "서울과 부산", (1, 2)),
+        ("서울 [2][2] [1]", "서울", (2, 1)),
+        ("<think>[7]인가?</think>서울 [2]", "서울", (2,)),
+        ("1443년", "1443년", ()),
+        ("[1443]년", "[1443]년", ()),  # a year
+        ("목록 [가, 나] (3)", "목록 [가, 나] (3)", ()),
+        ("[1 서울", "[1 서울", ()),
+        ("[0] [999]", "", (0, 999)),
+        ("", "", ()),
+    ],
+)
+def test_citations_as_models_write_them(said: str, text: str, numbers: tuple[int, ...]) -> None:
+    answer = cited(said)
+    assert (answer.text, answer.numbers) == (text, numbers)
+
+
+@given(st.text(alphabet="[]［］【】0123456789０９,-~ 가\n", max_size=40))
+def test_what_is_left_of_an_answer_cites_nothing_twice_and_nothing_is_invented(said: str) -> None:
+    answer = cited(said)
+    assert len(set(answer.numbers)) == len(answer.numbers)
+    assert all(0 <= number <= 999 for number in answer.numbers)
+    assert answer.text.count("가") == said.count("가")
+
+
+def test_many_brackets_and_spaces_are_read_in_no_time() -> None:
+    for said in ("[" * 50_000, " " * 50_000 + "[1", "[1," * 20_000, "[1]" * 20_000):
+        assert len(cited(said).text) <= len(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "support"),
+    [
+        ("세종대왕 [1]", [(1, Support.HOLDS)]),
+        ("세종대왕 [2]", [(2, Support.LACKS)]),
+        ("서울 [2][3]", [(2, Support.HOLDS), (3, Support.LACKS)]),
+        ("SEOUL [3]", [(3, Support.HOLDS)]),
+        ("세종대왕 [4][0]", [(4, Support.NEVER_SENT), (0, Support.NEVER_SENT)]),
+        ("만든 사람은 세종대왕 [1]", [(1, Support.LACKS)]),  # nobody is said there to be a person
+        ("1443년에 세종대왕이 만들었다 [1]", [(1, Support.HOLDS)]),  # all its words, in another order
+        ("44 [1]", [(1, Support.LACKS)]),  # within a number
+        ("the Han [3]", [(3, Support.HOLDS)]),
+        ("[1]", [(1, Support.LACKS)]),
+        ("세종대왕", []),
+    ],
+)
+def test_each_citation_is_held_against_what_was_sent(said: str, support: list[tuple[int, Support]]) -> None:
+    assert checked(cited(said), SENT, Rules.KORQUAD) == tuple(Citation(*one) for one in support)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "held"),
+    [
+        ("《소나기》는 소설이다", "소나기", True),
+        ("소나기는 소설이다", "‘소나기’", True),
+        ("1,000명이 왔다", "1000명", True),
+        ("1934년", "3", False),
+        ("concatenate", "cat", False),
+        ("서울특별시", "서울", True),
+        ("서울", "서울특별시", False),
+        ("서울", "", False),
+        ("서울", "()", False),
+        ("", "서울", False),
+    ],
+)
+def test_a_text_holds_an_answer(text: str, answer: str, held: bool) -> None:
+    assert contains(text, answer, Rules.KORQUAD) is held
+
+
+def test_words_that_say_nothing_are_held_by_nothing() -> None:
+    assert not contains_words("The river Han flows.", "the of")
+    assert contains_words("The river Han flows.", "Han the river")
+    assert not contains_words("The river Han flows.", "Han the lake")
+
+
+PROMPT = Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
+letters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
+passages = st.builds(Passage, st.just("p"), letters, letters)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_prompts_come_in_two_languages(language: str) -> None:
+    prompt = prompts()[language]
+    assert prompt.refusal in prompt.system
+    assert prompt.refusal not in prompt.instruction
+    text = prompt.asking("Who?", [Passage("p1", "Sejong was a king.", "Sejong")])
+    assert "\n\n[1]\n> Sejong\n> \n> Sejong was a king.\n\n" in text
+    assert text.endswith("Who?")
+    assert "{" not in prompt.system + text
+
+
+def test_placeholders_alone_are_replaced_and_only_once() -> None:
+    assert PROMPT.system == "Answer. Nothing. {passages}"
+    sent = [as_sent(Passage("p1", "{question} {refusal} {0} {", "{passages}"), 100)]
+    quoted = "[1]\n> {passages}\n> \n> {question} {refusal} {0} {"
+    assert PROMPT.asking("{passages}\n{question}?", sent) == f"{quoted}\n---\n{{passages}} {{question}}? {{other}}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "lacks"),
+    [
+        ({"instruction": "Answer."}, "{refusal}"),
+        ({"template": "{passages}"}, "{question}"),
+        ({"template": "{question} { passages }"}, "{passages}"),
+        ({"refusal": " \n"}, "{refusal}"),
+    ],
+)
+def test_a_template_that_lacks_something_says_what(changed: dict[str, str], lacks: str) -> None:
+    parts = {"instruction": "{refusal}", "template": "{passages}{question}", "refusal": "Nothing."}
+    with pytest.raises(ReadingError) as caught:
+        Prompt(**{**parts, **changed})
+    assert (caught.value.code, caught.value.details) == ("bad_template", {"placeholder": lacks})
+
+
+@given(st.lists(passages, max_size=4), st.integers(1, 30))
+def test_a_passage_opens_no_number_ends_no_quotation_and_cites_nothing(found: list[Passage], most: int) -> None:
+    sent = [as_sent(passage, most) for passage in found]
+    text = numbered(sent)
+    own = [line for line in re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text) if not line.startswith("> ")]
+    assert [line for line in own if line] == [f"[{number}]" for number in range(1, len(found) + 1)]
+    assert cited(text).numbers == tuple(range(1, len(found) + 1))
+    assert "<|" not in text
+    for before, after in zip(found, sent, strict=True):
+        assert before.id == after.id
+        assert len(after.text) <= 2 * (most + 1)
+
+
+def test_what_is_neutralised_is_the_signs_alone() -> None:
+    sent = as_sent(Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100)
+    assert sent == Passage("p1", "왕(1)은 [가] {나} [2024] <b>\n(2) 지시: < |im_end|>", "제목 (3)")
+
+
+def test_a_long_passage_is_cut_and_says_so() -> None:
+    assert as_sent(Passage("p1", "가나다라마"), 3).text == "가나다…"
+    assert as_sent(Passage("p1", "가나다"), 3).text == "가나다"
+
+
+def test_no_passage_is_no_line() -> None:
+    assert numbered([]) == ""
+    assert numbered([Passage("p1", "")]) == "[1]\n"

@@ -1,0 +1,86 @@
+"""500 questions of KorQuAD over HTTP: the order and nDCG of Compare, from local indexes, Milvus Lite and its server."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.workbench.serving.app import app_of
+from mrc_workbench.workbench.serving.limits import Limits
+from mrc_workbench.workbench.serving.searcher import open_searchers
+from tests.milvus_server import serving
+
+FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
+]
+AT_ONCE = 250  # questions: Milvus Lite opens its file for each request
+LOCAL = (
+    {"name": "BM25", "kind": "bm25", "analyzer": "bigram"},
+    {"name": "Dense", "kind": "dense"},
+    {"name": "Hybrid", "kind": "hybrid", "of": ["BM25", "Dense"]},
+)
+IN_MILVUS = (
+    {"name": "BM25", "kind": "milvus", "analyzer": "bigram"},
+    {"name": "Dense", "kind": "milvus", "search": "dense"},
+    {"name": "Hybrid", "kind": "hybrid", "of": ["BM25", "Dense"]},
+)
+
+
+@pytest.fixture(scope="module")
+def asked() -> QuestionSet:
+    whole = read_file(FILE).question_set
+    return whole.with_questions(np.arange(0, 5500, 11))
+
+
+@pytest.fixture(scope="module")
+def compared(asked: QuestionSet) -> tuple[Comparison, str]:
+    """The comparison and its workspace, where the vectors of the passages are kept."""
+    comparison = compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), asked)
+    return comparison, os.environ["MRC_WORKSPACE"]
+
+
+@pytest.mark.parametrize("where", ["here", "Milvus Lite", "a Milvus server"])
+def test_what_is_served_stands_in_the_order_and_has_the_ndcg_of_compare(
+    where: str, asked: QuestionSet, compared: tuple[Comparison, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison, workspace = compared
+    monkeypatch.setenv("MRC_WORKSPACE", workspace)
+    file = tmp_path / "experiment.toml"
+    specs = LOCAL if where == "here" else IN_MILVUS
+    file.write_text(write_experiment(Experiment.model_validate({"data": str(FILE), "retriever": specs})), "utf-8")
+    with ExitStack() as stack:
+        if where == "a Milvus server":
+            monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
+        app = app_of(open_searchers(file), Limits(max_queries=AT_ONCE, timeout=600.0))
+        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+        for name, wanted in comparison.rankings.items():
+            found = Rankings.of_nothing(len(asked.questions), 10)
+            for start in range(0, len(asked.questions), AT_ONCE):
+                texts = [question.text for question in asked.questions[start : start + AT_ONCE]]
+                answer = service.post("/search", json={"questions": texts, "k": 10, "retriever": name}).json()
+                for row, one in enumerate(answer["results"], start):
+                    rows = [asked.row_of_passage[hit["id"]] for hit in one["hits"]]
+                    found.indices[row, : len(rows)], found.scores[row, : len(rows)] = rows, 0.0
+            ndcg = [evaluate(one, asked, (10,)).means()["ndcg@10"] for one in (found, wanted.first(10))]
+            assert round(ndcg[0], 4) == round(ndcg[1], 4)
+            differing = np.flatnonzero((found.indices != wanted.indices[:, :10]).any(axis=1))
+            _only_near_ties_differ(wanted, found, differing)
+
+
+def _only_near_ties_differ(wanted: Rankings, found: Rankings, rows: np.ndarray) -> None:
+    """Where Milvus has another order, the passages that changed places have scores equal to float32's accuracy."""
+    for row in rows.tolist():
+        score = dict(zip(wanted.indices[row].tolist(), wanted.scores[row].tolist(), strict=True))
+        scores = [score[passage] for passage in found.indices[row].tolist()]
+        np.testing.assert_allclose(scores, wanted.scores[row, :10], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,315 @@
+"""What operators see: metrics, logs, readiness, and that a client that left costs nothing more."""
+
+import asyncio
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.retrieval.milvus.connection import Place, is_reachable
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.workbench.serving.app import app_of
+from mrc_workbench.workbench.serving.cli import _log_to_standard_error
+from mrc_workbench.workbench.serving.gate import access
+from mrc_workbench.workbench.serving.limits import AccessLog, Limits, Logging
+from mrc_workbench.workbench.serving.metrics import Metrics
+from mrc_workbench.workbench.serving.searcher import Batches, Searcher
+from tests.doubles import PASSAGES, QUESTIONS
+from tests.programs import free_port
+from tests.retrieval.test_contract import bm25
+from tests.workbench.serving.test_app import KEY, ONE, Held, client
+from tests.workbench.serving.test_searcher import run
+
+ASKED = QUESTIONS[0].text
+SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.e+-]+|\+Inf)')
+
+
+def samples(text: str) -> dict[str, float]:
+    """Parse the text format, strictly: every sample follows a HELP and a TYPE of its name."""
+    assert text.endswith("\n")
+    found: dict[str, float] = {}
+    named = ""
+    for line in text.splitlines():
+        if line.startswith("# "):
+            word, named = line.split(" ")[1:3]
+            assert word in ("HELP", "TYPE")
+            continue
+        parts = SAMPLE.fullmatch(line)
+        assert parts, line
+        assert parts[1] in (named, f"{named}_bucket", f"{named}_sum", f"{named}_count")
+        key = f"{parts[1]}{{{parts[2]}}}" if parts[2] else parts[1]
+        assert key not in found
+        found[key] = float(parts[3])
+    return found
+
+
+def test_metrics_count_requests_refusals_and_questions() -> None:
+    with ExitStack() as stack:
+        service = client(stack, ONE)
+        for asked in ({"question": ASKED}, {"questions": [ASKED, ASKED]}, {"question": ""}, {}):
+            service.post("/search", json=asked)
+        service.get("/nowhere")
+        service.request("PATCH", "/search")
+        answer = service.get("/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found = samples(answer.text)
+    assert found['mrc_requests_total{method="POST",path="/search",status="200"}'] == 2
+    assert found['mrc_requests_total{method="POST",path="/search",status="422"}'] == 2
+    assert found['mrc_requests_total{method="GET",path="other",status="404"}'] == 1
+    assert found['mrc_requests_total{method="other",path="/search",status="405"}'] == 1
+    assert found['mrc_refusals_total{code="not_understood"}'] == 2
+    assert found['mrc_queries_total{retriever="bm25"}'] == 3
+    assert found['mrc_search_duration_seconds_count{retriever="bm25"}'] == 2
+    assert found["mrc_ready"] == 1
+    assert found["mrc_requests_in_progress"] == 0
+    assert found["process_resident_memory_bytes"] > 1e6
+
+
+@settings(max_examples=200)
+@given(
+    labels=st.lists(st.text(max_size=12), min_size=1, max_size=4),
+    seconds=st.lists(st.floats(0, 100, allow_subnormal=False), max_size=20),
+)
+def test_any_label_and_duration_is_written_in_the_text_format(labels: list[str], seconds: list[float]) -> None:
+    metrics = Metrics()
+    for label in labels:
+        metrics.count("mrc_refusals_total", code=label)
+        for one in seconds:
+            metrics.observe("mrc_search_duration_seconds", one, retriever=label)
+    text = metrics.text({"mrc_ready": (1, {})})
+    counts = [line for line in text.split("\n") if line.startswith("mrc_refusals_total{")]
+    assert len(counts) == len(set(labels))
+    assert sum(float(line.rpartition(" ")[2]) for line in counts) == len(labels)
+    whole = [line for line in text.split("\n") if line.startswith("mrc_search_duration_seconds_count{")]
+    assert sum(float(line.rpartition(" ")[2]) for line in whole) == len(labels) * len(seconds)
+    for label in set(labels) if seconds else ():
+        buckets = _buckets(text, label)
+        assert buckets == sorted(buckets)
+        assert buckets[-1] == labels.count(label) * len(seconds)
+
+
+def _buckets(text: str, label: str) -> list[float]:
+    written = label.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    start = f'mrc_search_duration_seconds_bucket{{retriever="{written}",le='
+    return [float(line.rpartition(" ")[2]) for line in text.split("\n") if line.startswith(start)]
+
+
+def logged(caplog: pytest.LogCaptureFixture, logs: Logging, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+    caplog.clear()
+    with ExitStack() as stack, caplog.at_level(logging.WARNING, access.name):
+        app = app_of(ONE, Limits(), logs=logs)
+        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+        for asked in requests:
+            service.post("/search", json=asked, headers={"X-Request-ID": "mine"})
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name == access.name]
+
+
+def test_the_access_log_is_json_without_the_text_of_a_question(caplog: pytest.LogCaptureFixture) -> None:
+    asked = ({"question": ASKED}, {"question": ASKED, "k": 0})
+    assert logged(caplog, Logging(), *asked) == []
+    found, refused = logged(caplog, Logging(AccessLog.JSON), *asked)
+    assert found | {"time": "", "ms": 0, "bytes": 0, "client": ""} == {
+        **{
+            "time": "",
+            "ms": 0,
+            "bytes": 0,
+            "client": "",
+            "event": "request",
+            "request_id": "mine",
+            "retriever": "bm25",
+        },
+        **{"questions": 1, "k": 10, "method": "POST", "path": "/search", "status": 200},
+    }
+    assert found["bytes"] > 0
+    assert (refused["status"], refused["code"]) == (422, "not_understood")
+    assert ASKED not in json.dumps([found, refused], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
+    *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("serving", "uvicorn", "uvicorn.error", access.name):  # Streamlit, once imported, takes some for itself
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    _log_to_standard_error(as_json=as_json)
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    try:
+        raise RuntimeError("질문\nof two lines")
+    except RuntimeError:
+        logging.getLogger("mrc_workbench.workbench.serving.gate").exception("request %s failed", "abc")
+    access.warning(json.dumps({"event": "request"}))
+    written = capsys.readouterr().err
+    if not as_json:
+        assert written.startswith("WARNING: Invalid HTTP request received.\nERROR: request abc failed\nTraceback")
+        return
+    invalid, failed, request = map(json.loads, written.splitlines())
+    assert (invalid["event"], invalid["message"]) == ("warning", "Invalid HTTP request received.")
+    assert (failed["event"], failed["message"].splitlines()[-2:]) == ("error", ["RuntimeError: 질문", "of two lines"])
+    assert request == {"event": "request"}
+
+
+def test_slow_requests_are_logged_alone(caplog: pytest.LogCaptureFixture) -> None:
+    (slow,) = logged(caplog, Logging(slow_query_ms=0.001), {"question": ASKED})
+    assert (slow["event"], slow["retriever"]) == ("slow_query", "bm25")
+    assert logged(caplog, Logging(slow_query_ms=60_000), {"question": ASKED}) == []
+    with pytest.raises(ValueError, match="slow_query_ms"):
+        Logging(slow_query_ms=-1)
+
+
+def test_info_identifies_what_is_served() -> None:
+    told = {"version": "1", "corpus_fingerprint": "abc", "retrievers": [{"name": "bm25", "kind": "bm25", "models": {}}]}
+    with ExitStack() as stack:
+        app = app_of(ONE, Limits(), information=told)
+        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+        found = service.get("/info").json()
+        assert found | told == found
+        assert found["limits"]["max_k"] == 100
+        assert 'mrc_info{corpus_fingerprint="abc",version="1"} 1' in service.get("/metrics").text
+
+
+def test_it_is_live_and_not_ready_while_the_engine_behind_it_is_down() -> None:
+    port, reachable = free_port(), [False]
+    assert not is_reachable(Place(f"http://127.0.0.1:{port}"), 0.5)
+    behind = Searcher(bm25(PASSAGES), Passages.of(PASSAGES), lambda: reachable[0])
+    with ExitStack() as stack:
+        service = client(stack, {"remote": behind})
+        assert service.get("/livez").status_code == 200
+        refusal = service.get("/readyz")
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "engine_unreachable")
+        assert service.get("/healthz").status_code == 503
+        assert "mrc_ready 0" in service.get("/metrics").text
+        reachable[0] = True
+        service.app.state.service._checked = -1e9  # type: ignore[attr-defined]
+        assert service.get("/readyz").json() == {"status": "ready"}
+
+
+def test_it_is_live_and_not_ready_while_a_search_hangs() -> None:
+    held = Held()
+    with ExitStack() as stack:
+        stack.callback(held.go.set)
+        service = client(stack, {"held": Searcher(held, Passages.of(PASSAGES))}, timeout=0.3)
+        assert service.get("/readyz").status_code == 200
+        assert service.post("/search", json={"question": ASKED}).status_code == 503
+        until = time.monotonic() + 10
+        while (refusal := service.get("/readyz")).status_code == 200:
+            assert time.monotonic() < until
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "hanging")
+        assert service.get("/livez").status_code == 200
+        held.go.set()
+        assert service.post("/search", json={"question": ASKED}).status_code == 200
+        assert service.get("/readyz").status_code == 200
+
+
+class Recording:
+    """Waits before its first search, and records what it searches."""
+
+    name = "recording"
+
+    def __init__(self) -> None:
+        self.go, self.began, self.searched = threading.Event(), threading.Event(), list[str]()
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        self.began.set()
+        assert self.go.wait(20)
+        self.searched += questions
+        return bm25(PASSAGES).search(questions, k)
+
+
+def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
+    """Return the scope and `receive` of a request whose client closes the connection when told."""
+    body = json.dumps({"question": text}).encode()
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/search", "headers": headers, "query_string": b"", "asgi": {}}
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await closed.wait()
+        return {"type": "http.disconnect"}
+
+    return scope, receive
+
+
+def test_requests_of_clients_that_left_are_not_searched() -> None:
+    recording, count = Recording(), 12
+    app = app_of({"recording": Searcher(recording, Passages.of(PASSAGES))}, Limits(max_batch_size=1))
+
+    async def visit() -> int:
+        statuses: list[int] = []
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        async with app.state.service.at_work(app):
+            closed, stays = asyncio.Event(), asyncio.Event()
+            first = asyncio.create_task(app(*posted("first", stays), send))
+            while not recording.began.is_set():
+                await asyncio.sleep(0.01)
+            left = [asyncio.create_task(app(*posted(f"left {row}", closed), send)) for row in range(count)]
+            last = asyncio.create_task(app(*posted("last", stays), send))
+            await asyncio.sleep(0.1)
+            closed.set()
+            await asyncio.gather(*left)
+            assert statuses == [499] * count
+            recording.go.set()
+            await asyncio.gather(first, last)
+            assert statuses[count:] == [200, 200]
+            return int(app.state.service.in_progress)
+
+    assert run(visit()) == 0
+    assert recording.searched == ["first", "last"]
+
+
+def test_a_batch_that_was_given_up_while_it_waited_for_the_thread_is_not_searched() -> None:
+    held, recording = Recording(), Recording()
+    recording.go.set()
+
+    async def visit() -> None:
+        with ThreadPoolExecutor(1) as thread:
+            all_batches = [
+                Batches(Searcher(one, Passages.of(PASSAGES)), thread, most=4, seconds=0.001)
+                for one in (held, recording)
+            ]
+            works = [asyncio.create_task(batches.work()) for batches in all_batches]
+            first = asyncio.create_task(all_batches[0].search(["first"], 1))
+            while not held.began.is_set():
+                await asyncio.sleep(0.01)
+            left = asyncio.create_task(all_batches[1].search(["left"], 1))
+            await asyncio.sleep(0.1)  # it waits for the thread now
+            left.cancel()
+            held.go.set()
+            await first
+            assert (await all_batches[1].search([ASKED], 1))[0][0].id
+            for work in works:
+                work.cancel()
+
+    run(visit())
+    assert recording.searched == [ASKED]
+
+
+@pytest.fixture
+def kept() -> Iterator[TestClient]:
+    with ExitStack() as stack:
+        yield client(stack, key=KEY)
+
+
+def test_probes_need_no_key(kept: TestClient) -> None:
+    for path in ("/livez", "/readyz", "/healthz", "/openapi.json"):
+        assert kept.get(path, headers={"Host": "search.example"}).status_code == 200
+    for path in ("/info", "/metrics"):
+        assert kept.get(path).status_code == 401
+        assert kept.get(path, headers={"Authorization": f"Bearer {KEY}"}).status_code == 200

@@ -1,0 +1,181 @@
+"""Retrievers added on the Compare page: models and runs, picked at once, there for another browser, removed again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.trec import read_run
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs.runs import create_run, new_plan
+from mrc_workbench.workbench.views import choices
+from mrc_workbench.workbench.views.choices import BM25_NAME
+from mrc_workbench.workbench.views.ui.words import catalog, plain
+from tests.doubles import small_set
+from tests.workbench.views.compare.worlds import page, press
+from tests.workbench.views.driving import opened, run
+
+pytestmark = pytest.mark.usefixtures("started")
+
+
+def trained(name: str) -> str:
+    """Store a finished training of a bi-encoder on another dataset; returns its id."""
+    of = ("0" * 16, "another dataset", "0" * 64)
+    made = create_run(new_plan(BI_ENCODER, name, of, SplitOptions(), BiEncoderOptions()))
+    made.write_status(replace(made.status(), state=State.DONE))
+    return made.id
+
+
+def press_add(app: AppTest) -> AppTest:
+    return press(app, catalog("en")["compare.add_this"])
+
+
+def type_model(app: AppTest, kind: str, model: str) -> AppTest:
+    """Type a model that is none of the options, as a browser does; the test's app knows only options."""
+    box = app.selectbox(key=f"add_{kind}_model")
+    box.options.append(model)
+    box.set_value(model)
+    return run(app)
+
+
+def add_model(app: AppTest, kind: str, model: str) -> AppTest:
+    app.selectbox(key="add_kind").set_value(kind)
+    run(app)
+    type_model(app, kind, model)
+    return press_add(app)
+
+
+def add_run(app: AppTest, name: str, content: str) -> AppTest:
+    app.selectbox(key="add_kind").set_value("run")
+    run(app)
+    app.file_uploader[0].upload(name, content.encode())
+    run(app)
+    return press_add(app)
+
+
+def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, started: list[Experiment]) -> None:
+    app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
+    app = add_model(app, "rerank", "/folders/some/model")
+    app = add_model(app, "sparse", "some/splade")
+    wanted = [
+        DenseSpec(name="Dense · model", model="some/model", windows=True),
+        RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model", windows=True),
+        SparseSpec(name="Sparse · splade", model="some/splade"),
+    ]
+    assert added(data.fingerprint) == wanted
+    names = ["BM25", "Dense · model", "Reranked · model", "Sparse · splade"]
+    assert app.query_params["retrievers"] == "|".join(names)
+    assert list(app.pills[0].value) == names
+    assert [spec.name for spec in started[-1].retriever] == names
+    other = opened(page)
+    unknown = catalog("en")["compare.time_unknown"]  # their models are not on this machine
+    assert other.pills[0].options[-3:] == [f"{name} · {unknown}" for name in names[1:]]
+
+
+def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
+    app = run(opened(page, retrievers="BM25"))
+    app.number_input(key="add_window_tokens").set_value(100)
+    app.number_input(key="add_stride").set_value(200)
+    run(app)
+    assert catalog("en")["compare.stride_too_long"] in [error.value for error in app.error]
+    app.number_input(key="add_stride").set_value(50)
+    add_model(app, "dense", "some/model")
+    (spec,) = added(data.fingerprint)
+    assert spec == DenseSpec(name="Dense · model", model="some/model", windows=True, window_tokens=100, stride=50)
+    app.checkbox(key="add_windows").set_value(False)
+    app = add_model(run(app), "rerank", "some/model")
+    assert added(data.fingerprint)[1] == RerankSpec(name="Reranked · model", first=BM25_NAME, model="some/model")
+
+
+@pytest.mark.usefixtures("started")
+def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
+    model = trained("My encoder")
+    app = opened(page, retrievers="BM25")
+    (box,) = [one for one in app.selectbox if one.key == "add_dense_model"]
+    assert box.options[0].startswith(DEFAULT.name)
+    assert any("My encoder" in option for option in box.options)
+    assert box.proto.accept_new_options
+    assert "intfloat/multilingual-e5-base" in box.proto.placeholder
+    box.set_value(model)
+    press_add(run(app))
+    assert [(spec.name, dict(spec)["model"]) for spec in added(data.fingerprint)] == [("Dense · My encoder", model)]
+
+
+@pytest.mark.usefixtures("data", "started")
+@pytest.mark.parametrize("kind", ["dense", "sparse", "rerank"])
+def test_the_disabled_button_says_that_a_model_is_needed(kind: str) -> None:
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value(kind)
+    run(app)
+    assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+    assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
+    type_model(app, kind, "some/model")
+    assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+
+
+def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:
+    app = add_model(opened(page), "dense", "some/model")
+    add_model(app, "dense", "some/model")
+    assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
+
+
+def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, started: list[Experiment]) -> None:
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value("milvus")
+    press_add(run(app))
+    assert [spec.name for spec in started[-1].retriever] == ["BM25", "Milvus · BM25"]
+    next(box for box in app.selectbox if box.label == "Search with").set_value(Search.HYBRID)
+    run(app)
+    press_add(app)
+    press_add(type_model(app, "dense", "some/model"))
+    assert added(data.fingerprint) == [
+        MilvusSpec(name="Milvus · BM25"),
+        MilvusSpec(name="Milvus · Hybrid", search=Search.HYBRID),
+        MilvusSpec(name="Milvus · Hybrid · model", search=Search.HYBRID, model="some/model"),
+    ]
+
+
+def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> None:
+    app = add_run(opened(page, retrievers="BM25"), "나의 | 결과.trec", "q1 Q0 p1 1 2.5 x\nq9 Q0 p1 1 1 x\n")
+    (spec,) = added(data.fingerprint)
+    assert isinstance(spec, RunSpec)
+    assert spec.name == "Run · 나의 / 결과"
+    assert "결과" not in spec.path
+    assert app.query_params["retrievers"] == f"BM25|{spec.name}"
+    assert not app.error
+
+    assert read_run(Path(spec.path), small_set())[1].questions == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("q1 Q0 p1 1 2.5 x\nq1 Q0 p2 2 high x\n", "line 2 has the wrong format."),
+        ("q7 Q0 p1 1 2.5 x\n", "the file has no question or no passage of this dataset."),
+        ("", "this is not a UTF-8 run file."),
+    ],
+)
+def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:
+    app = add_run(opened(page, retrievers="BM25"), "*bad*.txt", content)
+    (error,) = app.error
+    assert error.value.startswith(r"**\*bad\*\.txt**: " + plain(says))
+    assert added(data.fingerprint) == []
+    assert app.query_params["retrievers"] == "BM25"
+
+
+def test_what_was_added_is_removed(data: StoredSet) -> None:
+    app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
+    press(app, "remove_Dense · model")
+    assert added(data.fingerprint) == []
+    assert "Dense · model" not in app.pills[0].options
+    assert app.query_params["retrievers"] == "BM25"

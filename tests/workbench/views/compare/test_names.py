@@ -1,0 +1,172 @@
+"""What the views of a comparison call the retrievers: default names are translated, stored names stay the identity."""
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.workbench.views.ui.tables import header_width
+from tests.workbench.views.compare.test_where import COUNT, forty, shown
+from tests.workbench.views.compare.worlds import html
+from tests.workbench.views.driving import run
+
+BM25, LATE, MIX, RERANKED = "BM25", "Late", "Best mix", "Reranked"
+STORED = (BM25, LATE, MIX, RERANKED)
+SPECS: tuple[dict[str, Any], ...] = (
+    {"name": BM25, "kind": "bm25"},
+    {"name": LATE, "kind": "late", "model": "none/here"},
+    {"name": MIX, "kind": "hybrid", "of": (BM25, LATE), "depth": 5},
+    {"name": RERANKED, "kind": "rerank", "first": MIX, "depth": 5},
+)
+RANKS = {BM25: [1] * 20 + [3] * 20, LATE: [1] * 20 + [2] * 20, MIX: [1] * 35 + [2] * 5, RERANKED: [1] * 40}
+CALLED = {"en": STORED, "ko": (BM25, "후기 상호작용", "최적 혼합", "재정렬")}
+# the views of a comparison, with what the address holds and which retrievers the view displays
+VIEWS: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
+    ("overview", {}, STORED),
+    ("where", {}, STORED),
+    ("why.view", {}, STORED),
+    ("why.view", {"quadrant": "only_b", "a": LATE, "b": MIX}, STORED),
+    ("why.view", {"question": f"q{COUNT - 1}"}, STORED),
+    ("why.view", {"question": f"q{COUNT - 1}", "shows": "scores", "explained": MIX}, STORED),
+    ("tune.view", {"lab": "hybrid"}, STORED),
+    ("tune.view", {"lab": "rerank"}, (RERANKED,)),
+    ("take_away", {}, STORED),
+    ("kept", {}, STORED),
+)
+
+
+def page() -> None:
+    import streamlit as st
+
+    from tests.workbench.views.compare.test_names import draw
+
+    draw(st.session_state["data"], st.session_state["module"])
+
+
+def draw(data: StoredSet, module: str) -> None:
+    import_module(f"mrc_workbench.workbench.views.compare.{module}").draw(shown(data, 1, ()))
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return forty(SPECS, RANKS)
+
+
+def opened(data: StoredSet, module: str, **address: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    app.session_state["data"], app.session_state["module"] = data, module
+    app.query_params.update(address)
+    return run(app)
+
+
+def displayed(app: AppTest) -> str:
+    """Return all text that the page displays: Markdown, HTML, labels, options, cells of tables, names in charts."""
+    written = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.success]
+    parts = [element.value.replace("\\", "") for element in written]
+    parts += [html(app), *(button.label.replace("\\", "") for button in app.button)]
+    for choice in (*app.selectbox, *app.pills, *app.multiselect):
+        parts += [choice.label, *(option.replace("\\", "") for option in choice.options)]
+    parts += [text for table in app.dataframe for text in cells(table)]
+    parts += [text for chart in app.get("vega_lite_chart") for text in chart_texts(chart.proto)]
+    return "\n".join(parts)
+
+
+def cells(table: Any) -> Iterator[str]:
+    """Yield the headers and the cells of a table as the browser displays them."""
+    columns = json.loads(table.proto.columns or "{}")
+    yield from (str(column.get("label")) for column in columns.values() if column)
+    styler = table.proto.arrow_data.styler if table.proto.HasField("arrow_data") else table.proto.styler
+    content = styler.display_values
+    yield from (convert_arrow_bytes_to_pandas_df(content) if content else table.value).astype(str).to_numpy().ravel()
+
+
+def chart_texts(proto: Any) -> Iterator[str]:
+    """Yield the description of a chart, the names of its legends, and its cells but for the identities of blocks."""
+    spec = json.loads(proto.spec)
+    yield str(spec.get("description"))
+    yield json.dumps([*domains(spec)], ensure_ascii=False)
+    for dataset in proto.datasets:
+        with pa.ipc.open_stream(dataset.data.data) as stream:
+            table = stream.read_all().to_pandas()
+        yield from table.drop(columns="block", errors="ignore").astype(str).to_numpy().ravel()
+
+
+def domains(spec: Any) -> Iterator[Any]:
+    if isinstance(spec, dict):
+        if "domain" in spec:
+            yield spec["domain"]
+        for value in spec.values():
+            yield from domains(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from domains(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize(("module", "address", "names"), VIEWS)
+def test_every_view_displays_the_names_of_the_language(
+    data: StoredSet, module: str, address: dict[str, str], names: tuple[str, ...], language: str
+) -> None:
+    said = displayed(opened(data, module, lang=language, **address))
+    for stored, called in zip(STORED, CALLED[language], strict=True):
+        assert called in said or stored not in names
+        assert stored == called or stored not in said
+
+
+@pytest.mark.slow
+def test_charts_keep_the_colours_of_the_stored_names_and_order_retrievers_best_first(data: StoredSet) -> None:
+    korean = dict(zip(STORED, CALLED["ko"], strict=True))
+    best_first = [RERANKED, MIX, BM25, LATE]
+    slices, _, lost, ceilings = [chart.proto for chart in opened(data, "where", lang="ko").get("vega_lite_chart")]
+    scales = [scale for scale in scales_of(json.loads(slices.spec)) if korean[LATE] in scale.get("domain", ())]
+    assert scales
+    assert [scale["domain"] for scale in scales] == [[korean[name] for name in best_first]] * len(scales)
+    colours = [colour_of(name, STORED) for name in best_first]
+    assert colours in [scale["range"] for scale in scales]
+    first_lost = json.loads(lost.spec)["layer"][0]["encoding"]["y"]["sort"]
+    assert first_lost == [korean[name] for name in best_first]
+    legends = [scale["domain"] for scale in scales_of(json.loads(ceilings.spec)) if korean[MIX] in scale["domain"]]
+    assert legends[0] == [korean[RERANKED], korean[MIX]]
+
+
+def scales_of(spec: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(spec, dict):
+        if isinstance(spec.get("scale"), dict) and isinstance(spec["scale"].get("domain"), list):
+            yield spec["scale"]
+        for value in spec.values():
+            yield from scales_of(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from scales_of(value)
+
+
+def test_columns_of_ranks_are_as_wide_as_their_names(data: StoredSet) -> None:
+    app = opened(data, "why.view", lang="ko")
+    (columns,) = [json.loads(table.proto.columns) for table in app.dataframe if "rank_0" in table.value]
+    for place, called in enumerate(CALLED["ko"]):
+        assert columns[f"rank_{place}"]["width"] >= header_width(called)
+
+
+def test_addresses_hold_the_stored_names(data: StoredSet) -> None:
+    app = opened(data, "where", lang="ko")
+    app.button(key=f"fate_{MIX}_lost_in_fusion").click()
+    app = run(app)
+    assert app.query_params["of"] == MIX
+
+
+def test_names_stay_stored_where_two_would_be_the_same() -> None:
+    mine = "후기 상호작용"
+    specs = [*SPECS[:2], {"name": mine, "kind": "dense"}]
+    data = forty(specs, {BM25: RANKS[BM25], LATE: RANKS[LATE], mine: RANKS[BM25]})
+    app = opened(data, "where", lang="ko")
+    (table,) = [frame for frame in app.dataframe if "retriever" in frame.value and "slice" in frame.value]
+    assert {BM25, LATE, mine} <= set(cells(table))
+    assert LATE in displayed(app)

@@ -1,0 +1,607 @@
+"""The Compare page as a person uses it: what it says of a comparison, what it gives away, what it keeps."""
+
+import io
+import json
+import math
+import shutil
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec
+from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
+from mrc_workbench.retrieval.comparison.pace import Pace, expected_seconds
+from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.report.words import LANGUAGES
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.compare import export as compare_export
+from mrc_workbench.workbench.views.compare.overview import signal_words
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.names import retriever_name, retriever_names
+from mrc_workbench.workbench.views.resources.retrieval import open_comparison
+from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import small_set
+from tests.retrieval.compared import comparison_of, many_questions
+from tests.workbench.views.compare import worlds
+from tests.workbench.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
+from tests.workbench.views.driving import opened, run
+from tests.workbench.views.test_choices import finished as trained
+
+EN = catalog("en")
+MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views import sidebar
+    from mrc_workbench.workbench.views.compare import page as compare_page
+
+    sidebar.draw()
+    compare_page.draw()
+
+
+def by_hand(found: dict[str, list[list[int]]]) -> tuple[Result, ...]:
+    return comparison_of(found, small_set(), KS, depth=100).results
+
+
+def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
+    """Keep the comparison that the page asks for first, its rankings written by hand."""
+    usual = {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}
+    return kept(data, choices_for(data).specs, small_set(), results or by_hand(usual))
+
+
+def at_work(data: StoredSet, *names: str) -> ComparisonJob:
+    """A comparison that this process is at, of all questions."""
+    job = ComparisonJob.of(choices_for(data).experiment(data, list(names), Part.ALL), data.fingerprint)
+    job.folder.mkdir(parents=True)
+    pid, pid_started = this_process()
+    job.write_status(Status(State.RUNNING, names[-1], started=time.time(), pid=pid, pid_started=pid_started))
+    return job
+
+
+def three_finished(data: StoredSet) -> Path:
+    """Keep a comparison that the reranker, which the page picks first as well, is not in."""
+    return finished(data, by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}))
+
+
+def choose(app: AppTest, row: int, press: str = "") -> AppTest:
+    """Choose a row of the list of kept comparisons, and press a button of what then is drawn."""
+    app.session_state["kept_list"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    if press:  # the test's app forgets the row with every run
+        next(one for one in app.button if press in (one.key, one.label)).click()
+    return run(app)
+
+
+# what it says
+
+
+@pytest.mark.slow
+def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, measure="recall", k="1")
+    against, others = (frame.value for frame in app.dataframe if "verdict" in frame.value and "a" in frame.value)
+    assert against[["a", "b"]].to_numpy().tolist() == [[name, "BM25"] for name in ("Dense", "Hybrid", "Reranked")]
+    dense = against.iloc[0]
+    assert dense["difference"] == pytest.approx(-100 * 5 / 6)
+    assert (dense["wins"], dense["ties"], dense["losses"]) == (0, 1, 5)
+    assert set(against["verdict"]) == {EN["compare.unsure"]}  # of five groups of questions nothing is sure
+    assert len(others) == 3
+    table = app.dataframe[0].value.set_index("retriever")
+    assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
+    assert table.loc["Dense", "verdict"] == EN["compare.unsure"]
+    assert table.loc["BM25", "interval"].split(" – ")[1] == "100.0"
+    assert "Too early to recommend a retriever (questions: 6)." in said(app)
+    assert "**BM25** scores highest so far (Recall@1 91.7)" in said(app)
+
+
+@pytest.mark.slow
+def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
+    data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
+    kept(data, choices_for(data).specs, small_set(), by_hand({"BM25": FOUND, "Dense": MISSED}))
+    app = opened(page)
+    table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
+    assert table.loc["BM25", "kind"] == EN["published.here"]
+    assert table.loc["nlpai-lab/KURE-v2"].tolist() == [EN["published.late"], pytest.approx(98.46)]
+    assert table["figure"].is_monotonic_decreasing
+    assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in said(app)
+    assert EN["published.others"].format(theirs="5,774", here="6") in said(app)
+
+
+@pytest.mark.slow
+def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, k="1")
+    press(app, "disputed")
+    assert app.query_params["view"] == "why"
+    assert app.query_params["question"] in {question.id for question in small_set().questions}
+    assert any(button.key == "why_back" for button in app.button)
+
+
+@pytest.mark.slow
+def test_what_failed_is_no_baseline(data: StoredSet) -> None:
+    found = by_hand({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND})
+    finished(data, (Result("BM25", error=RuntimeError("no words")), *found))
+    (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
+    assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
+
+
+@pytest.mark.slow
+def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    finished(data, (*found, Result("Reranked", error=RuntimeError("no *model* here"))))
+    app = opened(page)
+    assert r"**Reranked** could not be measured and has no score: no \*model\* here" in said(app)
+    assert len(app.dataframe[-1].value) == 1  # the pair of the others that have a score
+    table = app.dataframe[0].value.set_index("retriever")
+    assert table.loc["Reranked"].drop(["verdict", "interval"]).isna().all()
+    assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
+
+
+@pytest.mark.slow
+def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    shallow = found[1]
+    assert shallow.scores is not None
+    scores = replace(
+        shallow.scores,
+        per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
+    )
+    finished(data, (found[0], replace(shallow, scores=scores), *found[2:]))
+    app = opened(page, measure="recall", k="100")
+    assert "**Dense** returned too few results to compute Recall@100" in said(app)
+    assert len(app.dataframe[-1].value) == 1
+    assert "too few results" not in said(opened(page, measure="recall", k="50"))
+
+
+@pytest.mark.slow
+def test_nothing_found_is_told(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": MISSED})
+    finished(data, (found[0], replace(found[1], unanswered=2)))
+    assert "**Dense** returned no results for 2 questions (counted as misses)" in said(opened(page))
+
+
+@pytest.mark.slow
+def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+    finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
+    told = said(opened(page))
+    assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in told
+    assert "This also affects **Hybrid**." in told
+    assert f"Add it with “{EN['compare.windows']}”" in told
+    assert "지문 5개 가운데 2개를 앞부분만 읽었습니다" in said(opened(page, lang="ko"))
+    finished(data, found)
+    assert "only the beginning" not in said(opened(page))
+
+
+# what it shows before anybody pressed anything
+
+
+@pytest.mark.slow
+def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
+    data: StoredSet, started: list[Experiment]
+) -> None:
+    three_finished(data)
+    app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
+    assert started == []
+    offered = app.button(key="run")
+    assert offered.label == EN["compare.with_new"].format(names="Reranked")
+    offered.click()
+    run(app)
+    assert [[*one.specs] for one in started] == [["BM25", "Dense", "Reranked"]]
+
+
+@pytest.mark.slow
+def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
+    finished(data)
+    app = opened(page, retrievers="BM25|Hybrid")
+    assert started == []
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Hybrid"}
+    assert EN["compare.run_picked"] not in [button.label for button in app.button]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, part="test", retrievers="BM25|Dense")
+    assert "Earlier comparison · 6 questions · " in said(app)
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_button_names_no_single_retriever_if_the_questions_differ_too(data: StoredSet) -> None:
+    three_finished(data)
+    app = opened(page, part="test", retrievers="BM25|Dense|Reranked")
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displayed(data: StoredSet) -> None:
+    three_finished(data)
+    specs = choices_for(data).specs
+    kept(data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": FOUND, "BM25 words": FOUND}))  # the newest
+    assert {"BM25", "Dense", "Reranked"} < set(specs)
+    app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
+def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
+    by = {"BM25": FOUND * 8, "Dense": MISSED * 8}
+    many = many_questions(8)[0]
+    asked = keep(many)
+    kept(asked, by, many, comparison_of(by, many, KS, depth=100).results)
+    app = opened(page, data=asked.key, part="all", retrievers=retrievers)
+    assert (EN["compare.pick_another"] in said(app)) == is_asked
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_saved_comparisons_name_retrievers_in_the_language_of_the_page(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, lang="ko", view="kept")
+    table = next(frame.value for frame in app.dataframe if "made" in frame.value)
+    assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
+    folder = finished(data)
+    folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
+    app = opened(page)
+    assert "Earlier comparison · 6 questions · " in said(app)
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
+def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: list[Experiment]) -> None:
+    three_finished(data)
+    app = opened(page, retrievers="BM25|Reranked", run="now")
+    assert [[*one.specs] for one in started] == [["BM25", "Reranked"]]
+    assert "run" not in app.query_params
+    run(app)
+    assert len(started) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.packaged
+@pytest.mark.usefixtures("started")
+def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
+    asked, late = whole_sample(), choices_for(data := sample()).specs["Late"]
+    assert isinstance(late, LateSpec)
+    letters = sum(len(asked.passages[row].text) for row in range(len(asked.passages)))
+    assert late.expected_bytes(asked.passages) == pytest.approx(0.6 * letters * 384 * 2, abs=1)
+    own = keep(replace(asked, name="own"))
+    cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * letters * 384 * 2 / 1e6), passages=200)
+    assert cost in said(opened(page, data=own.key, retrievers="Late"))
+    assert cost not in said(opened(page, data=own.key, retrievers="BM25"))
+    assert cost not in said(opened(page, data=data.key, retrievers="Late"))  # the vectors come with the sample
+    now = [0.0]
+    pace = Pace(clock=lambda: now[0])
+    pace.begin({"Late": late}, (some := question_set(own.key)), ())
+    for now[0], share in ((0.0, 0.0), (24.0, 0.2), (60.0, 0.5), (120.0, 1.0)):
+        pace.at("Late", share)
+    pace.end()
+    assert expected_seconds(late, some) == pytest.approx(120.0)
+    expected = choices_for(own).expected
+    assert expected is not None
+    assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # told on its chip
+
+
+def test_what_was_trained_is_read_once_a_drawing(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(BI_ENCODER, "first", data)
+    at_work(data, "Dense · first")
+    read, plan = list[Run](), Run.plan
+
+    def counted(run: Run) -> Plan:
+        read.append(run)
+        return plan(run)
+
+    monkeypatch.setattr(Run, "plan", counted)
+    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks of what is at work
+    assert r"trained here \(first\)" in said(app)
+    assert len(read) == 1
+
+
+def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "mrc_workbench.retrieval.comparison.compare.evaluate", lambda *_: pytest.fail("the page scores again")
+    )
+    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": FOUND, "Dense": MISSED})
+    job.note(replace(bm25, build_seconds=2.0, query_seconds=3.0))
+    for again in range(2):  # and after a reload
+        (shown,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
+        table = shown.value.set_index("retriever")
+        assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
+        assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
+        assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
+    job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
+    app = opened(worlds.page, part="all", retrievers="BM25|Dense")
+    assert app.dataframe[0].value["recall@1"].notna().sum() == 1
+    assert said(app).count("check_circle") == 2
+    job.note(dense)
+    assert opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe[0].value["recall@1"].notna().all()
+
+
+# what it gives
+
+
+@pytest.mark.slow
+def test_every_file_can_be_taken_away(data: StoredSet) -> None:
+    compared = open_comparison(data.key, finished(data))
+    assert compared is not None
+    results = compared.comparison.results
+    shown = ComparisonView(data, compared, results, tuple(one.name for one in results), "recall", 10, "BM25")
+    made = {name: content() for name, (_, _, content) in compare_export._files(shown, "en").items()}
+    files = {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
+    assert {f"export.{name}" for name in files} <= EN.keys()
+    table = pd.read_csv(io.BytesIO(files["table"]))
+    assert table.set_index("retriever").loc["BM25", "recall@1"] == pytest.approx(5.5 / 6)
+    assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
+    assert len(files["questions_json"].splitlines()) == 6
+    assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
+    reports = {"en": made["report"], "ko": compare_export._files(shown, "ko")["report"][2]()}
+    assert all(f'<html lang="{language}"' in str(reports[language]) for language in LANGUAGES)
+    head = files["experiment"].decode().splitlines()[0]
+    assert head.startswith("# data")
+    assert data.fingerprint in head
+    assert data.name in head
+    with zipfile.ZipFile(io.BytesIO(files["everything"])) as archive:
+        names = {name.removeprefix("comparison/") for name in archive.namelist()}
+    assert {"scores.json", "significance.json", "provenance.json", "report.html", "qrels.trec", "BM25.trec"} <= names
+    assert {"beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "experiment.toml"} <= names
+
+
+# what it keeps
+
+
+@pytest.mark.slow
+def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
+    key = finished(data).name
+    app = opened(page, view="kept")
+    choose(app, 0)
+    choose(app, 0, "kept_open")
+    assert app.query_params["comparison"] == key
+    assert app.title[0].value == "small"
+    assert "Saved comparison of" in said(app)
+    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
+    assert "Saved comparison of" in said(fresh)
+    assert len(fresh.dataframe[0].value) == 4
+
+
+@pytest.mark.slow
+def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
+    key = finished(data).name
+    folder = workspace() / "comparisons" / key[::-1]
+    shallow = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    experiment = shallow.experiment.model_copy(update={"data": data.key})
+    keep_comparison(replace(shallow, experiment=experiment), folder)
+    app = opened(
+        page, comparison=folder.name, measure="recall", k="50"
+    )  # the address of someone who looked at another one
+    assert app.query_params["k"] == "2"  # by four both find everything
+    shown = app.dataframe[0].value
+    assert sorted(column for column in shown if column.startswith("recall")) == ["recall@2", "recall@4"]
+    assert shown.iloc[0]["recall@4"] == 100
+    assert "Recall@2" in said(app)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
+    key = finished(data).name
+    other, _ = many_questions(2)
+    newer = keep(other)
+    app = opened(page, comparison=key, data=newer.key)
+    assert app.query_params["data"] == data.key
+    assert "Saved comparison of" in said(app)
+    app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
+    run(app)
+    assert "comparison" not in app.query_params
+    assert "Saved comparison of" not in said(app)
+
+
+@pytest.mark.slow
+def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
+    finished(data)
+    for wrong in ("0123456789abcdef", "../../etc/passwd"):
+        app = opened(page, comparison=wrong)
+        assert EN["kept.not_here"] in said(app)
+        next(one for one in app.button if one.label == EN["kept.back"]).click()
+        assert run(app).title[0].value == EN["compare.purpose"]
+
+
+def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
+    key = finished(data).name
+    keep(many_questions(2)[0])
+    shutil.rmtree(workspace() / "datasets" / data.key)
+    app = opened(page, comparison=key)
+    assert "is no longer in the workspace" in said(app)
+
+
+@pytest.mark.usefixtures("started")
+def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
+    key = finished(data).name
+    app = opened(page, view="kept")
+    (named,) = app.dataframe[0].value["name"]
+    assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
+    assert "3 more" in named
+    choose(app, 0)
+    next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
+    choose(app, 0, EN["kept.rename"])
+    assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
+    assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
+    choose(app, 0, "kept_delete")
+    assert kept_comparisons() == []
+    assert list((workspace() / "comparisons").glob("*/scores.json")) == []
+
+
+def test_a_click_on_any_cell_of_a_saved_comparison_offers_to_open_it(data: StoredSet) -> None:
+    key = finished(data).name
+    app = opened(page, view="kept")
+    assert not any(button.key == "kept_open" for button in app.button)
+    assert EN["kept.choose"] in [caption.value for caption in app.caption]
+    assert not app.info
+    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
+    run(app)
+    (button,) = [one for one in app.button if one.key == "kept_open"]
+    assert button.label == EN["kept.open"]
+    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
+    button.click()
+    assert run(app).query_params["comparison"] == key
+
+
+def test_exports_stand_in_groups(data: StoredSet) -> None:
+    finished(data)
+    for language, words in (("en", EN), ("ko", catalog("ko"))):
+        app = opened(page, lang=language)
+        captions = [caption.value for caption in app.caption]
+        groups = [f"**{words[f'export.group_{name}']}**" for name in ("report", "tables", "data", "again")]
+        assert [one for one in captions if one in groups] == groups
+        labels = [button.proto.label for button in app.get("download_button")]
+        assert words["export.latex"] in labels
+        assert words["export.everything"] in labels
+
+
+def test_labs_are_not_in_the_list(data: StoredSet) -> None:
+    folder = finished(data)
+    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    origin["experiment"]["lab"] = "bm25"
+    lab = folder.with_name("0" * 16)
+    shutil.copytree(folder, lab)
+    (lab / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
+    assert len(kept_comparisons()) == 2
+    assert len(opened(page, view="kept").dataframe[0].value) == 1
+
+
+def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
+    folder = finished(data)
+    earlier = folder.with_name("1" * 16)
+    experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
+    keep_comparison(Comparison(experiment, small_set(), by_hand({"BM25": MISSED})), earlier)
+    rename(earlier.name, "earlier")
+    app = opened(page, view="kept", measure="recall", k="1")
+    names = app.dataframe[0].value["name"].tolist()
+    choose(app, names.index("earlier"))
+    changes = app.dataframe[-1].value
+    assert changes["retriever"].tolist() == ["BM25"]
+    assert changes["after"][0] == pytest.approx(100 * 5.5 / 6)
+    assert changes["difference"][0] == pytest.approx(changes["after"][0] - changes["before"][0])
+    assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
+
+
+def test_the_sample_is_called_in_the_person_s_language() -> None:
+    sample = replace(small_set(), name="Korean sample")
+    data = keep(sample)
+    kept(data, ["BM25"], sample, comparison_of({"BM25": FOUND}, sample, KS, depth=100).results)
+    app = opened(page, view="kept", retrievers="BM25", lang="ko")
+    assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "takeaway", "kept"])
+def test_metric_k_baseline_and_part_stand_on_every_tab(data: StoredSet, view: str) -> None:
+    finished(data)
+    boxes = opened(page, view=view).main.selectbox
+    labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # those to add a retriever by
+    assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
+
+
+def test_saved_names_the_best_by_the_leading_metric(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, view="kept", measure="recall", k="1")
+    assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
+    columns = json.loads(app.dataframe[0].proto.columns)
+    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="Recall@1")
+    by_default = opened(page, view="kept")
+    assert by_default.query_params["measure"] == "ndcg"
+    columns = json.loads(by_default.dataframe[0].proto.columns)
+    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="nDCG@10")
+
+
+@pytest.mark.slow
+def test_a_time_of_another_machine_is_marked_and_explained(data: StoredSet) -> None:
+    bm25, dense = by_hand({"BM25": FOUND, "Dense": MISSED})
+    timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))
+    finished(data, timed)
+    app = opened(page)
+    table = app.dataframe[0].value.set_index("retriever")
+    assert table["per_question"].to_dict() == {"BM25": pytest.approx(100.0), "Dense": pytest.approx(1000.0)}
+    assert EN["compare.elsewhere"] in [one.value for one in app.caption]
+    finished(data, (bm25, dense))
+    assert EN["compare.elsewhere"] not in [one.value for one in opened(page).caption]
+
+
+def test_default_names_of_retrievers_are_displayed_in_korean_and_stay_in_the_address(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, lang="ko", retrievers="BM25|Hybrid|Reranked", baseline="Hybrid")
+    assert app.pills[0].value == ["BM25", "Hybrid", "Reranked"]
+    assert app.pills[0].options[-2:] == ["하이브리드", "재정렬"]
+    assert app.query_params["retrievers"] == "BM25|Hybrid|Reranked"
+    assert app.query_params["baseline"] == "Hybrid"
+    assert app.selectbox(key="baseline_ko").options == ["BM25", "하이브리드", "재정렬"]
+
+
+@pytest.mark.parametrize(
+    ("name", "korean"),
+    [
+        ("Best mix · trained", "최적 혼합 · 학습됨"),
+        ("Late", "후기 상호작용"),
+        ("Dense · my model", "Dense · my model"),
+        ("mine", "mine"),
+        ("Late mine", "Late mine"),
+    ],
+)
+def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert retriever_name(name) == name
+    monkeypatch.setattr("mrc_workbench.workbench.views.names.language", lambda: "ko")
+    assert retriever_name(name) == korean
+    assert retriever_names(["Late", "후기 상호작용"]) == {"Late": "Late", "후기 상호작용": "후기 상호작용"}
+
+
+def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
+    finished(data)
+    asked, others = many_questions(2)
+    keep_comparison(others, ComparisonJob.of(others.experiment, keep(asked).fingerprint).folder)
+    app = opened(page, view="kept", data=data.key)
+    names = app.dataframe[0].value["data"].tolist()
+    choose(app, names.index("many"))
+    assert EN["kept.other_passages"] in said(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_signals_that_a_mix_has_of_its_own_are_told_in_words(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mix = LearnedSpec(name="Mix", of=("BM25",))
+    specs = ({"BM25": BM25Spec(name="BM25", analyzer=analyzer)} for analyzer in (Analyzer.WORD, Analyzer.BIGRAM))
+    names = {one.name for some in specs for one in mix.signals(Materials(small_set(), specs=some))}
+    monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
+    told = {name: signal_words(name) for name in names}
+    assert {"BM25 pairs", "BM25 presence", "BM25 words", "BM25 bigrams"} <= names
+    assert len(set(told.values())) == len(names)
+    assert not set(told.values()) & names
+    assert signal_words("Mine") == "Mine"

@@ -1,0 +1,70 @@
+"""How each retriever of a running comparison stands, and that the times shown add up to the total shown."""
+
+import re
+
+import pytest
+import streamlit as st
+from hypothesis import given
+from hypothesis import strategies as some
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.retrieval.comparison.store import FinishedRetriever
+from mrc_workbench.workbench.views.compare.progress import progress_rows, state_words, total_left, total_words
+
+NAMES = ("BM25", "Dense", "Late", "Best mix")
+DONE = {"BM25": FinishedRetriever(finished="BM25", figures={"recall@1": 0.5}, questions=6)}
+UNITS = {"h": 3600, "min": 60, "s": 1}
+
+
+@pytest.fixture(autouse=True)
+def _in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(st, "query_params", {"lang": "en"})
+
+
+def at(phase: str, **left: float | None) -> Status:
+    return Status(State.RUNNING, phase, parts_left=tuple(left.items()))
+
+
+def seconds_in(text: str) -> int:
+    """The duration that a text tells."""
+    told = text.partition("about ")[2]
+    return sum(int(count) * UNITS[unit] for count, unit in re.findall(r"(\d+) (h|min|s)\b", told))
+
+
+def test_each_retriever_is_done_running_or_waiting_with_its_time() -> None:
+    status = at("Dense", BM25=0.0, Dense=65.2, Late=130.4, **{"Best mix": 2.0})
+    rows = progress_rows(NAMES, status, DONE)
+    assert state_words(rows) == [
+        "done",
+        "searching, about 1 min 5 s",
+        "waiting, about 2 min 10 s",
+        "waiting, about 2 s",
+    ]
+    assert total_words("Searching with Dense", rows) == "Searching with Dense · about 3 min 17 s left in total"
+
+
+def test_an_unknown_time_leaves_the_total_out_and_the_known_ones_in() -> None:
+    rows = progress_rows(NAMES, at("Dense", Dense=65.0, Late=None), DONE)
+    assert state_words(rows) == ["done", "searching, about 1 min 5 s", "waiting", "waiting"]
+    assert total_words("Searching with Dense", rows) == "Searching with Dense"
+
+
+def test_what_is_done_counts_no_time_whatever_the_status_still_says() -> None:
+    """The note of a finished retriever is written before the status tells of the next one."""
+    rows = progress_rows(NAMES[:2], at("BM25", BM25=30.0, Dense=60.0), DONE)
+    assert [row.state for row in rows] == ["done", "waiting"]
+    assert total_left(rows) == 60
+    assert total_left(progress_rows(NAMES[:1], at("BM25", BM25=30.0), DONE)) is None
+
+
+def test_a_failed_retriever_is_reported_as_failed() -> None:
+    failed = {"BM25": FinishedRetriever(finished="BM25", failed=True)}
+    assert state_words(progress_rows(["BM25"], at("Dense"), failed)) == ["failed"]
+
+
+@given(some.lists(some.floats(0.0, 20_000.0), min_size=1, max_size=6))
+def test_the_times_shown_add_up_to_the_total_shown(left: list[float]) -> None:
+    names = [f"r{number}" for number in range(len(left))]
+    status = at(names[0], **dict(zip(names, left, strict=True)))
+    rows = progress_rows(names, status, {})
+    assert sum(map(seconds_in, state_words(rows))) == seconds_in(total_words("Searching", rows))

@@ -1,0 +1,153 @@
+"""What Why says of BM25's options: fields, feedback, compounds, and a user dictionary that may be gone."""
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.data.text.dictionary import Dictionary, Word, remove
+from mrc_workbench.data.text.dictionary import keep as keep_dictionary
+from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.explain.standing import option_table
+from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.resources.retrieval import dictionary_of
+from tests.workbench.views import driving
+from tests.workbench.views.compare.worlds import finished, html, page, texts
+
+PASSAGES = (
+    Passage("p1", "누리호 발사체 누리호 로켓 발사 고흥", "누리호"),
+    Passage("p2", "나로호 발사체 로켓 시험", "나로호"),
+    Passage("p3", "승용차 공장 시험", "자동차"),
+    Passage("p4", "바다 고래 발사", "고래"),
+)
+QUESTIONS = (
+    Question("q1", "누리호 시험", ("발사",), ("p1",)),
+    Question("q2", "차량 공장", ("공장",), ("p3",)),
+    Question("q3", "누리호 발사체 로켓", (), ("p2",)),
+)
+SET = QuestionSet("로켓", PASSAGES, QUESTIONS)
+SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"),))
+
+
+def told(spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None) -> pd.DataFrame:
+    explainer = BM25Explainer(PASSAGES, spec.options(dictionary))
+    both = (explainer.explain(question, row) for row in (right, wrong))
+    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+    options = {"fields": bool(spec.title_weight), "feedback": feedback}
+    return option_table(*both, dictionary, lambda row: PASSAGES[row].id, **options).set_index("term")
+
+
+def test_fields_are_counted_apart_and_sum_to_the_score_searched() -> None:
+    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title_weight=3)
+    table = told(spec, "누리호 시험", 0, 1)
+    assert table.loc["누리호", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [1, 2, 0, 0]
+    assert table.loc["시험", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [0, 0, 0, 1]
+    assert "in_right" not in table
+    found = BM25("F", PASSAGES, spec.options()).search(["누리호 시험"], 4)
+    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    assert (table["right"].sum(), table["wrong"].sum()) == pytest.approx((scores[0], scores[1]), rel=1e-5)
+
+
+def test_words_that_feedback_added_are_marked_with_where_they_come_from() -> None:
+    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title=False, feedback_passages=1, feedback_share=0.4)
+    table = told(spec, "누리호", 0, 1)
+    assert table.loc["누리호", ["kind", "in_question", "sources"]].tolist() == ["word", 1, ""]
+    assert table.loc["고흥", ["kind", "in_question", "sources"]].tolist() == ["added", 0, "p1"]
+    # of what p1 alone holds, two of three are 누리호: RM3 by hand
+    assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_synonyms_and_words_of_the_dictionary_are_told() -> None:
+    spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
+    table = told(spec, "차량 공장", 2, 1, SYNONYMS)
+    assert table.loc["자동차", ["own", "stands_as"]].tolist() == [True, "차량, 승용차"]
+    assert table.loc["공장", ["own", "stands_as"]].tolist() == [False, ""]
+    of_kiwi = told(spec.model_copy(update={"analyzer": Analyzer.KIWI_BIGRAM}), "누리호 시험", 0, 1, SYNONYMS)
+    rows = of_kiwi.reset_index().set_index(["term", "kind"])
+    assert rows.loc[("누리호", "morpheme"), "own"]
+    assert not rows.loc[("누리", "letters"), "own"]
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(SET)
+
+
+def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: str = "") -> AppTest:
+    for spec in specs:
+        add(data.fingerprint, spec)
+    names = [spec.name for spec in specs]
+    finished(data, choices_for(data).experiment(data, names, Part.ALL))
+    return at(data, names, question, explained or names[0])
+
+
+def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppTest:
+    look = {"view": "why", "part": "all", "shows": "scores", "data": data.key, "retrievers": "|".join(names)}
+    return driving.opened(page, **look, question=question, explained=explained)
+
+
+@pytest.mark.slow
+def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
+    app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
+    assert "a title match counts 2 times" in texts(app)
+    assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in texts(app)
+    assert "Compound nouns are read joined and split" in texts(app)
+    assert "Read with a user dictionary" in texts(app)
+    (table,) = [one.value for one in app.dataframe if "own" in one.value]
+    assert set(table["kind"]) >= {"morpheme", "character bigram", "expansion term"}
+    assert table[table["term"] == "누리호"]["own"].any()
+    sources = table[table["kind"] == "from passages found first"]["sources"]
+    names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
+    assert all(set(one.split(", ")) <= names for one in sources)
+    assert "Expansion terms (" in html(app)
+    other = at(data, ["All", "Windows"], "q1", "Windows")
+    assert "Compound nouns are split; each part" in texts(other)
+
+
+@pytest.mark.slow
+def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
+    app = opened(data, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
+    assert "Terms are word bigrams" in texts(app)
+    (table,) = [one.value for one in app.dataframe if "kind" in one.value]
+    assert set(table["kind"].dropna()) == {"word"}
+    assert all(" " in term for term in table["term"][table["kind"].notna()])
+
+
+def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    spec, plain = BM25Spec(name="Mine", dictionary=kept.reference), BM25Spec(name="Plain")
+    opened(data, spec, plain)
+    remove(kept.key)
+    app = at(data, ["Mine", "Plain"], "q1", "Mine")
+    assert [one.value.replace("\\", "") for one in app.warning] == [
+        "Too few questions are compared: 3. With fewer than 20, most differences are chance.",
+        f"There is no dictionary “{kept.reference}”. Saved dictionaries: none.",
+    ]
+    assert f"There is no dictionary “{kept.reference}”." in html(app)
+    assert "The answer passage contains" in html(app)  # what the other says
+    assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
+
+
+def test_another_dictionary_of_the_same_words_is_the_same() -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    assert dictionary_of(kept.reference) == SYNONYMS
+    assert dictionary_of("") is None
+
+
+def test_from_a_word_in_pieces_to_the_dictionary(data: StoredSet) -> None:
+    app = opened(data, BM25Spec(name="Plain"))
+    app.button(key="why_dictionary").click()
+    app.run()
+    assert (app.query_params["view"], app.query_params["lab"]) == ("tune", "lexical")
+    assert "question" not in app.query_params
+    of_words = opened(data, BM25Spec(name="Words", analyzer=Analyzer.WORD))
+    assert not [button for button in of_words.button if button.key == "why_dictionary"]

@@ -1,0 +1,340 @@
+"""The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.workbench.views.compare import where
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.resources.retrieval import open_comparison
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.workbench.views.compare.worlds import press
+from tests.workbench.views.driving import run
+
+EN = catalog("en")
+KS = (1, 5, 10)
+COUNT = 40
+KINDS = ["easy"] * 20 + ["hard"] * 20
+BM25 = {"name": "BM25", "kind": "bm25"}
+DENSE = {"name": "Dense *1*", "kind": "dense"}
+HYBRID = {"name": "Hybrid", "kind": "hybrid", "of": ("BM25", "Dense *1*"), "depth": 5}
+RERANKED = {"name": "Reranked", "kind": "rerank", "first": "BM25", "depth": 5}
+ALL = (BM25, DENSE, HYBRID, RERANKED)
+# ranks of each question's passage, 0 for nowhere: dense loses the hard ones, and BM25 ten of all
+RANKS = {
+    "BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2,
+    "Dense *1*": [1] * 20 + [3] * 20,
+    "Hybrid": [1] * 20 + [2] * 20,
+    "Reranked": [1] * 20 + [1] * 13 + [3] * 2 + [7] * 3 + [0] * 2,
+}
+
+
+def asked(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", f"passage {row}", titles[row] if titles else "") for row in range(COUNT))
+    kinds = kinds or KINDS
+    questions = [Question(f"q{row}", f"question {row}", (), (f"p{row}",), kinds[row]) for row in range(COUNT)]
+    return QuestionSet("forty", passages, tuple(questions))
+
+
+def placed(ranks: Sequence[int], depth: int) -> Rankings:
+    """Each question's own passage at its rank, others in the order of the corpus around it."""
+    indices = np.full((len(ranks), depth), -1, dtype=np.int32)
+    for row, rank in enumerate(ranks):
+        order = [other for other in range(len(ranks)) if other != row]
+        if rank:
+            order.insert(rank - 1, row)
+        indices[row] = order[:depth]
+    return Rankings(indices, -np.broadcast_to(np.arange(depth), indices.shape).astype(np.float32))
+
+
+def forty(
+    specs: Sequence[Mapping[str, Any]] = ALL,
+    ranks: Mapping[str, Sequence[int]] = RANKS,
+    of: QuestionSet | None = None,
+) -> StoredSet:
+    """Keep the forty questions and a comparison of them."""
+    of = of or asked()
+    data, results = keep(of), []
+    for spec in specs:
+        rankings = placed(ranks[spec["name"]], 10)
+        results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
+    experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
+    keep_comparison(Comparison(experiment, of, tuple(results)), workspace() / "comparisons" / "0123456789abcdef")
+    return data
+
+
+def page() -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.compare import where as compare_where
+    from tests.workbench.views.compare.test_where import shown
+
+    compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
+
+
+def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
+    folder = workspace() / "comparisons" / "0123456789abcdef"
+    opened = open_comparison(data.key, folder)
+    assert opened is not None
+    names = tuple(one.name for one in opened.comparison.results)
+    results = tuple(one for one in opened.comparison.results if one.name in (picked or names))
+    return ComparisonView(data, opened, results, names, "recall", k, names[0])
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return forty()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
+    """The view of that comparison as it first is, to be read and not pressed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("drawn")))
+        return opened(forty())
+
+
+def opened(data: StoredSet, *, k: int = 1, picked: Sequence[str] = (), **address: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(picked)
+    app.query_params.update({"lang": "en", **address})
+    return run(app)
+
+
+def texts(app: AppTest) -> list[str]:
+    return [element.value for element in (*app.markdown, *app.caption, *app.info, *app.success)]
+
+
+def of_all_slices(app: AppTest) -> str:
+    """What is said of all slices, tested together."""
+    (told,) = [text for text in texts(app) if "tested together" in text]
+    return told
+
+
+def numbers(app: AppTest) -> dict[str, str]:
+    """The numbers that can be pressed, by key."""
+    buttons = {button.key or "": button.label for button in app.button}
+    return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
+
+
+# slices
+
+
+@pytest.mark.slow
+def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
+    # of the hard ones BM25 has 15 first, dense none and the hybrid none
+    (told,) = [text for text in texts(drawn) if "points **lower**" in text]
+    assert told.startswith("On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval ")
+    assert told.endswith("the largest significant difference; all 6 were tested together.")
+
+
+def test_where_nothing_is_sure_no_slice_is_named() -> None:
+    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39})
+    told = of_all_slices(opened(stored))
+    assert told.startswith("No group shows a significant difference from **BM25**")
+
+
+@pytest.mark.slow
+def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
+    others = EN["where.telling_others"].format(first="BM25")
+    ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
+    stored = forty((BM25, DENSE, HYBRID), ranks)
+    told = of_all_slices(opened(stored))
+    assert told.endswith(f"tested together). {others}")
+    assert others not in of_all_slices(opened(stored, picked=("BM25", "Hybrid")))
+
+
+def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
+    lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
+    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
+    told = of_all_slices(opened(stored))
+    assert told.startswith(
+        "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
+    )
+
+
+def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
+    table = drawn.dataframe[0].value
+    assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
+    best_first = ["Reranked", "BM25", "Dense *1*", "Hybrid"]
+    assert list(table["retriever"]) == best_first * 2
+    assert table["mean"].tolist() == [100, 75, 100, 100, 65, 75, 0, 0]
+    assert table["difference"].dropna().tolist() == [25, 25, 25, -10, -75, -75]
+    assert table.loc[table["retriever"] == "BM25", "difference"].isna().all()
+    assert (table["low"] <= table["mean"]).all()
+    assert (table["questions"] == 20).all()
+
+
+@pytest.mark.slow
+def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
+    app = opened(data)
+    choice = app.selectbox[0]
+    assert choice.options == [
+        EN[f"where.by_{name}"] for name in ("kind", "question_length", "passage_length", "overlap", "terms_found")
+    ]
+    assert (choice.value, app.query_params["slice"]) == ("kind", "kind")
+    choice.set_value("question_length")
+    run(app)
+    assert app.query_params["slice"] == "question_length"
+    assert set(app.dataframe[0].value["slice"]) == {"10", "11"}  # question 0 to 9, question 10 to 39
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["article", "nonsense"])
+def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
+    assert opened(data, slice=address).selectbox[0].value == "kind"
+
+
+@pytest.mark.slow
+def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
+    app = opened(forty(of=asked(kinds=[""] * COUNT)))
+    assert app.selectbox[0].value == "overlap"
+    assert EN["where.by_kind"] not in app.selectbox[0].options
+
+
+@pytest.mark.slow
+def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
+    stored = forty(of=asked(titles=[f"article {row // 2}" for row in range(COUNT)]))
+    app = opened(stored, slice="article")
+    assert EN["where.charted_differ"].format(charted=12, count=20) in texts(app)
+    assert app.dataframe[0].value["slice"].nunique() == 20
+    alone = opened(stored, slice="article", picked=["BM25"])
+    assert EN["where.charted_largest"].format(charted=12, count=20) in texts(alone)
+
+
+def test_one_retriever_is_compared_with_nothing(data: StoredSet) -> None:
+    app = opened(data, picked=["BM25"])
+    assert not [text for text in texts(app) if "tested together" in text or "Difference from" in text]
+    assert app.dataframe[0].value["retriever"].tolist() == ["BM25", "BM25"]
+
+
+def test_ranges_have_as_many_decimals_as_tell_them_apart() -> None:
+    rows = np.arange(1)
+    lengths = [Slice(rows, low=5, high=1200), Slice(rows, low=1201, high=1201)]
+    assert labels_of(lengths, Property.PASSAGE_LENGTH) == ["5–1,200", "1,201"]
+    shares = [Slice(rows, low=0, high=0.5), Slice(rows, low=0.501, high=1)]
+    assert labels_of(shares, Property.OVERLAP) == ["0–50%", "50–100%"]
+    close = [Slice(rows, low=0.501, high=0.502), Slice(rows, low=0.503, high=0.504)]
+    assert labels_of(close, Property.OVERLAP) == ["50.1–50.2%", "50.3–50.4%"]
+    assert labels_of([Slice(rows, "kind")], Property.KIND) == ["kind"]
+
+
+def test_a_figure_that_nobody_has_is_told(data: StoredSet) -> None:
+    app = opened(data, k=20)
+    assert EN["where.no_figure"].format(figure="Recall@20") in texts(app)
+    assert EN["where.no_fate"].format(k=20) in texts(app)
+    assert EN["where.no_wrapping"] in texts(app)
+
+
+# lost questions
+
+
+def test_every_number_of_lost_questions(drawn: AppTest) -> None:
+    assert numbers(drawn) == {
+        "fate_BM25_found": "30 · 75.0%",
+        "fate_BM25_below": "8 · 20.0%",
+        "fate_BM25_not_found": "2 · 5.0%",
+        "fate_Dense *1*_found": "20 · 50.0%",
+        "fate_Dense *1*_below": "20 · 50.0%",
+        "fate_Hybrid_found": "20 · 50.0%",
+        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense brings them third
+        "fate_Reranked_found": "33 · 82.5%",
+        "fate_Reranked_not_a_candidate": "5 · 12.5%",
+        "fate_Reranked_lost_in_reranking": "2 · 5.0%",
+    }
+
+
+@pytest.mark.slow
+def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
+    app = opened(data, quadrant="both", words="question", question="q3", within="1")
+    press(app, "fate_Reranked_lost_in_reranking")
+    assert app.query_params["view"] == "why"
+    assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
+    assert app.session_state["kept_view"] == "why"
+    assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
+
+
+def test_where_nothing_is_lost_it_says_so() -> None:
+    app = opened(forty((BM25,), {"BM25": [1] * 40}))
+    assert EN["where.none_lost"].format(k=1) in texts(app)
+    assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
+
+
+# ceilings
+
+
+def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
+    told = next(text for text in texts(drawn) if "among its candidates" in text)
+    reranked, hybrid = told.split("\n")
+    assert (
+        hybrid
+        == "- "
+        + EN["where.ceiling_told"].format(
+            name="Hybrid",
+            k=1,
+            own="50.0%",
+            depth="5 each",
+            sources="BM25, Dense \\*1\\*",
+            ceiling="100.0%",
+        )
+        + " Better ordering could add up to 50.0 points. More candidates would not help."
+    )
+    assert "reaches Hit@1 82.5%. For 87.5% of the questions, an answer passage is among its" in reranked
+    assert "candidates (5 from BM25). Better ordering could add up to 5.0 points." in reranked
+    assert reranked.endswith("More or better candidates could add up to 12.5 points.")
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_ceiling_states_no_gain_of_zero(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
+    row = {"retriever": "Mix", "sources": ("BM25", "Dense"), "depth": 100, "hit": 1.0, "ceiling": 1.0}
+    said = where.ceiling_words(row, 10)
+    words = catalog(language)
+    assert said.endswith(f"{words['where.ceiling_no_order']} {words['where.ceiling_no_more']}")
+    assert "0.0" not in said.replace("100.0%", "")
+
+
+@pytest.mark.slow
+def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
+    table = drawn.dataframe[1].value.set_index("retriever")
+    assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
+    assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
+    assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
+    deeper = opened(data, k=10).dataframe[1].value.set_index("retriever")
+    assert deeper.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [10, 95, 95]  # the first ten always count
+
+
+def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> None:
+    assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
+
+
+@pytest.mark.parametrize("by", Property)
+def test_a_sentence_names_questions_and_a_heading_their_property(by: Property) -> None:
+    questions = EN[f"where.on_{by.value}"].format(label="x")
+    assert "questions" in questions
+    assert EN["where.telling_ahead"].startswith("On {questions}, ")
+    heading = EN["compare.by_kind"].format(figure="nDCG@10", by=EN[f"where.grouped_{by.value}"])
+    assert heading.startswith("nDCG@10 by ")
+    assert heading.removeprefix("nDCG@10 by ").islower()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
+def test_every_slice_in_both_languages(language: str, by: str) -> None:
+    stored = forty(of=asked(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)]))
+    app = opened(stored, lang=language, slice=by)
+    assert app.selectbox[0].value == by
+    assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))

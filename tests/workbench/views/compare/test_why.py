@@ -1,0 +1,618 @@
+"""The Why view as a person uses it: which questions are listed, one of them opened, its reasons, notes and marks."""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.questions.judgements import mark_negative, remarks_of, write_note
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add, add_run
+from mrc_workbench.retrieval.comparison.first_stage import (
+    BM25Spec,
+    DenseSpec,
+    LateSpec,
+    MilvusSpec,
+    SparseSpec,
+    WindowedBM25Spec,
+)
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.hybrid import Hybrid
+from mrc_workbench.retrieval.lexical.bm25 import BM25, WindowedBM25
+from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.workbench.views import driving
+from tests.workbench.views.compare.worlds import html, kept, page, said, searched, tables
+
+EN = catalog("en")
+NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
+HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
+
+
+class Fixed:
+    """Finds passages in a fixed order for each question."""
+
+    def __init__(self, name: str, rows: list[list[int]]) -> None:
+        self.name, self.rows = name, rows
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        assert len(questions) == len(self.rows)
+        indices = np.full((len(self.rows), k), -1, dtype=np.int32)
+        for place, row in enumerate(self.rows):
+            indices[place, : len(row)] = row
+        scores = np.where(indices >= 0, 1 - np.arange(k) / 10, -np.inf)
+        return Rankings(indices, scores.astype(np.float32))
+
+
+# Dense loses q1, puts the passage of q2 last, and one of those of q6 fourth
+DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
+
+
+def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
+    """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
+    data = keep(question_set)
+    bm25, fixed = BM25("BM25", question_set.passages), Fixed("Dense", dense)
+    hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
+    searched(data, question_set, dict(zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True)))
+    return data
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return compared(small_set())
+
+
+def opened(**address: str) -> AppTest:
+    app = driving.opened(page, view="why", **address)
+    assert not app.error
+    return app
+
+
+def run(app: AppTest) -> AppTest:
+    assert not driving.run(app).error
+    return app
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click()
+    return run(app)
+
+
+def listed(app: AppTest) -> list[str]:
+    shown = tables(app, "overlap")
+    return shown[0]["id"].tolist() if shown else []
+
+
+def sums(app: AppTest) -> tuple[float, float]:
+    """Both scores, as they are told above what they are made of."""
+    (told,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
+    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", told))
+    return right, wrong
+
+
+def counts(app: AppTest) -> list[int]:
+    labels = [button.label for button in app.button if (button.key or "").startswith("why_quadrant")]
+    return [int(re.findall(r"\*\*([\d,]+)\*\*", label)[0]) for label in labels]
+
+
+# which questions
+
+
+@pytest.mark.usefixtures("data")
+def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None:
+    app = opened(k="1")
+    assert listed(app)[0] == "q1"
+    assert set(listed(app)) == {f"q{n}" for n in range(1, 7)}
+    table = tables(app, "overlap")[0].set_index("id")
+    assert table.loc["q2", "rank_1"] == 5
+    assert table.loc["q1", "rank_0"] == 1
+    assert table["rank_1"].isna()["q1"]
+    assert "**All 6 questions**" in said(app)
+
+
+@pytest.mark.usefixtures("data")
+def test_the_map_s_numbers_are_a_table() -> None:
+    app = opened()
+    table = tables(app, "retriever")[0]
+    dense = table.set_index("retriever").loc["Dense"]
+    assert dense.tolist() == [3, 2, 0, 0, 0, 0, 1]
+    assert len(app.get("vega_lite_chart")) == 1
+
+
+@pytest.mark.usefixtures("data")
+def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
+    app = opened(k="1", a="BM25", b="Dense")
+    assert counts(app) == [3, 3, 0, 0]
+    press(app, "why_quadrant_only_first")
+    assert app.query_params["quadrant"] == "only_first"
+    assert set(listed(app)) == {"q1", "q2", "q6"}
+    assert "**3 of 6 questions**: BM25 finds it in the top 1, Dense does not" in said(app)
+    press(app, "why_quadrant_only_second")
+    assert listed(app) == []
+    assert EN["why.none_listed"] in [info.value for info in app.info]
+    press(app, "why_quadrant_only_second")  # once more: all again
+    assert len(listed(app)) == 6
+
+
+@pytest.mark.usefixtures("data")
+def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
+    app = opened(k="1")
+    assert [app.selectbox(key=f"why_{letter}").value for letter in "ab"] == ["BM25", "Dense"]
+    app.selectbox(key="why_a").set_value("Dense")
+    run(app)
+    assert app.selectbox(key="why_a").value == "Dense"
+    assert app.selectbox(key="why_b").value != "Dense"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_words_slices_and_fates_narrow_the_list_together() -> None:
+    app = opened()
+    app.text_input(key="why_words").set_value("한강")
+    run(app)
+    assert set(listed(app)) == {"q2", "q3", "q6"}
+    app.selectbox(key="why_slice").set_value("article")
+    run(app)
+    assert set(listed(app)) == {"q2", "q3", "q6"}  # which of them was not said yet
+    places = app.selectbox(key="why_within").options
+    assert any("한강" in place for place in places)
+    app.selectbox(key="why_within").set_value(str([("한강" in place) for place in places].index(True) - 1))
+    run(app)
+    assert set(listed(app)) == {"q2", "q6"}
+    assert "한강" in said(app)
+    app.selectbox(key="why_slice").set_value("question_length")
+    run(app)
+    assert app.selectbox(key="why_within").value == ""
+    press(app, "why_clear")
+    assert len(listed(app)) == 6
+    assert app.text_input(key="why_words").value == ""
+    assert not {"words", "slice", "within"} & set(app.query_params)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_the_address_alone_gives_the_same_list() -> None:
+    lost = opened(of="Dense", fate="not_found", k="1")
+    assert listed(lost) == ["q1"]
+    assert "Dense does not find it at all" in said(lost)
+    below = opened(of="Dense", fate="below", k="1", words="서울")
+    assert listed(below) == ["q6"]
+    # the map begins with what BM25 puts first, which is everything, and of that with what Dense puts first
+    first = opened(block="0-3 Dense")
+    assert "one block of the map: Dense ranks it 1" in said(first)
+    assert set(listed(first)) == {"q3", "q4", "q5"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"quadrant": "none"},
+        {"block": "0-99 BM25"},
+        {"block": "x"},
+        {"fate": "lost", "of": "Dense"},
+        {"fate": "below", "of": "Nobody"},
+        {"slice": "colour", "within": "0"},
+        {"slice": "article", "within": "99"},
+        {"slice": "article", "within": "-1"},
+        {"a": "Nobody", "b": "BM25"},
+        {"n": "7", "shows": "nothing"},
+    ],
+)
+def test_an_address_that_makes_no_sense_filters_nothing(wrong: dict[str, str]) -> None:
+    assert len(listed(opened(**wrong))) == 6
+
+
+def test_a_question_that_is_not_there_is_said(data: StoredSet) -> None:
+    app = opened(question="gone*")
+    assert app.warning[0].value.startswith("Too few questions are compared: 6.")
+    assert app.warning[1].value.replace("\\", "").startswith("This comparison has no question with the id “gone*”")
+    assert len(listed(app)) == 6
+
+
+def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
+    searched(data, small_set(), {"BM25": BM25("BM25", PASSAGES)})
+    app = opened(retrievers="BM25")
+    assert counts(app) == []
+    assert len(listed(app)) == 6
+
+
+# one question
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_a_question_is_opened_gone_through_and_closed() -> None:
+    app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
+    ids = listed(app)
+    press(app, "why_first")
+    assert app.subheader[0].value.replace("\\", "") == "한글을 만든 왕은 누구인가?"
+    assert "1 of 3 · BM25 finds it in the top 1, Dense does not" in said(app)
+    assert app.button(key="why_before").disabled
+    press(app, "why_after")
+    assert app.query_params["question"] == ids[1]
+    press(app, "why_before")
+    press(app, "why_back")
+    assert listed(app) == ids
+
+
+@pytest.mark.usefixtures("data")
+def test_each_retriever_s_ranking_is_shown_as_it_was_kept() -> None:
+    app = opened(question="q2", n="3")
+    columns = html(app).split('class="found-head"')[1:]
+    assert len(columns) == 4
+    bm25, dense = columns[:2]
+    assert "Answer passage at rank 1" in bm25
+    assert "Answer passage at rank 5" in dense
+    ranks = re.findall(r'<span class="rank">(\d+)</span>', dense)
+    assert ranks == ["5", "1", "2", "3"]  # the answer passage on top, wherever it stands
+    assert '<div role="listitem" class="gold">' in dense
+    assert "<u>서해</u>" in bm25
+    assert "BM25 #1 · Dense #5" in columns[2]
+
+
+@pytest.mark.usefixtures("data")
+def test_the_reason_of_each_retriever_is_a_sentence() -> None:
+    text = html(opened(question="q1"))
+    reasons = re.findall(r'<p class="reason".*?<b>(.*?)</b> (.*?)</p>', text)
+    assert [name for name, _ in reasons] == list(NAMES)
+    told = dict(reasons)
+    assert told["BM25"].startswith(
+        "ranks the answer passage first. The answer passage contains 4 of the question&#x27;s 5 words; "
+    )
+    assert told["BM25"].endswith("No passage contains “누구”.")
+    assert told["Dense"] == "does not find the answer passage in its top 100."
+    assert "BM25 1, Dense not in its top 100" in told["Hybrid"]
+    assert told["Reranked"].startswith("ranks the answer passage first.")
+
+
+def test_same_article_passages_are_marked_as_confusers() -> None:
+    passages = (
+        Passage("a1", "세종은 한글을 만들었다", "세종"),
+        Passage("a2", "세종은 한글 책을 펴냈다", "세종"),
+        Passage("b1", "한글 간판이 늘었다", "간판"),
+    )
+    asked = QuestionSet("articles", passages, (Question("q1", "한글을 만든 세종", ("세종",), ("a1",)),))
+    compared(asked, [[1, 0, 2]])
+    dense = html(opened(question="q1")).split('class="found-head"')[2]
+    gold, confuser, other = dense.split('role="listitem"')[1:]
+    assert 'class="confuser"' in confuser
+    assert 'class="confuser"' not in gold
+    assert 'class="confuser"' not in other
+
+
+@pytest.mark.usefixtures("data")
+def test_the_terms_of_a_score_add_up_to_it() -> None:
+    app = opened(question="q2", shows="scores", explained="BM25")
+    right, wrong = sums(app)
+    table = tables(app, "idf")[0]
+    terms, total = table.iloc[:-1], table.iloc[-1]
+    assert total["term"] == EN["why.sum"]
+    assert sum(terms["right"]) == pytest.approx(total["right"])
+    assert right == pytest.approx(float(total["right"]), abs=0.005)
+    assert wrong == pytest.approx(float(total["wrong"]), abs=0.005)
+    assert html(app).count("found weighed") == 2
+    assert 'class="plus"' in html(app)
+
+
+def test_of_windows_the_best_one_is_explained() -> None:
+    asked = small_set()
+    data = keep(asked)
+    spec = WindowedBM25Spec(name="BM25 windows")
+    add(data.fingerprint, spec)
+    (found,) = searched(data, asked, {spec.name: WindowedBM25(spec.name, asked.passages)})
+    assert found.rankings is not None
+    app = opened(retrievers=spec.name, question="q2", shows="scores")
+    table = tables(app, "idf")[0]
+    assert float(table.iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
+    assert EN["why.best_windows"].format(sentences=1) in html(app)
+
+
+@pytest.mark.parametrize("search", Search)
+def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None:
+    asked = small_set()
+    data = keep(asked)
+    spec = MilvusSpec(name="Milvus", search=search)
+    add(data.fingerprint, spec)
+    (found,) = searched(data, asked, {spec.name: BM25(spec.name, asked.passages)})  # as Milvus finds them
+    assert found.rankings is not None
+    app = opened(retrievers=spec.name, question="q2", shows="scores")
+    shown = tables(app, "idf")
+    if search is Search.BM25:
+        assert float(shown[0].iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
+    else:
+        assert shown == []
+    told = [info.value for info in app.info]
+    assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
+
+
+@pytest.mark.slow
+def test_a_shallow_imported_run_stands_beside_ours() -> None:
+    asked = small_set()
+    data = keep(asked)
+    lines = [
+        f"{q.id} Q0 {asked.passages[row].id} {place} {9 - place} x"
+        for q in asked.questions
+        for place, row in enumerate((4, 0, 1), start=1)
+    ]
+    add_run(asked, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
+    ours = searched(data, asked, {"BM25": BM25("BM25", asked.passages)})
+    theirs = searched(data, asked, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
+    kept(data, ["BM25", "Elsewhere"], asked, [*ours, *theirs])
+    address = {"retrievers": "BM25|Elsewhere", "k": "10"}
+    app = opened(**address)
+    assert len(listed(app)) == 6
+    app = opened(**address, question="q3")
+    assert "does not find the answer passage in its top 3." in html(app)
+    app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
+    assert EN["why.whole_run"] in [info.value for info in app.info]
+    # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered
+    assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
+    assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
+
+
+@pytest.mark.usefixtures("data")
+def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
+    app = opened(question="q2", shows="scores", explained="Hybrid")
+    right, wrong = sums(app)
+    table = tables(app, "normalised")[0]
+    of = table.groupby("side")["value"].sum()
+    expected = 0.0
+    for part in (BM25("BM25", PASSAGES), Fixed("Dense", DENSE)):
+        found = part.search(texts_of(QUESTIONS), 100)
+        scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
+        held = [score for row, score in scores.items() if row >= 0]
+        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer's
+    assert right == pytest.approx(expected, abs=0.00006)
+    assert of[EN["why.right"]] == pytest.approx(expected)
+    assert of[EN["why.wrong"]] == pytest.approx(wrong, abs=0.00006)
+
+
+@pytest.mark.usefixtures("data")
+def test_another_wrong_passage_can_be_set_against_it() -> None:
+    app = opened(question="q2", shows="scores", explained="Dense")
+    assert app.selectbox(key="why_against").value == "p5"
+    app.selectbox(key="why_against").set_value("p1")
+    run(app)
+    assert app.query_params["against"] == "p1"
+    app.selectbox(key="why_explained").set_value("BM25")
+    run(app)
+    assert "against" not in app.query_params
+
+
+@pytest.mark.usefixtures("data")
+def test_a_model_is_loaded_only_when_asked_for() -> None:
+    app = opened(question="q2", shows="scores", explained="Dense")  # no starter was ever built here
+    assert EN["why.sentences_ask"] in [button.label for button in app.button]
+
+
+def with_model(spec: Spec) -> AppTest:
+    """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
+    asked = small_set()
+    data = keep(asked)
+    add(data.fingerprint, spec)
+    searched(data, asked, {"Own": Fixed("Own", DENSE)})
+    app = opened(retrievers="Own", question="q2", shows="scores")
+    app.button(key="ask_why_model_Own").click().run()
+    assert not app.exception
+    return app
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
+    folder = build_bi_encoder(tmp_path / "tiny")
+    app = with_model(DenseSpec(name="Own", model=str(folder)))
+    assert not app.error
+    shown = tables(app, "sentence")
+    assert [list(table["sentence"]) for table in shown] == [
+        ["한강", "한강은 서울을 지나 서해로 흐른다"],
+        [PASSAGES[4].text],
+    ]
+    encoder = BiEncoder(find_model(str(folder)), [])
+    question = encoder.encode_questions([QUESTIONS[1].text])[0]
+    for table in shown:
+        np.testing.assert_allclose(
+            table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dense", "rerank"])
+def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> None:
+    words = " ".join(SENTENCES).split()
+    long = Passage("p2", " ".join(words[n * n % len(words)] for n in range(300)), "한강")
+    asked = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
+    data = keep(asked)
+    if kind == "dense":
+        folder = build_bi_encoder(tmp_path / "tiny")
+        specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
+    else:
+        folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
+        specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
+    experiment = Experiment(data=data.key, retriever=tuple(specs))
+    comparison = compare(experiment, asked)
+    keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)
+    add(data.fingerprint, specs[-1])
+    app = opened(retrievers="|".join(spec.name for spec in specs), question="q2", shows="scores", explained="Own")
+    app.button(key="ask_why_model_Own").click().run()
+    assert not app.exception
+    assert not app.error
+    (table,) = tables(app, "window")
+    best = int(np.argmax(table["score"]))
+    told = EN["why.windows_best"].format(place=best + 1, count=len(table))
+    assert told in [caption.value for caption in app.caption]
+    assert len(table) > 2
+    assert table["window"][best] in long.text
+    if kind == "dense":
+        row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
+        kept = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
+        assert table["score"][best] == pytest.approx(kept, abs=2e-2)  # bfloat16, with other texts beside it
+    else:
+        assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
+
+
+@pytest.mark.slow
+def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
+    spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
+    app = with_model(spec)
+    assert not app.error
+    right, wrong = sums(app)
+    encoder = SparseTextEncoder(find_model(spec.model), [], precision=Precision.FLOAT32)
+    held = encoder.encode_passages([f"{PASSAGES[1].title}\n{PASSAGES[1].text}", PASSAGES[4].text])
+    scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
+    assert [right, wrong] == pytest.approx(scores, abs=0.0006)
+    table = tables(app, "held_right")[0]
+    terms, total = table.iloc[:-1], table.iloc[-1]
+    assert total["right"] == pytest.approx(scores[0], abs=1e-4)
+    assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
+    added = terms[terms["kind"] == EN["why.kind_expansion"]]
+    assert not (added["in_right"] | added["in_wrong"]).any()
+    assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimensions", [0, 6])
+def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Path, dimensions: int) -> None:
+    folder = build_bi_encoder(tmp_path / "tiny")
+    spec = LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True)
+    app = with_model(spec)
+    assert not app.error
+    found = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
+    scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
+    assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
+    (table,) = tables(app, "right_cosine")
+    assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
+    held = [f"{passage.title}\n{passage.text}" for passage in (PASSAGES[1], PASSAGES[4])]
+    for side, text in zip(("right", "wrong"), held, strict=True):
+        assert all(piece in text for piece in table[side])
+        assert table[f"{side}_cosine"].between(-1, 1.001).all()
+
+
+def test_a_model_that_is_gone_is_told() -> None:
+    app = with_model(DenseSpec(name="Own", model="no/such/model"))
+    assert [error.value.replace("\\", "") for error in app.error] == [
+        EN["model.model_not_found"].format(model="no/such/model")
+    ]
+
+
+# notes and marks
+
+
+@pytest.mark.slow
+def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) -> None:
+    app = opened(question="q2")
+    app.checkbox(key="mark_Dense 4").check()
+    run(app)
+    assert remarks_of(data.fingerprint).negatives == (("q2", "p5"),)
+    assert app.checkbox(key="mark_Dense 4").value
+    keys = [one.key or "" for one in app.checkbox if (one.key or "").startswith("mark_")]
+    assert "mark_Dense 1" not in keys  # the answer passage is none
+    app.text_area(key="note_q2").set_value("왜 *졌을까*")
+    run(app)
+    assert remarks_of(data.fingerprint).note("q2") == "왜 *졌을까*"
+    press(app, "why_back")
+    (expander,) = [one for one in app.expander if one.label == EN["why.remarks"].format(count=2)]
+    table = expander.dataframe[0].value
+    assert table["note"].tolist() == ["왜 *졌을까*", ""]
+    assert table["passage_id"].tolist() == ["", "p5"]
+    app = opened(question="q2")
+    assert app.text_area(key="note_q2").value == "왜 *졌을까*"
+    app.checkbox(key="mark_Dense 4").uncheck()
+    run(app)
+    assert remarks_of(data.fingerprint).negatives == ()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_only_questions_that_models_are_trained_on_have_marks() -> None:
+    boxes = [[one.key or "" for one in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
+    marked = [any(key.startswith("mark_") for key in keys) for keys in boxes]
+    assert any(marked)
+    assert not all(marked)
+
+
+def test_what_is_selected_is_removed(data: StoredSet) -> None:
+    from mrc_workbench.workbench.views.compare.why.question import _remove_remarks
+
+    mark_negative(data.fingerprint, "q1", "p2")
+    mark_negative(data.fingerprint, "q1", "p3")
+    write_note(data.fingerprint, "q1", "note")
+    app = opened()
+    assert app.button(key="why_remove").disabled
+    _remove_remarks(data.fingerprint, [["q1", "p2"], ["q1", ""]])
+    known = remarks_of(data.fingerprint)
+    assert (known.negatives, known.notes) == ((("q1", "p3"),), ())
+
+
+# safety
+
+
+def test_text_of_users_is_never_html_or_markdown() -> None:
+    asked = small_set()
+    answer = '"><b>답</b>'
+    passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *asked.passages)
+    questions = (Question("<i>q</i>", HOSTILE, (answer,), ("<i>id</i>",)), *asked.questions)
+    hostile = QuestionSet("hostile", passages, tuple(replace(one, kind="<u>kind</u>") for one in questions))
+    data = compared(hostile, [[1, 0], *[[0, 1]] * 6])
+    write_note(data.fingerprint, "<i>q</i>", HOSTILE)
+    for address in ({}, {"question": "<i>q</i>"}, {"question": "<i>q</i>", "shows": "scores"}):
+        app = opened(data=data.key, words="<script>", **address)
+        shown = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # our own, of no one's words
+        for never in ("<img", "<script", "<i>", "<b>답"):
+            assert never not in shown
+        for element in (*app.markdown, *app.caption, *app.subheader):
+            assert "<img" not in element.value.replace("\\<", "")
+            assert "**굵게**" not in element.value
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() -> None:
+    script = (
+        "import sys; from mrc_workbench.models.packaged import PackagedBase; PackagedBase.path = None\n"
+        "from tests.workbench.views.compare.test_why import opened as why\n"
+        "from tests.workbench.views.driving import opened\n"
+        "from tests.workbench.views.search.test_page import QUESTION, page\n"
+        "app = opened(page, columns='BM25', q=QUESTION)\n"
+        "assert any('class=\"found\"' in str(one.value) for one in app.get('html'))\n"
+        "app = why(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
+        "assert app.dataframe\n"
+        "assert 'torch' not in sys.modules and 'faiss' not in sys.modules, sorted(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_list_gives_the_question_the_widest_column_and_whole_percents(data: StoredSet) -> None:
+    app = driving.opened(page, data=data.key, view="why")
+    (table,) = [one for one in app.dataframe if "overlap" in one.value]
+    columns = json.loads(table.proto.columns)
+    widths = {name: settings["width"] for name, settings in columns.items() if "width" in settings}
+    assert max(widths, key=lambda name: widths[name]) == "question"
+    assert table.proto.row_height > 64  # Streamlit wraps the text of such rows
+    assert columns["overlap"]["type_config"]["format"] == "%d%%"
+    overlap = table.value["overlap"]
+    assert overlap.between(0, 100).all()
+    assert (overlap == overlap.round()).all()
+    assert overlap.max() > 1

@@ -1,0 +1,116 @@
+"""Comparisons that have ended, where the Compare page looks for them, and what the page shows and says."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.rankings import Retriever
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.resources.sets import question_set
+from tests.doubles import texts_of
+from tests.workbench.views.driving import opened, run
+
+KS = (1, 5, 10, 20, 50, 100)
+FOUND: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # of the small set's questions: what answers them
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views.compare import page as compare_page
+
+    compare_page.draw()
+
+
+@cache
+def whole_sample() -> QuestionSet:
+    """The sample, which a process reads once."""
+    return read_entry(CATALOG["sample"]).question_set
+
+
+def sample() -> StoredSet:
+    """The sample with every fourth question: it is read in a second."""
+    return keep(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
+
+
+def kept(data: StoredSet, names: Iterable[str], asked: QuestionSet, results: Iterable[Result]) -> Path:
+    """Keep what was found as the comparison of all questions that the page asks for first; returns its folder."""
+    experiment = choices_for(data).experiment(data, list(names), Part.ALL)
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    return folder
+
+
+def searched(data: StoredSet, asked: QuestionSet, by: Mapping[str, Retriever], depth: int = 100) -> Sequence[Result]:
+    """Keep a comparison of what these find, each under its name; returns what that is."""
+    experiment = choices_for(data).experiment(data, list(by), Part.ALL)
+    results = []
+    for name, retriever in by.items():
+        rankings = retriever.search(texts_of(asked.questions), depth)
+        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
+    kept(data, by, asked, results)
+    return results
+
+
+def finished(data: StoredSet, experiment: Experiment) -> Experiment:
+    """Carry an experiment out, and keep what came out where the page looks for it."""
+    keep_comparison(compare(experiment, question_set(data.key)), ComparisonJob.of(experiment, data.fingerprint).folder)
+    return experiment
+
+
+def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
+    """A finished comparison of retrievers that can be picked, over all questions or a part of them."""
+    return finished(data, choices_for(data).experiment(data, list(names), part))
+
+
+def at_labs(*names: str, **address: str) -> AppTest:
+    """The page at its labs, with these retrievers, in English."""
+    return opened(page, view="tune", part="all", retrievers="|".join(names), **address)
+
+
+def press(app: AppTest, name: str) -> AppTest:
+    """Press the button of this key or label."""
+    next(one for one in app.button if name in (one.key, one.label)).click()
+    return run(app)
+
+
+def select(app: AppTest, key: str, *rows: int) -> AppTest:
+    """Choose rows of a table, which the test's app forgets with every run."""
+    app.session_state[key] = {"selection": {"rows": [*rows], "columns": [], "cells": []}}
+    return run(app)
+
+
+def look_at(app: AppTest, lab: Experiment, data: StoredSet, row: int) -> AppTest:
+    """Choose a row of a lab's table."""
+    return select(app, f"{lab.lab}_table_{ComparisonJob.of(lab, data.fingerprint).folder}", row)
+
+
+def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
+    return [table.value for table in app.dataframe if column in table.value]
+
+
+def informs(app: AppTest, start: str) -> bool:
+    return any(one.value.startswith(start) for one in app.info)
+
+
+def texts(app: AppTest) -> str:
+    """All that is said in Markdown, without what escapes it."""
+    return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
+    return "\n".join(part.value for part in parts)
+
+
+def html(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in app.get("html"))

@@ -1,0 +1,164 @@
+"""Making questions on the Data page: a look, a set of their own, a language model, and what the other pages say."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.store import keep, load, stored
+from mrc_workbench.data.workspace import workspace
+from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
+from tests.workbench.views.driving import data_page, opened, press, run, texts
+
+CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
+CORPUS = QuestionSet(
+    "도시",
+    [
+        Passage(
+            f"p{n}",
+            f"{city} is a large city where many people live. {city} has an old market and wide parks.",
+            city,
+        )
+        for n, city in enumerate(CITIES)
+    ],
+    (),
+)
+
+
+def other_page() -> None:
+    from importlib import import_module
+
+    import streamlit as st
+
+    import_module(f"mrc_workbench.workbench.views.{st.query_params['at']}.page").draw()
+
+
+def choose(app: AppTest, by: str) -> AppTest:
+    app.segmented_control(key="made_by_en").set_value(by)
+    return run(app)
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return opened(data_page, data=keep(CORPUS).key)
+
+
+def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
+    choose(app, "model")
+    app.text_input(key="made_address").set_value(server.address)
+    app.text_input(key="made_model").set_value(MODEL)
+    app.text_input(key="made_secret").set_value(key)
+    return run(app)
+
+
+def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: AppTest) -> None:
+    assert app.tabs[0].label == "Generate training questions"
+    assert app.button(key="made_make")
+    summary = opened(data_page, data=stored()[0].key, look="summary")
+    assert [metric.value for metric in summary.metric[:3]] == ["6", "0", "6"]
+    listed = opened(data_page, data=stored()[0].key, look="passages")
+    assert "No questions about this passage" in "".join(html.proto.body for html in listed.get("html"))
+
+
+def test_a_preview_keeps_nothing_and_shows_what_training_reads(app: AppTest) -> None:
+    press(app, "made_preview")
+    assert texts(app).count("→") == 5
+    assert len(stored()) == 1
+
+
+def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
+    press(app, "made_make")
+    made, _ = stored()
+    assert (made.name, made.questions, made.made, made.source) == ("도시 · generated (Sentence)", 6, 6, "도시")
+    assert made.key in app.query_params["data"]
+    assert "6 of 6 questions were generated from passages" in texts(app)
+    assert "6 generated questions" in texts(app)  # in the sidebar
+    assert app.button(key="made_train").label == "Train with these"
+
+
+def test_titles_ask(app: AppTest) -> None:
+    choose(app, "title")
+    press(app, "made_make")
+    assert {question.text for question in load(stored()[0].key).questions} == set(CITIES)
+
+
+def test_what_cannot_be_made_is_told() -> None:
+    untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
+    app = opened(data_page, data=keep(untitled).key)
+    press(app, "made_make")
+    assert "No passage has a sentence to use" in texts(app)
+    choose(app, "title")
+    press(app, "made_make")
+    assert "No passage has a title" in texts(app)
+    choose(app, "model")
+    press(app, "made_make")
+    assert "Enter the name of the language model" in texts(app)
+    app.text_input(key="made_model").set_value("m")
+    app.text_input(key="made_address").set_value("nowhere")
+    press(app, "made_preview")
+    assert "The address must begin with http" in texts(app)
+
+
+def test_a_language_model_writes_and_its_key_stays_in_the_session(app: AppTest) -> None:
+    def reply(text: str) -> str:
+        city = next(city for city in CITIES if city in text)
+        return "모르겠습니다." if city == "대구" else json.dumps([f"{city}은 어떤 곳인가?"])
+
+    with chat_server(reply) as server:
+        with_model(app, server)
+        assert "The passages are sent to the address below" in texts(app)
+        press(app, "made_preview")
+        assert 5 <= len(server.asked) <= 6
+        assert "은 어떤 곳인가?" in texts(app)
+        press(app, "made_make")
+        assert len([one for one in server.asked if "대구" not in one["messages"][1]["content"]]) == 5
+    assert not app.exception
+    made = stored()[0]
+    assert (made.questions, set(load(made.key).made)) == (5, {f"model: {MODEL}"})
+    assert any("No questions for 1 passages" in one.label for one in app.expander)
+    written = b"".join(path.read_bytes() for path in workspace().rglob("*") if path.is_file())
+    assert KEY.encode() not in written
+    assert server.address.encode() not in written
+    assert KEY not in str(dict(app.query_params))
+
+
+def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest) -> None:
+    answers = iter(CITIES[:2])
+
+    def reply(text: str) -> str | Reply:
+        city = next(answers, None)
+        return json.dumps([f"{text[8:10]}은 어디인가?"]) if city else Reply(429, {}, AT_ONCE)
+
+    with chat_server(reply) as server:
+        with_model(app, server)
+        press(app, "made_make")
+        assert "accepts no more requests" in texts(app)
+        assert "The questions so far are saved" in texts(app)
+        press(app, "made_make_kept")
+    assert stored()[0].questions == 2
+    assert "4 passages have no questions yet" in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("compare", "Comparing needs questions with known answer passages, and this dataset has none."),
+        ("train", "Training needs questions, and this dataset has none."),
+        ("search", "Enter a question above and press Search."),
+    ],
+)
+def test_pages_without_questions_say_so(name: str, told: str) -> None:
+    assert told in texts(opened(other_page, at=name, data=keep(CORPUS).key))
+
+
+def test_passages_without_questions_are_searched() -> None:
+    app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
+    assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
+    assert "부산" in "".join(html.proto.body for html in app.get("html"))
+
+
+def test_the_train_page_says_that_questions_were_made(app: AppTest) -> None:
+    press(app, "made_make")
+    train = opened(other_page, at="train", data=stored()[0].key)
+    assert "6 of these questions were generated from passages" in texts(train)

@@ -1,0 +1,357 @@
+"""The Data page's sentence pairs as a person uses them: looked at, corrected, kept, removed."""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
+
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, load, stored
+from mrc_workbench.data.split import PARTS, Part
+from tests.data.sample_files import ROWS, as_squad
+from tests.workbench.views.driving import keys, opened, press, run, texts
+
+HEADER = "sentence1\tsentence2\tscore\n"
+SCORED = HEADER + "".join(f"하나 {row}\t둘 {row}\t{row % 6}\n" for row in range(20))
+LABELS = ("entailment", "neutral", "contradiction")
+LABELLED = [
+    {"guid": str(row), "premise": f"전제 {row}", "hypothesis": f"가설 {row}", "gold_label": LABELS[row % 3]}
+    for row in range(12)
+]
+KLUE_STS = [
+    {
+        "guid": str(row),
+        "sentence1": f"하나 {row}",
+        "sentence2": f"둘 {row}",
+        "labels": {"label": row % 6, "real-label": 1},
+    }
+    for row in range(12)
+]
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views.data import page as data_page
+
+    data_page.draw()
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.delenv("MRC_DATA", raising=False)
+    return opened(page, sort="pairs")
+
+
+def upload(app: AppTest, *files: tuple[str, str]) -> AppTest:
+    app.file_uploader[0].set_value([(name, content.encode(), "text/plain") for name, content in files])
+    return run(app)
+
+
+def figures(app: AppTest) -> dict[str, str]:
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def field(app: AppTest, name: str) -> Selectbox:
+    return next(box for box in app.selectbox if re.fullmatch(rf"pairs_{name}_\d+", box.key or ""))
+
+
+def choose(app: AppTest, name: str, value: object) -> AppTest:
+    field(app, name).set_value(value)
+    return run(app)
+
+
+@pytest.mark.slow
+def test_the_choice_of_the_kind_of_data_lies_in_the_address() -> None:
+    app = opened(page)
+    assert "sort" not in app.query_params
+    assert "Dataset in use: Korean sample" in texts(app)
+    app.segmented_control[0].set_value("pairs")
+    run(app)
+    assert app.query_params["sort"] in ("pairs", ["pairs"])
+    assert "No stored sets yet" in texts(app)
+    assert "Set in use" not in texts(app)
+
+
+def test_the_scored_sample_is_looked_at_and_kept(app: AppTest) -> None:
+    press(app, "look_sample-sts")
+    assert "300 rows → 300 scored pairs" in texts(app)
+    assert figures(app)["Rows"] == "300"
+    assert "No sentence occurs in more than one" in texts(app)
+    assert stored() == []
+    press(app, "keep_pairs")
+    (kept,) = stored()
+    assert (kept.name, kept.source, kept.rows, kept.kind) == (
+        "Korean sample, similarity", "sample-sts", 300, PairKind.SCORED,
+    )  # fmt: skip
+    assert "“Korean sample: similarity” was saved." in texts(app)
+    assert "Stored dataset: Korean sample: similarity" in texts(app)
+    ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
+    assert ways == [
+        ("Evaluate encoders with this dataset", f"pairs={kept.key}"),
+        ("Train with this dataset", f"train=sentences&pairs={kept.key}"),
+    ]
+
+
+def test_the_labelled_sample_shows_its_labels(app: AppTest) -> None:
+    press(app, "look_sample-nli")
+    table = next(one.value for one in app.dataframe if "share" in one.value and "label" in one.value)
+    assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]
+    assert table["count"].sum() == 300
+    assert table["share"].sum() == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_files_of_three_parts_become_one_set(app: AppTest) -> None:
+    names = ("good_train.tsv", "good_dev.tsv", "good_test.tsv")
+    upload(app, *((name, SCORED.replace("둘", letter)) for name, letter in zip(names, "가나다", strict=True)))
+    assert "60 rows → 60 scored pairs" in texts(app)
+    assert figures(app)["Test rows with training sentences"] == "20"
+    press(app, "keep_pairs")
+    (kept,) = stored()
+    assert kept.name == "good"
+    assert np.bincount(load(kept.key).published).tolist() == [20, 20, 20]
+
+
+@pytest.mark.slow
+def test_the_part_of_a_file_is_changed(app: AppTest) -> None:
+    upload(app, ("one.tsv", SCORED), ("two_test.tsv", SCORED.replace("둘", "셋")))
+    assert [field(app, f"part_{place}").value for place in (0, 1)] == [None, Part.TEST]
+    choose(app, "part_0", Part.TRAIN)
+    press(app, "keep_pairs")
+    published = load(stored()[0].key).published
+    assert np.bincount(published).tolist() == [20, 0, 20]
+    assert (published[:20] == PARTS.index(Part.TRAIN)).all()
+
+
+def test_klues_json_is_understood(app: AppTest) -> None:
+    upload(app, ("klue-sts-v1.1_dev.json", json.dumps(KLUE_STS)))
+    assert "12 rows → 12 scored pairs" in texts(app)
+    assert "klue-sts-v1.1_dev.json · JSON · UTF-8 · 12 rows" in texts(app)
+    assert field(app, "score").value == "labels.label"
+    upload(app, ("klue-nli-v1.1_dev.json", json.dumps(LABELLED)))
+    assert "12 rows → 12 labelled pairs" in texts(app)
+    assert field(app, "label").value == "gold_label"
+
+
+def left_out(app: AppTest) -> pd.DataFrame:
+    return next(one.value for one in app.dataframe if "problem" in one.value)
+
+
+def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
+    upload(app, ("pairs.tsv", SCORED + "하나\t둘\t많이\n"))
+    assert "1 of 21 rows were skipped." in texts(app)
+    table = left_out(app)
+    assert table["row"].tolist() == [22]
+    assert table["problem"].tolist() == ["The score (score) is not a number: 많이. Type a number, or remove the row."]
+    assert table["score"].tolist() == ["많이"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 5000])
+def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest, score: str) -> None:
+    upload(app, ("pairs.tsv", SCORED + f"하나\t둘\t{score}\n"))
+    assert "1 of 21 rows were skipped." in texts(app)
+    table = left_out(app)
+    assert table["row"].tolist() == [22]
+    assert table["problem"][0].startswith("The score (score) is too large: ")
+    assert not app.exception
+    assert not app.error
+
+
+def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: AppTest) -> None:
+    bad = "하나\t둘\t많이\n"
+    upload(app, ("a_train.tsv", SCORED), ("a_test.tsv", SCORED.replace("둘", "셋") + bad))
+    headings = [one.value for one in app.markdown if one.value.startswith("**a")]
+    assert headings == [r"**a\_test\.tsv**"]
+    assert "1 of 21 rows were skipped." in texts(app)
+
+
+def test_an_unknown_label_is_left_out(app: AppTest) -> None:
+    rows = [*LABELLED, LABELLED[0] | {"gold_label": "maybe", "premise": "다른 전제"}]
+    upload(app, ("nli.json", json.dumps(rows)))
+    assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is unknown: maybe.")
+
+
+def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
+    same = [row | {"gold_label": "neutral"} for row in LABELLED]
+    upload(app, ("same.json", json.dumps(same)))
+    assert "All 12 rows have the same score or label (neutral)" in texts(app)
+    assert "keep_pairs" not in keys(app)
+    choose(app, "kind", PairKind.PARALLEL)
+    assert not app.error
+    assert "12 rows → 12 pairs without a score" in texts(app)
+
+
+@pytest.mark.parametrize(("rows", "is_enough"), [(10, True), (9, False)])
+def test_ten_rows_are_a_set(app: AppTest, rows: int, is_enough: bool) -> None:
+    upload(app, ("few.tsv", "".join(SCORED.splitlines(keepends=True)[: rows + 1])))
+    assert ("keep_pairs" in keys(app)) is is_enough
+    assert ("Too few usable rows (9)" in texts(app)) is not is_enough
+
+
+@pytest.mark.slow
+def test_a_changed_column_is_read_again(app: AppTest) -> None:
+    rows = "".join(f"가 {n}\t나 {n}\t{n % 6}\t{n % 3}\n" for n in range(12))
+    upload(app, ("pairs.tsv", f"앞\t뒤\t유사도\t다른 점수\n{rows}"))
+    choose(app, "sentence1", "앞")
+    choose(app, "sentence2", "뒤")
+    assert "12 rows → 12 scored pairs" in texts(app)
+    choose(app, "score", "다른 점수")
+    press(app, "keep_pairs")
+    assert load(stored()[0].key).values.tolist() == [row % 3 for row in range(12)]
+
+
+@pytest.mark.slow
+def test_the_scale_is_changed(app: AppTest) -> None:
+    upload(app, ("pairs.tsv", SCORED))
+    low, high = app.number_input
+    assert (low.value, high.value) == (0, 5)
+    high.set_value(4)
+    run(app)
+    assert "3 of 20 rows were skipped." in texts(app)  # those of 5, the rows 5, 11 and 17
+    app.number_input[0].set_value(4)
+    run(app)
+    assert "The lowest score must be below the highest." in texts(app)
+    press(app, "keep_pairs")
+    assert stored()[0].scale == (0, 4)
+
+
+@pytest.mark.slow
+def test_a_second_file_replaces_the_first(app: AppTest) -> None:
+    upload(app, ("first.tsv", SCORED))
+    upload(app, ("second.json", json.dumps(LABELLED)))
+    assert "first.tsv" not in texts(app)
+    press(app, "keep_pairs")
+    assert [kept.name for kept in stored()] == ["second"]
+
+
+@pytest.mark.slow
+def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
+    upload(app, ("good.tsv", SCORED))
+    upload(app, ("broken.json", '{"data": [\n{"title": '))
+    assert "The JSON ends in the middle, at line 2" in texts(app)
+    assert "Preview: broken.json" in texts(app)
+    assert "20 rows → 20 scored pairs" in texts(app)
+    assert figures(app)["Rows"] == "20"
+    upload(app, ("other.json", "["))
+    assert "broken" not in texts(app)
+    press(app, "close_failed")
+    assert not app.error
+    press(app, "keep_pairs")
+    assert [kept.name for kept in stored()] == ["good"]
+
+
+def test_a_file_of_several_that_is_bad_is_named(app: AppTest) -> None:
+    upload(app, ("good.tsv", SCORED), ("broken.json", "["))
+    assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON ends in the middle")
+    press(app, "close_failed")
+    assert "Preview" not in texts(app)
+
+
+def test_a_question_set_is_sent_to_where_it_belongs(app: AppTest) -> None:
+    upload(app, ("korquad.json", as_squad(ROWS)))
+    assert "This looks like a question dataset" in texts(app)
+    assert [box.key for box in app.selectbox] == ["public_pairs"]
+
+
+def test_sentences_of_the_question_set_in_use_become_a_set(app: AppTest) -> None:
+    press(app, "take_sentences")
+    assert "Preview: Sentences of Korean sample" in texts(app)
+    press(app, "keep_pairs")
+    (kept,) = stored()
+    pairs = load(kept.key)
+    assert (pairs.kind, kept.name) == (PairKind.SENTENCES, "Sentences of Korean sample")
+    from mrc_workbench.data.store import load as load_questions
+    from mrc_workbench.data.store import stored as stored_questions
+
+    questions = load_questions(stored_questions()[0].key)
+    passages = "\n".join(questions.passages.texts)
+    assert len(pairs) == len(set(pairs.sentences)) > len(questions.passages)
+    assert all(sentence in passages for sentence in pairs.sentences)
+    asked = {question.text for question in questions.questions}
+    assert not asked & set(pairs.sentences)
+
+
+def test_a_public_set_is_taken_from_the_folder_of_data(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = json.dumps(KLUE_STS).encode()
+    entry = PAIR_CATALOG["klue-sts-dev"]
+    file = replace(entry.files[0], sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    (tmp_path / file.path).write_bytes(content)
+    monkeypatch.setitem(PAIR_CATALOG, entry.id, replace(entry, files=(file,)))
+    monkeypatch.setenv("MRC_DATA", str(tmp_path))
+    app.selectbox(key="public_pairs").set_value("klue-sts-dev")
+    run(app)
+    assert "CC BY-SA 4.0" in texts(app)
+    press(app, "look_public")
+    assert "12 rows → 12 scored pairs" in texts(app)
+    assert "No training rows" in texts(app)
+    assert "No test rows. Rows used for evaluation: Validation." in texts(app)
+    press(app, "keep_pairs")
+    assert (stored()[0].name, stored()[0].source) == ("KLUE-STS dev", "klue-sts-dev")
+
+
+def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = PAIR_CATALOG["korsts"]
+    files = tuple(replace(file, address="http://127.0.0.1:9/x.tsv") for file in entry.files)
+    monkeypatch.setitem(PAIR_CATALOG, entry.id, replace(entry, files=files))
+    press(app, "look_public")
+    assert "KorSTS train could not be downloaded from http://127.0.0.1:9/x.tsv" in texts(app)
+    assert "keep_pairs" not in keys(app)
+    press(app, "close_failed")
+    press(press(app, "take_sentences"), "look_public")
+    assert app.error
+    assert "Preview: Sentences of Korean sample" in texts(app)
+
+
+@pytest.mark.slow
+def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
+    press(press(app, "look_sample-sts"), "keep_pairs")
+    press(press(app, "look_sample-nli"), "keep_pairs")
+    inference, similarity = stored()
+    assert "Stored dataset: Korean sample: inference" in texts(app)
+    press(app, f"see_{similarity.key}")
+    assert "Stored dataset: Korean sample: similarity" in texts(app)
+    assert app.query_params["pairs"] in (similarity.key, [similarity.key])
+    press(app, f"remove_yes_{similarity.key}")
+    assert stored() == [inference]
+    assert "Stored dataset: Korean sample: inference" in texts(app)
+
+
+@pytest.mark.slow
+def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> None:
+    press(press(app, "look_sample-sts"), "keep_pairs")
+    folder = tmp_path / "workspace" / "pairs" / stored()[0].key
+    (folder / "pairs.arrow").write_bytes(b"ARROW1 damaged")
+    from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of
+
+    for cached in (pair_audit, parts_of, pair_set):
+        cached.clear()
+    run(app)
+    assert "cannot be read" in app.error[0].value
+    (folder / "set.json").write_text("{", encoding="utf-8")
+    press(run(app), f"damaged_yes_{folder.name}")
+    assert not folder.exists()
+
+
+def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
+    upload(app, ("a*b.tsv", SCORED.replace("하나 1\t", "<script>**굵게**\t")))
+    written = [one.value for kind in (app.markdown, app.subheader, app.caption) for one in kind]
+    assert r"Preview: a\*b" in written
+    assert any(value.startswith(r"a\*b\.tsv · ") for value in written)
+    assert not any("<script" in value for value in written)
+
+
+def test_messages_are_in_the_persons_language(app: AppTest) -> None:
+    app.query_params["lang"] = "ko"
+    run(app)
+    upload(app, ("pairs.tsv", HEADER + "하나\t둘\t많이\n"))
+    assert "쓸 수 있는 행이 없습니다" in texts(app)
+    assert "점수(score)가 숫자가 아닙니다: 많이" in texts(app)

@@ -1,0 +1,51 @@
+"""Driving a page without a browser."""
+
+import re
+from collections.abc import Callable
+
+from streamlit.testing.v1 import AppTest
+
+
+def data_page() -> None:
+    from mrc_workbench.workbench.views import sidebar
+    from mrc_workbench.workbench.views.data import page
+
+    sidebar.draw()
+    page.draw()
+
+
+def opened(page: Callable[[], None], **address: str) -> AppTest:
+    """Open a page in English with these parameters in its address."""
+    app = AppTest.from_function(page, default_timeout=60)
+    app.query_params.update({"lang": "en", **address})
+    return run(app)
+
+
+def run(app: AppTest) -> AppTest:
+    """Draw the page anew; it must not fail."""
+    app.run()
+    assert not app.exception
+    return app
+
+
+def unfolded(app: AppTest, *kinds: str) -> AppTest:
+    """Have a form of these kinds of training drawn whole, with what it folds away and draws only once it is opened."""
+    folds = [f"train_{kind}_{fold}_open" for kind in kinds for fold in ("more", "hard_negatives")]
+    for key in (*folds, "train_several_open", "train_ablation_open"):
+        app.session_state[key] = True
+    return app
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click()
+    return run(app)
+
+
+def keys(app: AppTest) -> set[str]:
+    return {button.key for button in app.button if button.key}
+
+
+def texts(app: AppTest) -> str:
+    """Everything the page says, as Markdown shows it."""
+    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
+    return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))

@@ -1,0 +1,12 @@
+"""What a page would measure is not the subject of its tests, and would outlive them."""
+
+import pytest
+
+from mrc_workbench.labs.embeddings.results import EmbeddingJob, Request
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    asked: list[Request] = []
+    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
+    return asked

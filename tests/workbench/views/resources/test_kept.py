@@ -1,0 +1,169 @@
+"""What pages keep in memory is each workspace's: two users with the same key are given their own. What is made of a
+dictionary or a model is kept by its content, made once, and told of outside of what is kept."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.runtime.scriptrunner_utils.script_run_context import in_cached_function
+
+from mrc_workbench.data.pairs import store as pair_store
+from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.text import dictionary as dictionary_store
+from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, Word
+from mrc_workbench.data.workspace import PROJECT, acting_as, user_of, workspace
+from mrc_workbench.workbench.views.resources.language import course_of, scores_by_layer
+from mrc_workbench.workbench.views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
+from mrc_workbench.workbench.views.resources.sets import audit_of, cached, question_set, split_of
+from tests.doubles import small_set
+from tests.labs.language.tiny_bert import PEAR, SHIP, written
+from tests.workbench.views.compare.worlds import sample
+
+ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+# What is not kept for each workspace apart, and why it may be so.
+SHARED = {
+    "workbench/views/resources/sets.py: Cached.__init__": "the way itself",
+    "workbench/views/ui/charts.py: made": "of its arguments alone: tables and words",
+    "workbench/views/train/base.py: _askers": "threads, which are told whose work they do",
+    "workbench/views/train/base.py: hub_answer": "what the hub tells everybody",
+    "workbench/views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
+    "workbench/views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
+    "workbench/views/ui/document.py: _script": "a file of the program",
+    "workbench/views/ui/words.py: catalog": "the program's words",
+}
+KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}
+
+
+def test_users_with_the_same_key_are_given_their_own() -> None:
+    made: list[str] = []
+
+    @cached(max_entries=8)
+    def place_of(key: str, _no_key: int = 0, *, more: str = "") -> Path:
+        made.append(key + more)
+        return workspace() / (key + more)
+
+    for name in (ALICE, BOB, ALICE, BOB):
+        with acting_as(name):
+            assert place_of("a") == workspace() / "a"
+            assert place_of("a", 2) == workspace() / "a"  # what begins with a line is no part of the key
+            assert place_of("a", more="b") == workspace() / "ab"
+    assert place_of("a") == workspace() / "a"
+    assert made == ["a", "ab", "a", "ab", "a"]
+    with acting_as(ALICE):
+        place_of.clear("a")
+        place_of("a")
+    with acting_as(BOB):
+        place_of("a")
+    assert made == ["a", "ab", "a", "ab", "a", "a"]
+    assert place_of.__name__ == "place_of"
+
+
+def test_functions_do_not_share_what_they_keep() -> None:
+    @cached()
+    def one(key: str) -> str:
+        return f"one {key}"
+
+    @cached()
+    def other(key: str) -> str:
+        return f"other {key}"
+
+    assert (one("a"), other("a"), one("a")) == ("one a", "other a", "one a")
+
+
+def test_a_set_that_is_open_for_one_user_is_not_there_for_another() -> None:
+    with acting_as(ALICE):
+        key = keep(small_set("Alice's")).key
+        assert question_set(key).name == "Alice's"
+        assert audit_of(key).passage_count == 5
+    for name in (BOB, ""):
+        with acting_as(name):
+            for ask in (question_set, audit_of):
+                with pytest.raises(DataError):
+                    ask(key)
+            with pytest.raises(DataError):
+                split_of(key, SplitOptions())
+    with acting_as(BOB):
+        keep(small_set("Bob's"))
+        assert (question_set(key).name, load(key).name) == ("Bob's", "Bob's")
+    with acting_as(ALICE):
+        assert question_set(key).name == "Alice's"
+
+
+def kept_by_hand() -> Iterator[str]:
+    """Every function of the pages that the standard library, or Streamlit itself, keeps the results of."""
+    for path in sorted((PROJECT / "views").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+        for node in ast.walk(tree):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+            if name not in KEEPERS:
+                continue
+            names: list[str] = []
+            place: ast.AST | None = node
+            while place is not None:
+                if isinstance(place, ast.FunctionDef | ast.ClassDef):
+                    names.insert(0, place.name)
+                place = inside.get(place)
+            yield f"{path.relative_to(PROJECT).as_posix()}: {'.'.join(names)}"
+
+
+@pytest.mark.slow
+def test_nothing_else_is_kept_for_all_but_what_may_be() -> None:
+    assert sorted(kept_by_hand()) == sorted(SHARED)
+
+
+@pytest.mark.slow
+def test_words_are_looked_for_once_for_every_dictionary_and_never_in_test_questions() -> None:
+    data, shares = sample(), SplitOptions()
+    told: list[float] = []
+    assert not is_read(data, shares, "")
+    found = words_cut_wrongly(data, shares, "", told.append)
+    assert told[0] == 0
+    assert told[-1] == 1
+    assert told == sorted(told)
+    assert is_read(data, shares, "")
+    assert words_cut_wrongly(data, shares, "", pytest.fail) is found
+    questions = question_set(data.key)
+    unseen = {questions.questions[row].text for row in split(questions, shares).rows[Part.TEST]}
+    assert unseen
+    assert not unseen & set(found.questions)
+    mended = dictionary_store.keep(Dictionary(tuple(Word(one.word) for one in found.words)), "mended")
+    assert not is_read(data, shares, mended.reference)
+    left = words_cut_wrongly(data, shares, mended.reference, told.append)
+    assert len(left.words) < len(found.words) / 2
+
+
+def test_a_removed_dictionary_is_gone_though_it_was_read() -> None:
+    kept = dictionary_store.keep(Dictionary((Word("경인선"),)), "철도")
+    assert dictionary_of(kept.reference) == Dictionary((Word("경인선"),))
+    dictionary_store.remove(kept.key)
+    with pytest.raises(DictionaryError, match="is kept"):
+        dictionary_of(kept.reference)
+
+
+@pytest.mark.slow
+def test_progress_is_told_where_it_may_be_drawn_and_once(tmp_path: Path) -> None:
+    """What is drawn inside a cached function is drawn again whenever it is called, also where its place is gone."""
+    cached: list[bool] = []
+    shares: list[float] = []
+
+    def tell(share: float) -> None:
+        cached.append(in_cached_function.get())
+        shares.append(share)
+
+    sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
+    data = pair_store.keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
+    model = written(tmp_path / "tiny").reference
+    first, second = (scores_by_layer(model, data.key, Part.TEST, tell) for _ in range(2))
+    assert first is second
+    assert (shares, cached) == ([0.0, 1.0], [False, False])
+    folders = (tmp_path / "tiny",)
+    assert course_of("tiny", folders, "[MASK]", tell) is course_of("tiny", folders, "[MASK]", tell)
+    written(tmp_path / "tiny", seed=1)
+    again = course_of("tiny", folders, "[MASK]", tell)
+    assert again.reference == "tiny"
+    assert shares == [0.0, 1.0] * 3

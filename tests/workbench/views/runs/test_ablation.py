@@ -1,0 +1,276 @@
+"""An ablation on the Train page: followed, told in a sentence that dares a no, shown by measure, and put to use."""
+
+import io
+from dataclasses import asdict, replace
+from typing import Any
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.training.commands import planned_ablation
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs
+from mrc_workbench.training.runs.runs import Trial, all_runs, create_run
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.choices import choices_for, finished_runs
+from mrc_workbench.workbench.views.runs.ablation import as_written
+from tests.doubles import small_set
+from tests.workbench.views.driving import run
+from tests.workbench.views.train.worlds import EN, click, progress_texts, texts
+
+pytestmark = pytest.mark.usefixtures("no_worker")
+NDCG = "ndcg@10"
+PERPLEXITY = Interval(60.0, 55.0, 65.0)
+BROKEN = Variant(4, {"vocabulary": 2000}, code="memory", message="*out* of memory")
+
+
+def figures(ndcg: float, **more: float) -> dict[str, Interval]:
+    return {name: Interval(value, 0.9 * value, 1.1 * value) for name, value in {**more, NDCG: ndcg}.items()}
+
+
+def apart(value: float, low: float, high: float, p: float) -> dict[str, Difference]:
+    return {NDCG: Difference(value, low, high, p)}
+
+
+REFERENCE = Variant(1, {}, "lm", figures=figures(0.5, perplexity=60.0))
+BETTER = Variant(
+    2, {"whole_words": "spaces"}, "lm", alike=False, figures=figures(0.56, perplexity=50.0),
+    differences=apart(0.06, 0.01, 0.11, 0.01),
+)  # fmt: skip
+CHANCE = Variant(
+    3, {"mask_share": 0.3}, "lm", figures=figures(0.51, perplexity=70.0), differences=apart(0.01, -0.02, 0.04, 0.4)
+)
+WORSE = replace(CHANCE, figures=figures(0.4, perplexity=70.0), differences=apart(-0.1, -0.12, -0.08, 0.001))
+UNTRAINED = Variant(0, {}, "base", alike=False, figures=figures(0.45), differences=apart(-0.05, -0.09, -0.01, 0.01))
+
+
+def made(table: Table, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
+    """An ablation with the fine-tunings that its table names, none of which has learned anything."""
+    kept = keep(small_set())
+    told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
+    if vary:
+        told["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
+    ablation = planned_ablation(AblationExperiment.model_validate(told), "mine *1*")
+    variants = tuple(tuned(ablation, kept, one) if one.figures else one for one in table.variants)
+    ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
+    pid, started = this_process()
+    ablation.write_status(Status(state, pid=pid, pid_started=started, **status))
+    return ablation
+
+
+def tuned(ablation: Ablation, kept: StoredSet, variant: Variant) -> Variant:
+    trial = Trial(ablation.id, variant.number, 3, whole=True)
+    plan = replace(ablation.plan(), kind=BI_ENCODER, options=BiEncoderOptions(base="lm"), trial=trial, ablation=None)
+    plan = replace(plan, name=f"mine {variant.number}", data=kept.key, fingerprint=kept.fingerprint)
+    part = create_run(plan, ablation.part(f"{variant.number}-tuned").folder)
+    part.write_status(Status(State.DONE, step=8, total_steps=8))
+    return replace(variant, tuned=part.id)
+
+
+def a_table(*variants: Variant) -> Table:
+    return Table(variants, questions=96, pairs=0)
+
+
+def shown(app: AppTest) -> pd.DataFrame:
+    return next(one.value for one in app.dataframe if "variant" in one.value)
+
+
+def buttons(app: AppTest) -> list[str]:
+    return [str(one.key) for one in app.button]
+
+
+# what is said
+
+
+def said(app: AppTest, *variants: Variant, vary: bool = True) -> str:
+    made(a_table(*variants), vary=vary)
+    return texts(run(app))
+
+
+def of_pairs(variant: Variant) -> Variant:
+    known = {"figures": variant.figures, "differences": variant.differences}
+    renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
+    return replace(variant, **renamed)
+
+
+HELPED = "**Pre-training on this text helped**"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variants", "told", "untold"),
+    [
+        (
+            [UNTRAINED, REFERENCE, BETTER, WORSE],
+            [
+                "**“Whole word masking\\: words split on spaces” is best**: nDCG@10 56.0, reference 50.0",
+                "(+6.0 points, 95% interval +1.0 to +11.0)",
+                f"{HELPED}: nDCG@10 50.0, without it 45.0",
+                "(+5.0 points, 95% interval +1.0 to +9.0)",
+            ],
+            [],
+        ),
+        # what may be chance is said to be
+        (
+            [REFERENCE, CHANCE],
+            [EN["ablation.best_unsure"].split("“")[0], "“Masking ratio \\(0–1\\)\\: 0\\.3”"],
+            ["is best", "Pre-training"],
+        ),
+        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
+        # of variants that could not be trained nothing is said
+        ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
+        ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
+    ],
+)
+def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
+    answer = said(app, *variants)
+    assert [one for one in told if one not in answer] == []
+    assert [one for one in untold if one in answer] == []
+
+
+def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
+    told = said(app, of_pairs(UNTRAINED), of_pairs(REFERENCE), vary=False)
+    assert f"{HELPED}: Spearman before fine-tuning 50.0, without it 45.0" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("difference", "told"),
+    [
+        ((-0.05, -0.09, -0.01, 0.01), HELPED),
+        ((-0.02, -0.05, 0.01, 0.3), "**It is unclear whether pre-training on this text helped**"),
+        ((0.05, 0.01, 0.09, 0.01), "**Pre-training on this text made it worse**"),
+    ],
+)
+def test_whether_it_helped_is_answered_also_with_no(
+    app: AppTest, difference: tuple[float, float, float, float], told: str
+) -> None:
+    base = replace(UNTRAINED, figures=figures(0.5 + difference[0]), differences=apart(*difference))
+    answer = said(app, base, REFERENCE, vary=False)
+    assert told in answer
+    points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
+    assert f"({points} points, 95% interval {low} to {high})" in answer
+    assert "Does it help? mine" in answer
+    assert EN["ablation.trained"] in shown(app)["variant"].tolist()
+    assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
+
+
+# the table
+
+
+def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: AppTest) -> None:
+    told, table = said(app, UNTRAINED, REFERENCE, BETTER, CHANCE, BROKEN), shown(app)
+    assert table[NDCG].tolist()[:4] == pytest.approx([45, 50, 56, 51])
+    assert table["perplexity"].tolist()[1:4] == [60, 50, 70]
+    assert table["difference"].tolist()[2] == pytest.approx(6)
+    assert EN["ablation.other_tokens"].format(mark="°") in told
+    assert EN["ablation.intervals_of"] in told
+    assert "96 test questions" in told
+    assert EN["ablation.failed"].format(name="Vocabulary size\\: 2000") in told
+    assert EN["failure.memory"] in told
+
+
+@pytest.mark.slow
+def test_another_measure_is_picked(app: AppTest) -> None:
+    ablation = made(a_table(REFERENCE, CHANCE))
+    run(app)
+    (pills,) = (one for one in app.button_group if one.key == f"ablation_measure_{ablation.id}_2")
+    assert pills.value == NDCG
+    assert EN["ablation.tested_together"] in texts(app)
+    pills.set_value("perplexity")
+    assert EN["ablation.tested_together"] not in texts(run(app))  # of hidden tokens there are no tests
+
+
+def test_the_table_as_a_file_has_all_figures() -> None:
+    written = as_written(a_table(REFERENCE, BETTER, BROKEN))
+    back = pd.read_csv(io.StringIO(written.to_csv(index=False)))
+    assert back["changed"].tolist()[1:] == ["whole_words = spaces", "vocabulary = 2000"]
+    assert back.loc[1, ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]].tolist() == (
+        pytest.approx([0.56, 0.504, 0.06, 0.01])
+    )
+    assert back["failed"].tolist()[2] == "memory"
+
+
+# what is done with it
+
+
+@pytest.mark.slow
+def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> None:
+    ablation = made(a_table(REFERENCE, CHANCE))
+    run(app)
+    parts = [f"{ablation.id}-1-tuned", f"{ablation.id}-3-tuned"]
+    assert [key for key in buttons(app) if key.startswith("part_")] == [f"part_{ablation.id}_{one}" for one in parts]
+    assert not [key for key in buttons(app) if key.startswith("details_")]
+    assert "**mine 3 · Bi\\-encoder**" in texts(app)
+    assert sorted(one.id for one in finished_runs()) == parts
+    click(app, f"part_{ablation.id}_{parts[1]}")
+    assert app.session_state["run_dialog"] == ("details", parts[1])
+
+
+def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    ablation = made(a_table(REFERENCE, CHANCE))
+    opened: dict[str, str] = {}
+    monkeypatch.setattr(
+        "mrc_workbench.workbench.views.runs.ablation.open_page",
+        lambda page, **address: opened.update(page=page, **address),
+    )
+    click(run(app), f"compare_{ablation.id}")
+    kept = keep(small_set())
+    wanted = {"page": "compare", "data": kept.key, "retrievers": "BM25|Dense · mine 1|Dense · mine 3", "part": "test"}
+    assert opened == wanted | {"lang": "en"}
+    assert set(opened["retrievers"].split("|")) <= choices_for(kept).specs.keys()
+
+
+def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
+    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
+    status = {"phase": "learning_2", "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
+    ablation = made(a_table(known), State.RUNNING, **status)
+    run(app)
+    assert any(
+        "variant 2 of 3: training its language model" in one and "1 min 30 s" in one for one in progress_texts(app)
+    )
+    assert shown(app)["perplexity"].tolist() == [60]
+    assert not [key for key in buttons(app) if key.startswith("compare_")]
+    click(app, f"stop_{ablation.id}")
+    assert ablation.asked_to_stop
+    assert any(EN["ablation.stopping"] in one for one in progress_texts(app))
+
+
+@pytest.mark.parametrize(
+    ("vary", "phase", "told"),
+    [
+        (True, "tuning_0", "without pre-training: fine-tuning it on questions"),
+        (False, "tuning_1", "with pre-training: fine-tuning it on questions"),
+        (True, "measuring", "evaluating all variants"),
+    ],
+)
+def test_what_it_does_is_said_without_a_number_where_that_says_more(
+    app: AppTest, vary: bool, phase: str, told: str
+) -> None:
+    made(a_table(), State.RUNNING, vary=vary, phase=phase)
+    assert any(told in one for one in progress_texts(run(app)))
+
+
+@pytest.mark.slow
+def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
+    ablation = made(a_table(REFERENCE, CHANCE), State.STOPPED)
+    run(app)
+    assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
+    click(app, f"resume_{ablation.id}")
+    assert ablation.status().state is State.QUEUED
+    assert "Ablation of mine" in texts(app)
+    click(app, f"delete_{ablation.id}")
+    assert EN["ablation.delete_question"].split("**")[2][:20] in texts(app)
+    click(app, "delete_yes")
+    assert all_jobs() == []
+    assert all_runs() == []
+
+
+def test_why_it_failed_is_told(app: AppTest) -> None:
+    made(a_table(), State.FAILED, code="too_few_documents", message="why")
+    run(app)
+    assert EN["failure.too_few_documents"] in [str(one.value) for one in app.error]

@@ -1,0 +1,257 @@
+"""The trainings of the Train page: what waits and how it gets out, the details of each, and a model on its way out."""
+
+import json
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.runs.jobs import QUEUE
+from mrc_workbench.training.runs.model import PushError
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.views.runs import list as run_list
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.workbench.views.driving import run
+from tests.workbench.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
+
+TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
+LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
+PUSH = PROJECT / "training" / "runs" / "model.py"
+
+
+# the line: what waits, in which order, and how it gets out
+
+
+@pytest.fixture
+def waiting(no_worker: None) -> list[Run]:
+    """Three runs, the one made last waiting longest."""
+    third, second = made_run(State.QUEUED, name="third", queued=300.0), made_run(State.QUEUED, name="*2*", queued=200.0)
+    first = made_run(State.QUEUED, CROSS_ENCODER, "first", queued=100.0)
+    return [first, second, third]
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_no_queue_is_drawn_where_nothing_waits(app: AppTest) -> None:
+    made_run(State.RUNNING)
+    assert not [heading for heading in run(app).subheader if "queue" in str(heading.value)]
+
+
+def test_what_waits_is_shown_in_its_order(app: AppTest, waiting: list[Run]) -> None:
+    run(app)
+    assert EN["train.queue"].format(count=3) in [heading.value for heading in app.subheader]
+    rows = [str(text.value) for text in app.markdown if str(text.value).startswith(("**1", "**2", "**3"))]
+    next_one = f" :blue-badge[{EN['train.queue_next']}]"
+    assert rows == [f"**1\\. first**{next_one}", "**2\\. \\*2\\***", "**3\\. third**"]
+    about = next(str(text.value) for text in app.caption if "waiting since" in str(text.value))
+    assert "Cross-encoder · base Starter · data small" in about
+    assert "1970\\-01\\-01 00\\:01" in about
+    assert start_button(app).label == EN["train.enqueue"]
+
+
+def test_what_is_taken_out_is_stopped_and_can_be_resumed(app: AppTest, waiting: list[Run]) -> None:
+    first, second, third = waiting
+    click(run(app), f"take_out_{second.id}")
+    assert QUEUE.queued() == [first, third]
+    assert second.status().state is State.STOPPED
+    assert EN["train.came_nowhere"] in texts(app)
+    click(app, f"resume_{second.id}")
+    assert QUEUE.queued() == [first, third, second]
+
+
+def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[Run]) -> None:
+    first, second, third = waiting
+    click(run(app), f"delete_{first.id}")
+    assert first.folder.exists()
+    click(app, "delete_yes")
+    assert not first.folder.exists()
+    assert QUEUE.queued() == [second, third]
+
+
+def test_the_page_follows_what_others_do_with_the_queue(app: AppTest, waiting: list[Run]) -> None:
+    made_run(State.STOPPED, name="fourth")
+    run(app)
+    for one in waiting:
+        one.delete() if one.asked_to_stop else one.ask_to_stop()
+        one.delete()
+    run(app)
+    assert not [button for button in app.button if str(button.key).startswith("take_out_")]
+    assert start_button(app).label == EN["train.start"]
+
+
+# details: curves beside others', settings, what it was made of, and the log
+
+
+def with_curves(made: Run, loss: float, measured: float) -> Run:
+    made.add_measures("bm25", {"ndcg@10": 0.8})
+    made.add_progress({"step": 5, "loss": loss})
+    made.add_progress({"step": 10, "loss": loss / 2, "eval_validation_ndcg@10": measured})
+    return made
+
+
+def opened(app: AppTest, made: Run) -> AppTest:
+    return click(run(app), f"details_{made.id}")
+
+
+def tables(app: AppTest, column: str) -> list[dict[str, str]]:
+    """The two-column tables whose first column is called so."""
+    found = [table.value for table in app.dataframe if table.value.columns[0] == column]
+    return [dict(table.to_numpy().tolist()) for table in found]
+
+
+def test_settings_and_log(app: AppTest) -> None:
+    made = done_run()
+    (made.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(1000)), encoding="utf-8")
+    (rows,) = tables(opened(app, made), EN["train.row_option"])
+    assert (rows["Learning rate"], rows["Split seed"], rows["Base model"]) == ("0.001", "0", "Starter")
+    assert rows["Objective"] == "mega-batch-margin"
+    assert app.code[-1].value.splitlines() == [f"line {n}" for n in range(800, 1000)]
+
+
+@pytest.mark.slow
+def test_runs_of_the_same_kind_stand_beside_each_other(app: AppTest) -> None:
+    with_curves(made_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
+    made_run(State.STOPPED, name="without curves")
+    second = with_curves(made_run(State.STOPPED, name="second"), 4.0, 0.6)
+    first = with_curves(made_run(State.STOPPED, name="first"), 2.0, 0.7)
+    beside = opened(app, first).multiselect(key=f"beside_{first.id}")
+    assert beside.options == ["second"]
+    beside.set_value([second.id])
+    loss, measured = (table.value.to_dict("list") for table in run(app).dataframe[:2])
+    assert loss == {"Step": [5, 10], "first": [2.0, 1.0], "second": [4.0, 2.0]}
+    assert measured == {"Step": [10], "first": [0.7], "second": [0.6], "BM25": [0.8]}
+    assert EN["train.other_questions"] not in texts(app)
+
+
+@pytest.mark.slow
+def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
+    second, first = (with_curves(made_run(State.STOPPED, name="same"), loss, 0.5) for loss in (4.0, 2.0))
+    beside = opened(app, first).multiselect(key=f"beside_{first.id}")
+    beside.set_value([second.id])
+    loss = run(app).dataframe[0].value
+    assert [column.split(" · ")[0] for column in loss.columns] == ["Step", "same", "same"]
+    assert loss.to_numpy()[0].tolist() == [5.0, 2.0, 4.0]
+
+
+@pytest.mark.slow
+def test_curves_of_other_questions_come_with_a_warning(app: AppTest) -> None:
+    other = made_run(State.STOPPED, name="other split", split=SplitOptions(seed=7))
+    other.add_measures("bm25", {"ndcg@10": 0.3})
+    other.add_progress({"step": 10, "eval_validation_ndcg@10": 0.2})
+    first = with_curves(made_run(State.STOPPED), 2.0, 0.7)
+    opened(app, first).multiselect(key=f"beside_{first.id}").set_value([other.id])
+    assert EN["train.other_questions"] in texts(run(app))
+    measured = next(table.value for table in app.dataframe if "other split" in table.value and len(table.value) == 1)
+    assert list(measured.columns) == ["Step", "first", "other split"]  # each has another BM25
+
+
+def test_provenance_is_shown_in_groups_and_can_be_had_as_it_is(app: AppTest) -> None:
+    made = done_run()
+    content = {
+        "made": "2026-01-02T03:04:05+00:00",
+        "base": {"reference": "klue/roberta-base", "revision": "abc123"},
+        "split": {"validation": 0.1, "test": 0.2, "seed": 5},
+        "seed": 3,
+        "versions": {"torch": "2.9"},
+        "hardware": {"gpus": ["A", "B"], "bfloat16": False},
+    }
+    (made.folder / "provenance.json").write_text(json.dumps(content), encoding="utf-8")
+    single, base, split, versions, hardware = tables(opened(app, made), EN["train.row_fact"])
+    assert single == {"Created (UTC)": "2026-01-02T03:04:05+00:00", "Seed": "3"}
+    assert base == {"Name or path": "klue/roberta-base", "Revision (commit)": "abc123"}
+    assert split == {EN["option.validation"]: "0.1", EN["option.test"]: "0.2", EN["option.split_seed"]: "5"}
+    assert versions == {"torch": "2.9"}
+    assert hardware == {"GPUs": "A, B", "bfloat16": "False"}
+    assert EN["train.provenance_json"] in [button.label for button in app.get("download_button")]
+
+
+@pytest.mark.parametrize("content", [None, "broken {"])
+def test_a_training_without_provenance_says_so(app: AppTest, content: str | None) -> None:
+    made = done_run()
+    if content:
+        (made.folder / "provenance.json").write_text(content, encoding="utf-8")
+    assert EN["train.no_provenance"] in texts(opened(app, made))
+
+
+# a finished model: the download says how to load it, and a push keeps no token
+
+
+@pytest.fixture
+def pretrained() -> Run:
+    return with_module(done_run(), "sentence_transformers.models.Transformer")
+
+
+def pushed(app: AppTest, made: Run, repository: str = "me/model") -> AppTest:
+    if not app.get("dialog"):
+        click(run(app), f"push_{made.id}")
+    app.text_input(key=f"push_repository_{made.id}").set_value(repository)
+    next(field for field in app.text_input if field.label == EN["train.push_token"]).set_value(TOKEN)
+    next(button for button in app.button if button.label == EN["train.push_now"]).click()
+    return run(app)
+
+
+def test_the_download_of_a_plain_model_comes_with_the_lines_that_load_it(app: AppTest, pretrained: Run) -> None:
+    (snippet,) = (code.value for code in run(app).code)
+    assert snippet.splitlines() == [
+        "from sentence_transformers import SentenceTransformer",
+        'model = SentenceTransformer("path/of/the/folder")',
+    ]
+    assert EN["train.load"] in texts(app)
+
+
+@pytest.mark.parametrize(("kind", "loader"), LOADERS.items())
+def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: str, loader: str) -> None:
+    made = with_module(done_run(kind), "mrc_workbench.models.starter.StarterEmbedding")
+    (snippet,) = (code.value for code in run(app).code)
+    assert f"model = {loader}(find_model(" in snippet
+    assert EN["train.load_starter"] in texts(app)
+    button = app.button(key=f"push_{made.id}")
+    assert (button.disabled, button.help) == (True, EN["train.push_starter"])
+
+
+def test_what_is_entered_is_what_is_pushed_and_the_token_is_forgotten(
+    app: AppTest, pretrained: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[tuple[Run, str, str, bool]] = []
+
+    def push(made: Run, repository: str, token: str, *, private: bool) -> str:
+        calls.append((made, repository, token, private))
+        return "https://hub.example/me/model"
+
+    monkeypatch.setattr(run_list, "push", push)
+    with caplog.at_level("DEBUG"):
+        pushed(app, pretrained)
+    assert calls == [(pretrained, "me/model", TOKEN, True)]
+    assert EN["train.pushed"] in [box.value for box in app.success]
+    assert "https://hub.example/me/model" in [code.value for code in app.code]
+    assert TOKEN not in repr(app.session_state)
+    assert [field.value for field in app.text_input if field.label == EN["train.push_token"]] == [""]
+    assert TOKEN not in caplog.text
+    assert not [path for path in pretrained.folder.rglob("*") if path.is_file() and TOKEN in path.read_text()]
+
+
+def test_a_push_that_failed_says_why_and_what_to_do(
+    app: AppTest, pretrained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def push(made: Run, repository: str, token: str, *, private: bool) -> str:
+        raise PushError("no_permission", "no")
+
+    monkeypatch.setattr(run_list, "push", push)
+    pushed(app, pretrained, "*them*/model")
+    assert EN["push.no_permission"].format(repository="\\*them\\*/model") in [box.value for box in app.error]
+    assert TOKEN not in repr(app.session_state)
+
+
+def test_a_hub_that_cannot_be_reached_is_told(app: AppTest, pretrained: Run) -> None:
+    pushed(app, pretrained)
+    assert EN["push.unreachable"] in [box.value for box in app.error]
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_reason_has_words(language: str) -> None:
+    codes = set(re.findall(r'PushError\(\s*"([a-z_]+)"', PUSH.read_text(encoding="utf-8")))
+    assert "unreachable" in codes
+    assert {f"push.{code}" for code in codes} <= set(catalog(language))

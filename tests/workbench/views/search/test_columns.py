@@ -1,0 +1,138 @@
+"""Columns of the Search page: drawn one by one, the quick ones by default, named in the address."""
+
+import re
+
+import numpy as np
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.cache import save_arrays
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder, kept_at
+from mrc_workbench.models.packaged import DEFAULT, PackagedBase
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.search import page as search_page
+from mrc_workbench.workbench.views.search.waits import waits
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import QUESTIONS, small_set
+from tests.workbench.views.driving import opened, run
+from tests.workbench.views.search.test_page import ask, columns, html, page, picked
+from tests.workbench.views.test_choices import finished
+
+EN = catalog("en")
+QUESTION = QUESTIONS[0].text
+SLOW = {"BM25": 0.1, "Dense": 400.0, "Hybrid": 400.1, "Reranked": 50.0, "BM25 words": 0.1}
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+@pytest.fixture
+def slow_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_page, "waits", lambda *_: SLOW)
+
+
+def labels(app: AppTest) -> list[str]:
+    pills = next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+    return [re.sub(r"\\(.)", r"\1", option.content) for option in pills.proto.options]
+
+
+@pytest.mark.usefixtures("data", "slow_dense")
+def test_what_answers_soon_is_selected_and_the_others_name_their_time() -> None:
+    app = opened(page)
+    assert picked(app) == ["BM25"]
+    assert labels(app) == ["BM25", "Dense · 7 min", "Hybrid · 7 min", "Reranked · 50 s", "BM25 words"]
+
+
+@pytest.mark.usefixtures("data")
+def test_the_first_retriever_is_selected_where_none_answers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_page, "waits", lambda *_: dict.fromkeys(SLOW, 100.0))
+    assert picked(opened(page)) == ["BM25"]
+
+
+def test_what_is_stored_takes_no_time_and_the_rest_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [Passage(f"p{row}", f"{row}번 지문입니다. " * 40, "") for row in range(600)]
+    data = keep(QuestionSet("many", many, (Question("q", "몇 번?", (), ("p1",)),)))
+    choices = choices_for(data)
+    dense = DenseSpec(name="Dense", model=str(DEFAULT.reference), windows=True)
+    monkeypatch.setitem(choices.specs, "Dense", dense)
+    monkeypatch.setattr(PackagedBase, "require", lambda _: None)
+    before = waits(data, choices)
+    assert before["Dense"] > 30
+    assert before["Hybrid"] == pytest.approx(before["Dense"] + before["BM25"])
+    texts = question_set(data.key).passages.indexed_texts(title=True)
+    key = BiEncoder(find_model(dense.model), texts).key_of("passage", texts)
+    save_arrays(kept_at(key), {"vectors": np.zeros(1)})
+    st.cache_resource.clear()
+    after = waits(data, choices)
+    assert after["Dense"] == 0
+    assert after["Hybrid"] == after["BM25"] == before["BM25"]
+
+
+@pytest.mark.usefixtures("slow_dense")
+def test_the_address_of_a_question_names_its_columns_also_after_a_training(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ask(opened(page), QUESTION)
+    assert app.query_params["columns"] in ("BM25", ["BM25"])
+    monkeypatch.setattr(search_page, "waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
+    finished(BI_ENCODER, "new", data)
+    assert picked(opened(page)) == ["BM25", "Dense", "Dense · new"]
+    bookmarked = opened(page, q=QUESTION, columns="BM25")
+    assert picked(bookmarked) == ["BM25"]
+    assert len(columns(bookmarked)) == 1
+
+
+@pytest.mark.usefixtures("data", "slow_dense")
+def test_default_columns_in_the_address_are_nobodys_choice() -> None:
+    app = ask(opened(page), QUESTION)
+    assert "kept_columns" not in app.session_state
+    chosen = opened(page, q=QUESTION, columns="BM25")
+    assert chosen.session_state["kept_columns"] == "BM25"
+
+
+def heads_with_results(app: AppTest) -> list[str]:
+    return [text for text in html(app) if 'class="found"' in text]
+
+
+@pytest.mark.usefixtures("data")
+def test_a_column_is_drawn_before_a_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is cut off while the second retriever is built: the first one's results are on the page."""
+
+    prepare = CachedRetriever.prepare
+
+    def never_ready(self: CachedRetriever) -> None:
+        if self.name == "BM25 words":
+            st.stop()
+        prepare(self)
+
+    monkeypatch.setattr(CachedRetriever, "prepare", never_ready)
+    app = opened(page, columns="BM25|BM25 words", q=QUESTION)
+    assert len(heads_with_results(app)) >= 1
+    assert "세종" in "".join(heads_with_results(app))
+    assert any(EN["search.pending"] in caption.value for caption in app.caption)
+    assert any(button.label == EN["search.stop"] for button in app.button)
+    (building,) = [caption for caption in app.caption if "Preparing BM25 words" in caption.value.replace("\\", "")]
+    assert "of 2" in building.value
+
+
+@pytest.mark.usefixtures("data")
+def test_all_heads_stand_in_one_row_above_the_results() -> None:
+    app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
+    kinds = [
+        "head" if text.startswith('<div class="found-head"') else "found"
+        for text in html(app)
+        if text.startswith(('<div class="found-head"', '<div class="found" role'))
+    ]
+    assert kinds[:2] == ["head", "head"]
+    assert set(kinds[2:]) == {"found"}
+    assert run(app).query_params["columns"] in ("BM25|BM25 words", ["BM25|BM25 words"])

@@ -1,0 +1,398 @@
+"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose
+files the server takes and how much of them: a visitor without a browser against the real server."""
+
+import asyncio
+import os
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import streamlit as st
+from starlette.types import Message, Receive, Scope, Send
+from streamlit.file_util import get_static_dir
+from streamlit.testing.v1 import AppTest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from mrc_workbench.data import workspace as workspace_module
+from mrc_workbench.data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
+from mrc_workbench.workbench.views import access
+from mrc_workbench.workbench.views.access import Gate
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.browser.conftest import running_app
+from tests.programs import free_port
+from tests.raw_visitor import signed_in, visiting
+from tests.workbench.views.driving import run
+
+ISSUER = "https://id.example.org"
+ALICE = {"is_logged_in": True, "iss": ISSUER, "sub": "alice", "name": "Alice <b>", "email": "alice@example.org"}
+WORDS = catalog("en")
+_CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
+
+
+def page() -> None:
+    import streamlit as st
+
+    from mrc_workbench.data.workspace import workspace
+    from mrc_workbench.workbench.views import access
+
+    def press() -> None:
+        st.session_state["pressed"] = str(workspace())
+
+    if access.granted():
+        st.text(str(workspace()))
+        st.button("press", on_click=press, key="press")
+        if access.is_on():
+            access.draw_user(busy=False)
+
+
+@pytest.fixture(autouse=True)
+def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace_module, "_told_by", [])
+    users_told_by(access._who)
+
+
+@pytest.fixture
+def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(access, "_providers", lambda: [""])
+
+
+def opened_by(person: dict[str, Any], **context: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    app.query_params["lang"] = "en"
+    app.user = person
+    app.context = context
+    return run(app)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sign_in")
+def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
+    for name in ("alice", "bob"):
+        app = opened_by({**ALICE, "sub": name})
+        own = str(shared_workspace() / "users" / user_of(ISSUER, name))
+        assert app.text[0].value == own
+        app.button(key="press").click()
+        run(app)
+        assert app.session_state["pressed"] == own
+
+
+@pytest.mark.usefixtures("sign_in")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"is_logged_in": False},
+        {"is_logged_in": "True"},  # a header that a proxy passes on is a text
+        {"sub": ""},
+        {"sub": None},
+        {"iss": ""},
+    ],
+)
+def test_who_is_not_signed_in_sees_a_door_and_nothing_else(changed: dict[str, Any]) -> None:
+    app = opened_by({**ALICE, **changed})
+    assert [button.label for button in app.button][-1:] != ["press"]
+    assert not app.text
+    assert not app.sidebar.children
+    assert WORDS["access.about"] in [one.value for one in app.markdown]
+
+
+@pytest.mark.usefixtures("sign_in")
+def test_only_verified_addresses_that_the_operator_names_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_USER_EMAILS", "@example.org")
+    assert opened_by({**ALICE, "email_verified": True}).text
+    for person in ({**ALICE, "email_verified": False}, ALICE, {**ALICE, "email": "a@b.org", "email_verified": True}):
+        app = opened_by(person)
+        assert not app.text
+        assert [button.key for button in app.button] == ["sign_out"]
+        assert "Alice \\<b\\>" in app.error[0].value
+
+
+@pytest.mark.usefixtures("sign_in")
+def test_a_thread_that_nobody_is_signed_in_to_has_no_workspace() -> None:
+    with pytest.raises(NobodySignedInError):
+        workspace()
+
+
+@pytest.mark.usefixtures("sign_in")
+def test_making_room_removes_what_can_be_made_anew_and_no_more() -> None:
+    own = shared_workspace() / "users" / user_of(ISSUER, "alice")
+    for place in (own / "cache" / "vectors", own / "datasets", shared_workspace() / "cache" / "hub"):
+        place.mkdir(parents=True)
+        (place / "file").write_bytes(b"x" * 1_500_000)
+    app = opened_by(ALICE)
+    assert WORDS["access.held"].format(held="3", limit="2,000") in str(app.get("progress")[0].proto)
+    app.button(key="clear_cache").click()
+    run(app)
+    assert not (own / "cache").exists()
+    assert (own / "datasets" / "file").is_file()
+    assert (shared_workspace() / "cache" / "hub" / "file").is_file()
+
+
+def test_without_configuration_nobody_signs_in_and_others_are_warned_of() -> None:
+    at_home = opened_by({}, url="http://localhost:8501/")
+    assert at_home.text[0].value == str(shared_workspace())
+    assert not at_home.warning
+    assert not at_home.sidebar.children
+    elsewhere = opened_by({}, url="https://mrc.example.org/")
+    assert elsewhere.text[0].value == str(shared_workspace())
+    assert [one.value for one in elsewhere.warning] == [WORDS["access.everybody"]]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "192.168.0.7", ""])  # noqa: S104 - what is warned of
+def test_an_address_that_others_reach_is_warned_of(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    option = st.get_option
+    monkeypatch.setattr(st, "get_option", lambda name: address if name == "server.address" else option(name))
+    assert opened_by({}, url="http://localhost:8501/").warning
+
+
+@pytest.fixture
+def _secrets_files() -> Iterator[None]:
+    from streamlit import config
+
+    before = st.get_option("secrets.files")
+    yield
+    config.set_option("secrets.files", before)
+
+
+@pytest.mark.usefixtures("_secrets_files")
+def test_it_is_on_exactly_where_the_secrets_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamlit import config
+    from streamlit.runtime.secrets import Secrets
+
+    files = {"none": None, "other": "[other]\nkey = 1\n", "auth": '[auth]\nclient_id = "x"\n', "broken": "[auth\n"}
+    found: dict[str, object] = {}
+    for name, content in files.items():
+        path = tmp_path / f"{name}.toml"
+        if content is not None:
+            path.write_text(content, encoding="utf-8")
+        config.set_option("secrets.files", [str(path)])
+        monkeypatch.setattr(st, "secrets", Secrets())
+        try:
+            found[name] = access.is_on()
+        except FileNotFoundError:
+            found[name] = "nobody gets in"
+    assert found == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
+
+
+class Server(NamedTuple):
+    address: str
+    pid: int
+    secret: str = ""
+
+    def megabytes(self) -> float:
+        return float(psutil.Process(self.pid).memory_info().rss) / 10**6
+
+    def cookie(self, name: str) -> dict[str, str]:
+        return signed_in(self.secret, self.address, ISSUER, name)
+
+
+def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_USER_UPLOADS", "100")
+        patch.setenv("MRC_USER_ALL_UPLOADS", "150")
+        patch.setenv("MRC_FORK_SERVER", os.devnull)  # nothing here starts a job
+        port = free_port()
+        before = set(psutil.Process().children())
+        if secrets.exists():
+            secrets.write_text(secrets.read_text().replace("PORT", str(port)))
+        with running_app(workspace, port, *options) as address:
+            (process,) = set(psutil.Process().children()) - before
+            auth = tomllib.loads(secrets.read_text())["auth"] if secrets.exists() else {"cookie_secret": ""}
+            yield Server(address, process.pid, auth["cookie_secret"])
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that people sign in to."""
+    secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
+    lines = (
+        "[auth]",
+        'redirect_uri = "http://localhost:PORT/oauth2callback"',
+        f'cookie_secret = "{"s" * 40}"',
+        'client_id = "x"',
+        'client_secret = "x"',
+        'server_metadata_url = "http://127.0.0.1:9"',
+    )
+    secrets.write_text("\n".join(lines))
+    yield from started(tmp_path_factory.mktemp("workspace"), secrets, "--secrets.files", secrets)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server where nobody signs in."""
+    yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
+
+
+@pytest.mark.slow
+def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(closed: Server) -> None:
+    with visiting(closed.address) as nobody:
+        assert WORDS["access.about"][:40] in nobody.draw()
+        before = closed.megabytes()
+        assert [nobody.puts(50) for _ in range(5)] == [403] * 5
+        assert nobody.puts(50, in_chunks=True) == 403
+        assert closed.megabytes() - before < 40
+        assert nobody.removes() == 403
+        assert nobody.gets("/_stcore/metrics") == 403
+        assert nobody.gets("/_stcore/health") == 200
+
+
+def is_taken(app: str, origin: str | None) -> bool:
+    """Whether a websocket that a page of this origin opens is taken."""
+    try:
+        with connect(f"{app.replace('http', 'ws')}/_stcore/stream", origin=origin, subprotocols=["streamlit"]):
+            return True
+    except InvalidStatus as error:
+        status = error.response.status_code
+    assert status == 403
+    return False
+
+
+@pytest.mark.slow
+def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Server) -> None:
+    assert is_taken(closed.address, closed.address)
+    assert is_taken(closed.address, None)  # a program: no browser leaves it out
+    port = urlsplit(closed.address).port
+    others = (
+        *(f"https://localhost:{port}", f"http://127.0.0.1:{port}", "http://localhost", f"http://localhost:{port + 1}"),
+        *(f"http://localhost:{port}.evil.com", f"http://evil.com:{port}", f"http://0.0.0.0:{port}", "null", "file://"),
+        *(f"http://localhost:{port}/", f"http://user@localhost:{port}", "http://[::1]", ""),
+    )
+    assert [origin for origin in others if is_taken(closed.address, origin)] == []
+
+
+@pytest.mark.slow
+def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
+    with visiting(closed.address) as nobody:
+        nobody.draw()
+        page, no_page = (nobody.reads(address)[1] for address in ("/", "/nopage"))
+        assert no_page == Path(get_static_dir(), "index.html").read_bytes()
+        for climbing in _CLIMBING:
+            for file in ("app.py", ".streamlit/config.toml", "etc/passwd", "%2e%2e/app.py"):
+                status, content = nobody.reads(climbing.format(file))
+                assert status in (400, 403, 404) or content in (page, no_page), climbing
+        own = nobody.session
+        for session in (own, f"{own}%2F..", f"./{own}", f"{own}/", f"%20{own}", f"{own}%0A", f"{own}?", f"x/../{own}"):
+            assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
+
+
+@pytest.mark.slow
+def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server) -> None:
+    with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
+        alice.draw()
+        assert alice.puts(1) == 204
+        assert alice.removes() == 204
+        assert alice.gets("/_stcore/metrics") == 200
+        assert nobody.puts(1, session=alice.session) == 403
+        with visiting(closed.address, closed.cookie("bob")) as bob:
+            bob.draw()
+            assert bob.puts(1, session=alice.session) == 403
+            assert bob.puts(1) == 204
+
+
+@pytest.mark.slow
+def test_a_user_has_so_much_on_all_open_pages_together_and_is_told(closed: Server) -> None:
+    cookie = closed.cookie("carol")
+    with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
+        carol.draw()
+        other.draw()
+        assert [carol.puts(45), other.puts(45), carol.puts(45)] == [204, 204, 413]
+        assert carol.is_told(WORDS["limit.uploads"].format(limit="100"))
+        assert carol.puts(45, in_chunks=True) == 413
+
+
+@pytest.mark.slow
+def test_what_has_no_length_is_counted_as_it_arrives(opened: Server) -> None:
+    with visiting(opened.address) as visitor:
+        assert visitor.puts(1, session="of-no-page") == 403
+        visitor.draw()
+        before = opened.megabytes()
+        assert visitor.puts(400, in_chunks=True) == 413
+        assert opened.megabytes() - before < 60
+        assert visitor.is_told(WORDS["limit.uploads"].format(limit="100"))
+
+
+@pytest.mark.slow
+def test_all_open_pages_have_so_much_together(opened: Server) -> None:
+    with visiting(opened.address) as one, visiting(opened.address) as other:
+        one.draw()
+        other.draw()
+        assert [one.puts(90), other.puts(40), other.puts(40)] == [204, 204, 413]
+        assert other.is_told(WORDS["limit.all_uploads"].format(limit="150"))
+
+
+def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
+    """Return what the gate answers a request with, before an app that answers everything with `answer`."""
+    answers: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(answer)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
+        other.submit(asyncio.run, Gate(app)({"type": "http"} | scope, receive, send)).result()
+    return answers
+
+
+FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "base", "way"),
+    [
+        ("/a/b", "", "", "../page-not-found?address=%2Fa%2Fb"),
+        ("/data/x/y/", "lang=ko", "", "../../../page-not-found?lang=ko&address=%2Fdata%2Fx%2Fy%2F"),
+        ("/mrc/a/b", "", "mrc", "../page-not-found?address=%2Fa%2Fb"),
+        ("/nopage", "", "", ""),
+        ("/nopage/", "", "", ""),
+        ("/mrc/nopage", "", "mrc", ""),
+        ("//evil.example/a", "", "", ""),
+        ("/static/js/index.js", "", "", ""),
+        ("/media/report.html", "", "", ""),
+    ],
+)
+def test_an_address_of_several_levels_leads_to_the_page_that_says_it_is_missing(
+    path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "address_of_sign_in", lambda: "")
+    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
+    asked = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
+    by_browser = answered(asked | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
+    assert dict(by_browser["headers"]).get(b"location", b"").decode() == way
+    assert answered(asked | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
+
+
+@pytest.mark.parametrize(
+    ("scheme", "address", "secure"),
+    [
+        ("http", "", False),
+        ("https", "", True),
+        ("http", "https://mrc.example.org/oauth2callback", True),
+        ("http", "http://localhost:8501/oauth2callback", False),
+    ],
+)
+def test_cookies_that_came_by_tls_go_back_by_tls_alone(
+    scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "address_of_sign_in", lambda: address)
+    monkeypatch.setattr(access, "is_on", lambda: False)
+    given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
+    scope = {"method": "GET", "path": "/", "scheme": scheme, "headers": []}
+    (answer,) = answered(scope, {"type": "http.response.start", "status": 200, "headers": given})
+    mark = b"; Secure" if secure else b""
+    assert answer["headers"] == [
+        (b"set-cookie", b"a=secure; Path=/" + mark),
+        (b"Set-Cookie", b"b=1; Secure"),
+        (b"x-other", b"c=1"),
+    ]

@@ -1,0 +1,230 @@
+"""Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`. The ways
+between them: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which
+set is in use when the app is opened, and how it is split."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import StoredSet, keep, last_used, remove
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.workbench.views import navigation
+from mrc_workbench.workbench.views.navigation import PAGES, Page
+from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
+from tests.test_rooms import module_of
+from tests.workbench.views.driving import opened, run
+
+HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "kiwipiepy", "faiss", "pymilvus", "openai"}
+TOY = "import streamlit as st\n\n\ndef draw() -> None:\n    st.title('A toy')\n"
+
+
+def one_page() -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views import sidebar
+    from mrc_workbench.workbench.views.navigation import draw_ways, page_called
+
+    sidebar.draw()
+    draw_ways(st.query_params["at"])
+    page_called(st.query_params["at"]).draw()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", [page.name for page in PAGES])
+def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.data.jobs.folder.Job.launch", lambda *_, **__: None)
+    app = opened(one_page, at=name, lang=language)
+    assert app.title
+    assert not app.main.error
+    assert f"page.{name}" in catalog(language)
+
+
+@pytest.mark.slow
+def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
+    views = [module_of(path) for path in (PROJECT / "views").rglob("*.py")]
+    assert {page.module for page in PAGES} <= {*views}
+    script = (
+        f"import json, sys, {', '.join(views)}\nfrom streamlit.testing.v1 import AppTest\n"
+        "from tests.workbench.views.train.worlds import page as train_page\n"
+        "app = AppTest.from_function(train_page, default_timeout=60).run()\nassert not app.exception and app.title\n"
+        "print(json.dumps([*sys.modules]))"
+    )
+    environment = {**os.environ, "MRC_WORKSPACE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    read = set(json.loads(done.stdout))
+    assert "altair" in read
+    assert not read & HEAVY
+
+
+def test_a_page_is_added_by_its_module_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_page.py").write_text(TOY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(navigation, "PAGES", (*PAGES, Page("toy", "toys", "toy_page", inside=True)))
+    app: AppTest = opened(one_page, at="toy")
+    assert [title.value for title in app.title] == ["A toy"]
+    assert [link.proto.label for link in app.get("page_link")][-1] == "Toy"
+    assert [menu.proto.popover.label for menu in app.main.get("popover")] == ["Toy"]
+
+
+FIVE = ["compare", "data", "train", "search", "answers"]
+EN = catalog("en")
+CITIES = ("서울", "부산", "대구", "인천", "광주")
+
+
+def menus() -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.navigation import draw_ways, pages
+
+    found = pages()
+    st.json({menu: [page.url_path for page in named] for menu, named in found.items()})
+    draw_ways(st.query_params.get("at", ""))
+
+
+def opened_at(page: str) -> AppTest:
+    return opened(menus, data="sample", q="왜?", at=page)
+
+
+def test_a_newcomer_sees_five_pages_and_one_menu() -> None:
+    links = opened_at("").get("page_link")
+    assert [link.proto.label for link in links] == [EN[f"page.{name}"] for name in [*FIVE, "embeddings", "language"]]
+    assert {link.proto.query_string for link in links} == {"data=sample&lang=en"}
+
+
+def test_every_page_keeps_its_address() -> None:
+    found = json.loads(opened_at("").json[0].value)
+    first, *others = FIVE
+    assert found[""] == ["", *others, first]  # the first has no path, and is found at its name, too
+    assert found[EN["page.more"]] == ["embeddings", "language"]
+
+
+@pytest.mark.parametrize(("page", "told"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
+def test_the_menu_is_called_as_the_page_of_it_that_is_open(page: str, told: str) -> None:
+    (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
+    assert menu == EN[f"page.{told}"]
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views import sidebar
+
+    sidebar.draw()
+
+
+def a_set(name: str, title: str = "") -> QuestionSet:
+    return QuestionSet(
+        name,
+        [Passage(f"p{place}", f"{name}의 {city}", title and f"{title} {place}") for place, city in enumerate(CITIES)],
+        tuple(Question(f"q{place}", f"{city}은?", (city,), (f"p{place}",)) for place, city in enumerate(CITIES)),
+    )
+
+
+def in_use(app: AppTest) -> str:
+    (key,) = [app.query_params["data"]] if isinstance(app.query_params["data"], str) else app.query_params["data"]
+    return key
+
+
+@pytest.fixture
+def sets() -> tuple[StoredSet, StoredSet]:
+    """An older and a newer set."""
+    return keep(a_set("older")), keep(a_set("newer"))
+
+
+def test_a_session_without_an_address_opens_the_set_used_last(sets: tuple[StoredSet, StoredSet]) -> None:
+    older, newer = sets
+    assert in_use(opened(page)) == newer.key
+    app = opened(page)
+    app.selectbox[0].set_value(older.key)
+    assert in_use(run(app)) == older.key
+    assert in_use(opened(page)) == older.key
+    assert in_use(opened(page, data=newer.key)) == newer.key
+    assert in_use(opened(page)) == newer.key, "a set that is opened by its address is used"
+
+
+def test_a_session_keeps_its_set_while_another_one_uses_another(sets: tuple[StoredSet, StoredSet]) -> None:
+    older, newer = sets
+    app = opened(page, data=older.key)
+    opened(page, data=newer.key)
+    del app.query_params["data"]  # as on the way to another page
+    assert in_use(run(app)) == older.key
+    assert last_used() == newer.key
+
+
+def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, StoredSet], tmp_path: Path) -> None:
+    older, newer = sets
+    opened(page, data=older.key)
+    (tmp_path / "workspace" / "last_used.json").write_text("{", encoding="utf-8")
+    assert in_use(opened(page)) == newer.key
+    opened(page, data=older.key)
+    remove(older.key)
+    assert in_use(opened(page)) == newer.key
+    app = opened(page, data=older.key)  # an address that names it is not answered by another set
+    assert in_use(app) == older.key
+    assert app.selectbox[0].value is None
+    assert in_use(opened(page)) == newer.key
+
+
+def test_another_set_begins_at_its_first_passages_and_a_page_drawn_again_stays(
+    sets: tuple[StoredSet, StoredSet],
+) -> None:
+    older, newer = sets
+    app = opened(page, data=newer.key, at="3")
+    assert run(app).query_params["at"] in ("3", ["3"])
+    app.selectbox[0].set_value(older.key)
+    assert run(app).query_params["at"] in ("1", ["1"])
+
+
+@pytest.mark.parametrize(("title", "unit"), [("도시", "document"), ("", "passage")])
+def test_the_split_counts_questions_and_tells_what_they_are_split_by(title: str, unit: str) -> None:
+    app = opened(page, data=keep(a_set("도시", title)).key)
+    (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
+    assert split.value == "Questions: 4 training · 0 validation · 1 test"
+    assert f"split by {unit}" in split.proto.help
+
+
+def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = SimpleNamespace(intended_page_script_hash="", intended_page_name="nopage")
+    monkeypatch.setattr(navigation, "get_script_run_ctx", lambda: SimpleNamespace(pages_manager=manager))
+    found = json.loads(opened_at("").json[0].value)
+    assert found[""] == ["", *FIVE[1:], FIVE[0], "nopage"]
+    for known in ("", "search", "compare", "first"):
+        manager.intended_page_name = known
+        assert "nopage" not in json.loads(opened_at("").json[0].value)[""]
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "title"),
+    [
+        ("ko", "", "비교 · 한국어 샘플 – MRC 워크벤치"),
+        ("ko", "search", "검색 · 한국어 샘플 – MRC 워크벤치"),
+        ("en", "search", "Search · Korean sample – MRC Workbench"),
+        ("en", "embeddings", "Embeddings – MRC Workbench"),
+        ("ko", "nopage", "없는 페이지 – MRC 워크벤치"),
+    ],
+)
+def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, title: str) -> None:
+    def page_title() -> None:
+        import streamlit as st
+
+        from mrc_workbench.workbench.views.title import title_of
+
+        st.text(title_of(st.query_params.get("path", "")))
+
+    assert opened(page_title, lang=language, path=path).text[0].value == title
+
+
+def test_the_title_of_the_tab_tells_page_and_app_if_the_dataset_is_missing() -> None:
+    def page_title() -> None:
+        import streamlit as st
+
+        from mrc_workbench.workbench.views.title import title_of
+
+        st.text(title_of(""))
+
+    assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"

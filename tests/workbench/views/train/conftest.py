@@ -1,0 +1,56 @@
+"""What tests of trainings stand in for: the worker of the line, the hub, and a base from it."""
+
+from pathlib import Path
+
+import pytest
+
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.models.hub import HubRevision
+from mrc_workbench.training.runs.runs import Plan, Run, create_rounds
+from mrc_workbench.workbench.views.train import base
+from mrc_workbench.workbench.views.train import start as train_start
+from tests.doubles import small_set
+from tests.hub import build_bi_encoder
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is queued stays so."""
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
+    """Runs that were put in line; no worker comes by."""
+    runs: list[Run] = []
+
+    def created(plan: Plan) -> None:
+        runs.extend(create_rounds(plan))
+
+    monkeypatch.setattr(train_start, "create_rounds", created)
+    return runs
+
+
+@pytest.fixture
+def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub answers, and has every model."""
+    monkeypatch.setattr(base, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transformer on disk."""
+    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Addresses of the pages gone to."""
+    pages: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
+    return pages

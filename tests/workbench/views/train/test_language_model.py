@@ -1,0 +1,66 @@
+"""The form of a language model's training: its fields and their words, and that what it starts can be learned from."""
+
+from dataclasses import fields
+from io import BytesIO
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.labs.language.perplexity import Size
+from mrc_workbench.labs.language.texts import keep as keep_text
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageOptions
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Run
+from tests.workbench.views.driving import opened, run
+from tests.workbench.views.train.worlds import EN, enter, form_page, page, press, texts, unopened, widgets
+
+
+@pytest.fixture
+def app(data: StoredSet) -> AppTest:
+    return unopened(form_page, train=LANGUAGE_MODEL, base=STARTER, data=data.key)
+
+
+def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
+    run(app)
+    assert not app.exception
+    assert not app.error
+    assert EN["train.base_new"] in next(box for box in app.selectbox if box.key == "base_en").options
+    assert EN["train.about_new_model"] in texts(app)
+    found = {str(one.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): one for one in widgets(app)}
+    own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
+    own |= {"max_length", "precision", "recompute", "attention_dropout"}  # it is a transformer
+    assert not {"frozen_layers", "lora_rank", "embedding_table"} & found.keys()
+    assert own <= found.keys() & {one.name for one in fields(LanguageOptions)}
+    for name in own:
+        assert found[name].label == EN[f"option.{name}"]
+        of_kind = f"option_help.{name}_{LANGUAGE_MODEL}"
+        assert found[name].help.startswith(EN[of_kind if of_kind in EN else f"option_help.{name}"])
+    assert found["whole_words"].options == [EN[f"choice.whole_words_{one}"] for one in ("off", "spaces", "morphemes")]
+
+
+def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
+    press(enter(run(app), LANGUAGE_MODEL, size="tiny"), "start")
+    (plan,) = (one.plan() for one in submitted)
+    assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "Language model 1")
+    assert plan.options.size is Size.TINY
+    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+
+
+def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
+
+    app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
+    assert "on the text of **\\*낱말\\***" in texts(app)
+    press(app, "start")
+    (plan,) = (one.plan() for one in submitted)
+    assert (plan.data, plan.data_name, plan.fingerprint) == (text.reference, "*낱말*", text.fingerprint)
+    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+
+
+def test_other_trainings_know_nothing_of_a_text(data: StoredSet) -> None:
+    text = keep_text(BytesIO(b"one\n"), "one")
+
+    app = opened(page, train="bi-encoder", base=STARTER, corpus=text.reference, data=data.key)
+    assert not [box for box in app.selectbox if str(box.key).startswith("corpus_")]

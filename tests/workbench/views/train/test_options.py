@@ -1,0 +1,108 @@
+"""Which options matter for a training, as a table: by its kind, its base, its objective, and what else was entered."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
+from mrc_workbench.training.options.questions import READER, ReaderObjective
+from mrc_workbench.training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    LATE_INTERACTION,
+    SPARSE_ENCODER,
+    BiEncoderObjective,
+    CrossEncoderObjective,
+    LateObjective,
+    SparseEncoderObjective,
+)
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.workbench.views.train.options import matters, starting_values
+
+MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES
+GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
+MARGIN_MSE, SPLADE, SPAN = CrossEncoderObjective.MARGIN_MSE, SparseEncoderObjective.SPLADE, ReaderObjective.SPAN
+OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
+OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
+NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
+DRAWN = {"negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer"}
+NEGATIVES = DRAWN | {"negatives", "negatives_from", "negatives_model", "rounds"}
+NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
+OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
+OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
+OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
+OF_OBJECTIVES |= OF_SHARED_PASSAGES
+NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
+NEVER_TAUGHT = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
+NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
+
+
+def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
+    """The options of a kind that matter, the base aside, which every training has."""
+    values = starting_values(kind, recipe_of(kind).options.suited_to(base), objective) | entered
+    known = {field.name for field in fields(recipe_of(kind).options)} - {"base"}
+    return {name for name in known if matters(name, values, starter=base == STARTER)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "objective", "entered", "absent"),
+    [
+        (BI_ENCODER, STARTER, MEGA_BATCH, {}, NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, MEGA_BATCH, {}, NEVER_OF_MEGA_BATCH),
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}),
+            NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"} - OF_SHARED_PASSAGES,
+        ),
+        # with hard negatives each question has passages of its own
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}),
+            {"negatives_model"} | OF_OBJECTIVES - {"temperature"},
+        ),
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}),
+            NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"},
+        ),
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {}),
+            NEVER_OF_TRIPLETS | {"negatives_model"} | OF_OBJECTIVES - {"triplet_margin"},
+        ),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NEVER_TAUGHT),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NEVER_TAUGHT),
+        # beside a teacher, the other passages of the batch count again
+        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NEVER_TAUGHT - {"batches_of"}),
+        # a model is asked for only where one finds the negatives
+        (
+            *(BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}),
+            NEVER_OF_TRIPLETS | OF_OBJECTIVES - {"triplet_margin"},
+        ),
+        *(
+            (CROSS_ENCODER, STARTER, one, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"} - {one_of})
+            for one in CrossEncoderObjective
+            for one_of in (["teacher"] if one is MARGIN_MSE else [""])
+        ),
+        (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
+        # where no question is shown negatives nothing is asked about them
+        (
+            *(READER, DEFAULT_READER, SPAN, {"negatives_share": 0.0}),
+            NEVER_OF_A_READER | DRAWN | {"negatives", "negatives_from"},
+        ),
+    ],
+)
+def test_what_matters(kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]) -> None:
+    everything = {field.name for field in fields(recipe_of(kind).options)} - {"base"}
+    assert shown(kind, base, objective, **entered) == everything - absent
+
+
+def test_passages_of_late_interaction_are_shared_only_without_negatives() -> None:
+    multiple, kl = LateObjective.MULTIPLE_NEGATIVES, LateObjective.KL
+    assert "shared_passages" in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
+    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
+    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
+
+
+def test_what_only_questions_that_are_read_have_goes_with_them() -> None:
+    names = {"question_side", "question_regularizer", "passage_regularizer", "temperature", "mini_batch_size"}
+    assert names <= shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE)
+    own_terms = shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
+    assert names & own_terms == names - {"question_regularizer"}

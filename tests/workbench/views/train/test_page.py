@@ -1,0 +1,378 @@
+"""The Train page as a person uses it: what starts, what is shown meanwhile, and what is left at the end."""
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import find
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.experiment import added
+from mrc_workbench.training.engine.checkpoints import seal
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.curves import Advice
+from mrc_workbench.training.runs.runs import Phase, Run, all_runs
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import small_set
+from tests.workbench.views.driving import run, unfolded
+from tests.workbench.views.train.worlds import (
+    EN,
+    click,
+    done_run,
+    enter,
+    field,
+    kept_set,
+    labels,
+    made_run,
+    page,
+    press,
+    progress_texts,
+    start_button,
+    texts,
+    unopened,
+)
+
+TRAINING = PROJECT / "training"
+UNDER_WAY = {State.QUEUED, State.RUNNING}
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(page, whole=False)
+
+
+# the page
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_state_failure_and_advice_has_words(language: str) -> None:
+    words = catalog(language)
+    assert {f"state.{state.value}" for state in State} <= set(words)
+    codes = ["hub_unreachable", "hub_unknown", "model_not_found", "data", "memory", "disk", "interrupted", "unexpected"]
+    sources = "".join(path.read_text(encoding="utf-8") for path in TRAINING.rglob("*.py"))
+    raised = re.findall(r'TrainingError\(\s*"([a-z_]+)"', sources)
+    assert "too_few" in raised
+    assert {f"failure.{code}" for code in (*codes, *raised, "option")} <= set(words)
+    assert {f"advice.{one}" for one in Advice} <= set(words)
+
+
+# first sight
+
+
+def test_the_first_sight_is_what_is_needed_to_start(app: AppTest) -> None:
+    run(app)
+    assert app.pills(key="train_en").options == [EN["train.kind_bi-encoder"], EN["train.kind_cross-encoder"]]
+    entered = [*app.selectbox, *app.text_input, *app.number_input, *app.checkbox, *app.multiselect]
+    assert len([one for one in entered if "train" in str(one.key) or "base" in str(one.key)]) == 6
+    pressed = [one.label for one in app.button if one in app.main.button]
+    assert pressed == [EN["train.ask_estimate"], EN["train.start"]]
+
+
+def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
+    """A kept comparison with these figures, and the experiment that asked for it in the place of its folder."""
+    kinds = {
+        "mix": {"kind": "learned", "of": ["first", "other"]},
+        "hybrid": {"kind": "hybrid", "of": ["first"]},
+        "trained": {"kind": "dense", "model": "a-run"},
+        "mix of trained": {"kind": "learned", "of": ["first", "trained"]},
+    }
+    specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in figures]
+    return SimpleNamespace(
+        folder={"experiment": {"retriever": specs}},
+        data_fingerprint=fingerprint,
+        part=part,
+        relevant_from=1,
+        questions=480,
+        ks=(1, 5, 10),
+        figures={name: {"ndcg@10": value} for name, value in figures.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "figures", "told"),
+    [
+        (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("hybrid", "90.0")),
+        (Part.VALIDATION, {"first": 0.886, "mix": 0.88}, ("first", "88.6")),
+        (Part.TEST, {"first": 0.8, "mix": 0.88}, ()),  # nothing is decided by test questions
+        (Part.ALL, {"trained": 0.99, "mix of trained": 0.95, "first": 0.8}, ("first", "80.0")),
+        (Part.ALL, {"trained": 0.99, "mix of trained": 0.95}, ()),
+    ],
+)
+def test_what_a_mix_reaches_without_training_is_told(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, part: Part, figures: dict[str, float], told: tuple[str, ...]
+) -> None:
+    kept = [compared(find("sample").fingerprint, part, **figures)]
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: kept)
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.find_model_run", lambda model: model == "a-run")
+    said = [one.value for one in run(app).caption]
+    if not told:
+        assert any(EN["train.untrained_unknown"] in one for one in said)
+        return
+    name, score = told
+    words = {"name": name, "measure": "nDCG@10", "score": score, "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one for one in said)
+    app.query_params["lang"] = "ko"
+    korean = "\n".join(one.value for one in run(app).caption)
+    assert f"nDCG@10 {score}{'이' if score[-1] in '06' else '가'} 나옵니다" in korean
+
+
+@pytest.mark.parametrize(
+    ("earlier_part", "told"),
+    [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
+)
+def test_the_score_to_beat_is_the_best_of_all_comparisons_of_the_same_questions(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, earlier_part: Part, told: tuple[str, str]
+) -> None:
+    fingerprint = find("sample").fingerprint
+    newest = compared(fingerprint, Part.ALL, first=0.77)
+    stored = [newest, compared(fingerprint, earlier_part, late=0.886, first=0.7)]
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: stored)
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
+    words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
+
+
+def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85)
+    for name, recall in (("first", 0.9), ("other", 0.88)):
+        kept.figures[name]["recall@10"] = recall
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: [kept])
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
+    app.session_state["kept_measure"] = "recall"
+    words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
+    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
+
+
+def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
+    app.session_state["train_more_kinds_open"] = True
+    click(run(app), f"train_kind_{SPARSE_ENCODER}")
+    pills = app.pills(key="train_en")
+    assert (len(pills.options), pills.value) == (3, SPARSE_ENCODER)
+    assert not [one for one in app.button if str(one.key).startswith("train_kind_")]  # closed again
+    pills.set_value(CROSS_ENCODER)
+    assert len(run(app).pills(key="train_en").options) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_an_address_opens_every_kind(app: AppTest, kind: str) -> None:
+    app.query_params["train"] = kind
+    assert run(app).pills(key="train_en").value == kind
+
+
+# running
+
+
+@pytest.fixture
+def running() -> Run:
+    made = made_run(State.RUNNING, phase=Phase.TRAINING, step=30, total_steps=120, seconds_left=100.0)
+    made.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
+    made.add_measures("before", {"recall@10": 0.5, "ndcg@10": 0.4})
+    for step in range(1, 31):
+        logged = {"loss": 1 / step, "learning_rate": step / 1e5, "grad_norm": 2.0, "examples_per_second": 1234.4}
+        made.add_progress({"step": step, **logged})
+    made.add_progress({"step": 30, "eval_validation_recall@10": 0.625, "eval_validation_ndcg@10": 0.5})
+    (made.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(100)), encoding="utf-8")
+    return made
+
+
+@pytest.mark.slow
+def test_a_running_training_shows_how_far_it_is_by_any_measure(app: AppTest, running: Run) -> None:
+    run(app)
+    assert [metric.value for metric in app.metric] == [
+        *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%")
+    ]
+    loss, measured, rate, norm = (table.value for table in app.dataframe)
+    assert loss.to_numpy()[[0, -1]].tolist() == [[1, 1.0], [30, 1 / 30]]
+    assert measured.to_dict("list") == {"Step": [0, 30], "nDCG@10": [0.4, 0.5], "BM25": [0.8, 0.8]}
+    assert (rate["Learning rate"].iloc[-1], norm["Gradient norm"].unique().tolist()) == (30 / 1e5, [2.0])
+    assert app.code[0].value.splitlines() == [f"line {n}" for n in range(85, 100)]
+    assert start_button(app).label == EN["train.enqueue"]
+    app.segmented_control(key=f"measure_{running.id}").set_value("recall@10")
+    measured = run(app).dataframe[1].value
+    assert measured.to_dict("list") == {"Step": [0, 30], "Recall@10": [0.5, 0.625], "BM25": [0.9, 0.9]}
+
+
+@pytest.mark.slow
+def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = psutil.Process(process.pid).create_time()
+    running.write_status(replace(running.status(), pid=process.pid, pid_started=started))
+    click(run(app), f"stop_{running.id}")
+    assert running.asked_to_stop
+    assert EN["train.stopping_step"] in progress_texts(app)
+    click(app, f"end_{running.id}")
+    process.wait(10)
+    run(app)
+    assert running.status().state is State.STOPPED
+    assert start_button(app).label == EN["train.start"]
+
+
+def test_a_training_in_its_first_moments_is_shown_too(app: AppTest) -> None:
+    made_run(State.RUNNING)
+    assert not run(app).dataframe
+    assert not app.metric  # nothing is known yet: no tile and no chart says so
+    assert EN["train.no_figure_yet"] not in texts(app)
+    assert start_button(app).label == EN["train.enqueue"]
+
+
+def test_a_training_that_does_not_train_yet_stops_without_a_checkpoint(app: AppTest) -> None:
+    made_run(State.RUNNING, phase=Phase.MINING).ask_to_stop()
+    assert EN["train.stopping"] in progress_texts(run(app))
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, running: Run) -> None:
+    for name in ("second", "third"):
+        made_run(State.QUEUED, name=name)
+    assert "**first** · training · about 1 min 40 s left in total" in progress_texts(run(app))
+    assert EN["sidebar.waiting"].format(count=2) in texts(app)
+
+
+# what is left
+
+
+def test_failures_are_told_in_words(app: AppTest) -> None:
+    codes = ["hub_unreachable", "model_not_found", "memory", "disk", "option", "too_few", "unexpected", "unheard_of"]
+    for code in codes:
+        made_run(State.FAILED, code=code, message=f"what the program said of {code}")
+    app.session_state["trainings_shown"] = len(codes)
+    run(app)
+    wanted = [EN.get(f"failure.{code}", EN["failure.unexpected"]).format(base=STARTER) for code in codes]
+    shown = [error.value for error in app.error]
+    assert [shown.count(words) for words in wanted] == [wanted.count(words) for words in wanted]
+    explained = ("memory", "disk", "option", "unexpected")
+    assert {code.value for code in app.code} == {f"what the program said of {code}" for code in explained}
+
+
+def test_a_killed_training_is_interrupted(app: AppTest) -> None:
+    made_run(State.RUNNING).write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
+    run(app)
+    assert EN["failure.interrupted"] in [error.value for error in app.error]
+    assert "step 7 of 30" in texts(app)
+    assert start_button(app).label == EN["train.start"]
+
+
+@pytest.mark.parametrize("state", sorted(RESUMABLE))
+@pytest.mark.usefixtures("no_worker")
+def test_what_did_not_end_well_can_be_resumed_from_its_checkpoint(app: AppTest, state: State) -> None:
+    made = made_run(state, step=9, total_steps=30)
+    made.ask_to_stop()
+    checkpoint = made.folder / "checkpoints" / "checkpoint-8"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights.safetensors").write_bytes(b"weights")
+    button = run(app).button(key=f"resume_{made.id}")
+    assert button.help == EN["train.resume_anew"]  # half a checkpoint is none
+    seal(checkpoint)
+    button = run(app).button(key=f"resume_{made.id}")
+    assert button.help == EN["train.resume_from"].format(step=8)
+    button.click()
+    run(app)
+    assert made.status().state is State.QUEUED
+    assert not made.asked_to_stop
+    assert EN["train.queue"].format(count=1) in texts(app)
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTest) -> None:
+    first = done_run()
+    done_run(CROSS_ENCODER, "a reader")
+    run(unfolded(app, BI_ENCODER))
+    assert labels(app).count(EN["train.another_round"]) == 1
+    press(app, "another_round")
+    names = ("objective", "negatives", "negatives_from", "negatives_model")
+    assert [field(app, name).value for name in names] == ["multiple-negatives", 4, "dense", first.id]
+    assert app.selectbox(key="base_en").value == first.id
+
+
+@pytest.mark.slow
+def test_deleting_asks_first(app: AppTest) -> None:
+    made = done_run()
+    click(run(app), f"delete_{made.id}")
+    assert EN["train.delete_question"].format(name="first") in texts(app)
+    app.button(key="delete_no").click()
+    assert EN["train.delete_question"].format(name="first") not in texts(run(app))
+    assert made.folder.exists()
+    app.button(key=f"delete_{made.id}").click()
+    click(run(app), "delete_yes")
+    assert not made.folder.exists()
+
+
+def test_a_dialog_about_a_training_that_somebody_else_deleted_is_gone(app: AppTest) -> None:
+    made = done_run()
+    run(app).button(key=f"details_{made.id}").click()
+    assert run(app).tabs
+    made.delete()
+    assert not run(app).tabs
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "picked"),
+    [
+        (BI_ENCODER, STARTER, {"retrievers": "BM25|Dense|Dense · mine", "baseline": "Dense"}),
+        (CROSS_ENCODER, STARTER, {"retrievers": "BM25|Reranked|Reranked · mine", "baseline": "Reranked"}),
+        # a base that cannot rerank
+        (CROSS_ENCODER, "some/base", {"retrievers": "BM25|Reranked · mine", "baseline": "BM25"}),
+    ],
+)
+def test_use_in_compare_picks_the_model_as_it_was_before_and_as_it_is_now(
+    app: AppTest, opened: list[dict[str, str]], kind: str, base: str, picked: dict[str, str]
+) -> None:
+    made = done_run(kind, name="mine", base=base)
+    kept_set(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
+    click(run(app), f"use_{made.id}")
+    assert opened == [picked | {"data": kept_set().key, "part": "test", "run": "now", "lang": "en"}]
+
+
+def test_a_base_that_nothing_searches_with_is_added_once_to_compare_with(
+    app: AppTest, opened: list[dict[str, str]]
+) -> None:
+    made = done_run(name="mine", base="some/base")
+    for _ in range(2):
+        click(run(app), f"use_{made.id}")
+    compared = {(one["retrievers"], one["baseline"]) for one in opened}
+    assert compared == {("BM25|Dense · base|Dense · mine", "Dense · base")}
+    (spec,) = added(kept_set().fingerprint)
+    assert (spec.name, getattr(spec, "model", "")) == ("Dense · base", "some/base")
+
+
+def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
+    for number in range(7):
+        made_run(State.STOPPED, name=f"run {number}")
+    run(app)
+    assert labels(app).count(EN["train.details"]) == 1 + 5  # the latest stands at the top
+    next(button for button in app.button if button.label == "Show 1 older trainings").click()
+    assert labels(run(app)).count(EN["train.details"]) == 7
+
+
+# the whole way
+
+
+@pytest.mark.slow
+def test_a_starter_is_trained_on_the_sample_from_the_page(app: AppTest) -> None:
+    click(enter(run(app), epochs=0.5), "train_start_")
+    (started,) = all_runs()
+    assert started.status().state in UNDER_WAY
+    deadline = time.monotonic() + 110
+    while started.status().state in UNDER_WAY and time.monotonic() < deadline:
+        time.sleep(0.3)
+    assert started.status().state is State.DONE, started.log()
+    run(app)
+    rows = app.dataframe[0].value.set_index("row")
+    scores = started.scores()
+    assert rows.loc["BM25", "recall@10"] == pytest.approx(scores["bm25"]["recall@10"] * 100)
+    assert rows.loc["After training", "ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"] * 100)
+    assert any(option.startswith("Bi-encoder 1 (trained here") for option in app.selectbox(key="base_en").options)
+    assert start_button(app).label == EN["train.start"]

@@ -1,0 +1,126 @@
+"""The form of a reader's training: from which bases, on which questions, with which fields, and what is started."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.sources import DEFAULT_READER, STARTER
+from mrc_workbench.training.options.questions import READER, ReaderBestBy, ReaderOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, SENTENCES
+from mrc_workbench.training.recipe import kinds_to_start_from, usual_base
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.views.train.base import base_choices
+from tests.workbench.views.driving import run
+from tests.workbench.views.train.worlds import (
+    EN,
+    base_box,
+    button,
+    drawn,
+    enter,
+    field,
+    form_page,
+    page,
+    press,
+    texts,
+    trained_run,
+    unopened,
+    with_module,
+)
+
+pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
+NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
+
+
+def asked(*answers: str) -> QuestionSet:
+    """A question about each of twenty passages, with these answers."""
+    passages = tuple(Passage(f"p{number}", f"topic{number} here") for number in range(20))
+    questions = (Question(f"q{number}", f"Where is topic{number}?", answers, (f"p{number}",)) for number in range(20))
+    return QuestionSet("asked", passages, tuple(questions))
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(asked("here"))
+
+
+@pytest.fixture
+def app(data: StoredSet, folder: Path) -> AppTest:
+    return unopened(form_page, train=READER, base=str(folder), data=data.key)
+
+
+def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> None:
+    run(app)
+    assert not app.exception
+    assert not app.error
+    assert drawn(app, READER) == {known.name for known in fields(ReaderOptions)} - NEVER
+    assert field(app, "best_by", READER).options == ["Exact match (EM)", "F1"]
+    assert field(app, "rules", READER).options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
+    assert field(app, "objective", READER).options == [EN["objective.span"]]
+    assert EN["objective_does.span"] in texts(app)
+    assert field(app, "max_length", READER).help.startswith(EN["option_help.max_length_reader"])
+    assert field(app, "negatives", READER).help.startswith(EN["option_help.negatives_reader"])
+    assert EN["settings.find"] not in texts(app)
+
+
+def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
+    press(enter(run(app), READER, rules="klue", best_by="em", max_length=64, overlap=16, validation=0.2), "start")
+    (started,) = submitted
+    plan = started.plan()
+    assert (plan.kind, plan.data, plan.fingerprint) == (READER, data.key, data.fingerprint)
+    chosen = {"rules": Rules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
+    assert plan.options == replace(ReaderOptions.suited_to(str(folder)), **chosen)
+
+
+def test_windows_that_overlap_too_much_are_told(app: AppTest) -> None:
+    enter(run(app), READER, max_length=64)
+    assert EN["option_problem.overlap"] in [error.value for error in app.error]
+    assert button(app, "start").disabled
+
+
+def test_a_set_without_answers_teaches_no_reader(app: AppTest) -> None:
+    app.query_params["data"] = keep(asked()).key
+    run(app)
+    assert [error.value for error in app.error] == [f"**{EN['option.data']}**: {EN['option_problem.no_answers']}"]
+    assert button(app, "start").disabled
+
+
+def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
+    app.query_params["base"] = STARTER
+    run(app)
+    assert base_box(app).value == usual_base(READER)
+
+
+def test_it_begins_at_what_is_a_transformer() -> None:
+    started = with_module(trained_run(BI_ENCODER, "of a starter"), "mrc_workbench.models.starter.AnalyzedEmbedding")
+    fitting = [trained_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
+    trained_run(CROSS_ENCODER, "reranks")
+    assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
+    assert READER not in kinds_to_start_from(BI_ENCODER)
+    choices = base_choices(READER)
+    assert choices[-4:] == fitting
+    assert DEFAULT_READER in choices
+    assert STARTER not in choices
+    assert started.id not in base_choices(SENTENCES)
+    assert started.id in base_choices(BI_ENCODER)
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(app: AppTest) -> None:
+    encoder = trained_run(BI_ENCODER, "an encoder", epochs=7.0)
+    reader = trained_run(READER, "a reader", epochs=2.0, max_length=256)
+    app.query_params["base"] = encoder.id
+    assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (3.0, 384)
+    base_box(app).set_value(reader.id)
+    assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (2.0, 256)
+
+
+def test_the_page_says_what_comes_of_it(data: StoredSet) -> None:
+    test = run(unopened(page, train=READER, data=data.key))
+    assert not test.exception
+    assert EN["train.get_reader"].format(data=data.name) in [text.value for text in test.markdown]

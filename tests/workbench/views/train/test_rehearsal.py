@@ -1,0 +1,334 @@
+"""What can be asked before a training starts: how it is asked, waited for, told and put to use."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.split import Part, split
+from mrc_workbench.data.workspace import write_text
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
+from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
+from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.workbench.views.resources import sets
+from mrc_workbench.workbench.views.train import start
+from tests.training.worlds import COLUMNS
+from tests.workbench.views.driving import run
+from tests.workbench.views.train.worlds import (
+    EN,
+    button,
+    click,
+    enter,
+    field,
+    form_page,
+    labels,
+    made_run,
+    press,
+    texts,
+    unopened,
+    with_base,
+)
+
+pytestmark = pytest.mark.slow
+
+STARTS_BY_ITSELF = start.starts_by_itself  # the fixture of all pages replaces it
+TRIPLET = BiEncoderObjective.TRIPLET
+FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(form_page)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
+    """Rehearsals that were started; the process of each only sleeps."""
+    rehearsals: list[Rehearsal] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self: Rehearsal, plan: Plan) -> None:
+        processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        pid = processes[-1].pid
+        self.write_status(Status(State.RUNNING, pid=pid, pid_started=psutil.Process(pid).create_time()))
+        rehearsals.append(self)
+
+    monkeypatch.setattr(Rehearsal, "start", start)
+    yield rehearsals
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def ask(app: AppTest, asked: list[Rehearsal], task: RehearsalTask = RehearsalTask.ESTIMATE) -> Rehearsal:
+    button(app, f"ask_{task.value}").click()
+    run(app)
+    assert asked[-1].task is task
+    return asked[-1]
+
+
+def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
+    rehearsal = ask(run(app), asked)
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(found)))
+    return run(app)
+
+
+# time and memory
+
+
+def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
+    rehearsal = ask(enter(run(app), epochs=5.0), asked)
+    assert "Running a few steps" in texts(app)
+    button(app, "ask_estimate").click()
+    assert button(run(app), "ask_estimate").disabled
+    assert asked == [rehearsal]
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
+    assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
+    assert "One step takes 0.8 s, all evaluations 12 s, loading under a second. Measured on: CPU." in texts(app)
+    assert not app.error
+    assert field(app, "epochs").value == 5.0
+    assert all_runs() == []
+
+
+def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, seconds_teaching=75.0))
+    assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
+
+
+def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, fits=False, instead={"batch_size": 32}))
+    told = EN["train.too_large_instead"].format(options="Batch size 32")
+    assert [error.value for error in app.error] == [told]
+    press(app, "use_instead")
+    assert field(app, "batch_size").value == 32
+    assert not app.error  # another plan, of which nothing is known yet
+    assert not app.info
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
+    with_base(app, DEFAULT_BI_ENCODER)
+    instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
+    estimated(app, asked, replace(FITS, fits=False, instead=instead))
+    told = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
+    assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
+    press(app, "use_instead")
+    assert {name: field(app, name).value for name in instead} == instead
+
+
+def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, fits=False))
+    assert [error.value for error in app.error] == [EN["train.too_large"]]
+    assert EN["train.use_instead"] not in labels(app)
+
+
+def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
+    rehearsal = ask(run(app), asked)
+    click(app, f"stop_{rehearsal.id}")
+    assert not rehearsal.running
+    assert "Running a few steps" not in texts(run(app))
+    assert not button(app, "ask_estimate").disabled
+
+
+def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: list[Rehearsal]) -> None:
+    rehearsal = ask(run(app), asked)
+    enter(app, epochs=5.0)
+    assert not rehearsal.running
+    assert "Running a few steps" not in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "told"),
+    [("memory", "9 GB", "failure.memory"), ("unexpected", "ValueError: *no*", "train.not_answered")],
+)
+def test_what_went_wrong_is_told(app: AppTest, asked: list[Rehearsal], code: str, message: str, told: str) -> None:
+    rehearsal = ask(run(app), asked)
+    rehearsal.write_status(Status(State.FAILED, code=code, message=message))
+    run(app)
+    assert [error.value for error in app.error] == [EN[told]]
+    assert [code.value for code in app.code] == [message]
+    assert not button(app, "ask_estimate").disabled
+
+
+def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Rehearsal, plan: Plan) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Rehearsal, "start", full)
+    button(run(app), "ask_estimate").click()
+    assert [error.value for error in run(app).error] == [EN["train.not_started"].format(reason="no space")]
+
+
+def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "starts_by_itself", STARTS_BY_ITSELF)
+
+
+def test_the_defaults_are_estimated_by_themselves_and_once(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    run(app)
+    (rehearsal,) = asked
+    assert rehearsal.task is RehearsalTask.ESTIMATE
+    assert "Running a few steps" in texts(app)
+    click(app, f"stop_{rehearsal.id}")
+    assert "Running a few steps" not in texts(run(app))
+    assert len(asked) == 1  # what was stopped is not started again
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    assert [info.value for info in run(app).info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
+
+
+def test_another_base_replaces_the_estimate_that_runs(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    by_itself(monkeypatch)
+    with_base(app, STARTER)
+    with_base(app, str(folder))
+    first, second = asked
+    assert (first.running, second.running) == (False, True)
+
+
+def test_changed_settings_are_estimated_only_when_asked(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    enter(run(app), epochs=5.0)
+    assert [rehearsal.running for rehearsal in asked] == [False]  # that of the defaults has ended
+
+
+@pytest.mark.usefixtures("no_worker")
+@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
+def test_nothing_is_measured_beside_a_training(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    by_itself(monkeypatch)
+    made_run(state)
+    run(app)
+    assert asked == []
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_nothing_is_downloaded_for_an_estimate_nobody_asked_for(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_itself(monkeypatch)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert asked == []
+
+
+def test_a_training_that_starts_ends_the_estimate(
+    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
+) -> None:
+    by_itself(monkeypatch)
+    run(app)
+    click(app, "train_start_")
+    assert len(submitted) == 1
+    assert [rehearsal.running for rehearsal in asked] == [False]
+
+
+def test_an_estimate_on_a_busy_machine_says_so_and_what_it_takes_alone(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, others=0.6, seconds_alone=87.0))
+    (told,) = (info.value for info in app.info)
+    assert told.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
+
+
+def test_an_estimate_without_a_whole_batch_is_called_rough(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, replace(FITS, rough=True))
+    (told,) = (info.value for info in app.info)
+    assert told.startswith("Roughly **4 min 20 s**")
+
+
+# hard negatives
+
+
+def rows(count: int, text: str = "passage") -> pd.DataFrame:
+    values: dict[str, list[Any]] = {
+        "question_id": [f"q{row // 4}" for row in range(count)],
+        "question": [f"question {row // 4}" for row in range(count)],
+        "positive": [f"right {text} {row // 4}" for row in range(count)],
+        "positive_score": [9.5] * count,
+        "passage_id": [f"p{row}" for row in range(count)],
+        "title": ["<b>title</b>"] * count,
+        "passage": [f"wrong {text} {row}" for row in range(count)],
+        "rank": [1 + row % 4 for row in range(count)],
+        "score": [9.0 - row % 4 for row in range(count)],
+        "marked": [row == 0 for row in range(count)],
+    }
+    return pd.DataFrame(values)[list(COLUMNS)]
+
+
+def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppTest:
+    rehearsal = ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
+    table.to_parquet(rehearsal.folder / "negatives.parquet", index=False)
+    return run(app)
+
+
+def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
+    with_base(app, STARTER, TRIPLET)
+    rehearsal = ask(app, asked, RehearsalTask.NEGATIVES)
+    assert "Finding hard negatives" in texts(app)
+    rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
+    run(app)
+    training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
+    assert f"**10 negatives** for 3 of {training} questions" in texts(app)
+    shown = app.dataframe[0].value
+    assert shown["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
+    assert all_runs() == []
+
+
+def test_a_large_table_never_comes_whole(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(2000, "long " * 1000))
+    shown = app.dataframe[0].value
+    assert len(shown) == 500
+    assert shown["passage"].str.len().max() == 200
+    assert "Showing 500 of 2,000" in texts(app)
+
+
+def test_questions_can_be_searched_for(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(40))
+    app.text_input(key="train_negatives_search").set_value("QUESTION 7")
+    run(app)
+    assert app.dataframe[0].value["passage_id"].tolist() == ["p28", "p29", "p30", "p31"]
+    app.text_input(key="train_negatives_search").set_value("(")
+    assert run(app).dataframe[0].value.empty
+
+
+def test_both_downloads_hold_every_row(app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+
+    def download(label: str, data: Any, file_name: str, *args: Any, **kwargs: Any) -> bool:
+        made[file_name] = data()
+        return False
+
+    monkeypatch.setattr("streamlit.download_button", download)
+    table = rows(600, '한글, "지문"')
+    looked_at(app, asked, table)
+    assert made["hard-negatives.csv"].startswith(b"\xef\xbb\xbfquestion_id,")
+    (Path(asked[0].folder) / "copy.csv").write_bytes(made["hard-negatives.csv"])
+    pd.testing.assert_frame_equal(pd.read_csv(asked[0].folder / "copy.csv", encoding="utf-8-sig"), table)
+    lines = made["hard-negatives.jsonl"].decode().splitlines()
+    assert "한글" in lines[0]
+    assert [json.loads(line) for line in lines] == table.to_dict("records")
+
+
+def test_where_nothing_was_found_it_is_told(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(0))
+    assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
+    assert not app.dataframe
+
+
+def test_without_negatives_there_is_nothing_to_look_at(app: AppTest) -> None:
+    assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin takes none
+    assert BiEncoderOptions.suited_to().negatives == 0
+    assert EN["train.ask_negatives"] not in labels(with_base(app, STARTER, "multiple-negatives"))

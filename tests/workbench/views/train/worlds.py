@@ -1,0 +1,171 @@
+"""Trainings that were made by nobody, and what the Train page and its form show of them."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import small_set
+from tests.workbench.views.driving import run, unfolded
+
+EN = catalog("en")
+SCORES: dict[str, Any] = {
+    "before": {"recall@1": 0.5, "recall@5": 0.6, "recall@10": 0.7, "mrr@10": 0.55, "ndcg@10": 0.6},
+    "after": {"recall@1": 0.6, "recall@5": 0.7, "recall@10": 0.8, "mrr@10": 0.65, "ndcg@10": 0.7},
+    "bm25": {"recall@1": 0.7, "recall@5": 0.65, "recall@10": 0.75, "mrr@10": 0.6, "ndcg@10": 0.65},
+    "questions": 48,
+    "seconds": 9.2,
+}
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views import sidebar
+    from mrc_workbench.workbench.views.train import page as train_page
+
+    sidebar.draw()
+    train_page.draw()
+
+
+def form_page() -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.resources.sets import chosen_set
+    from mrc_workbench.workbench.views.train.base import pick_base, pick_objective
+    from mrc_workbench.workbench.views.train.page import draw_form
+
+    kind = st.query_params.get("train", "bi-encoder")
+    base, data = pick_base(kind), chosen_set()
+    draw_form(kind, base, pick_objective(kind, base, data), data)
+
+
+def unopened(drawn: Callable[[], None], *, whole: bool = True, **address: str) -> AppTest:
+    """A page in English with this address, not drawn yet; a form `whole`, with what it folds away."""
+    test = AppTest.from_function(drawn, default_timeout=60)
+    test.query_params.update({"lang": "en", **address})
+    return unfolded(test, *RECIPES) if whole else test
+
+
+def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
+    return keep(question_set or small_set())
+
+
+def made_run(
+    state: State,
+    kind: str = BI_ENCODER,
+    name: str = "first",
+    base: str = "",
+    *,
+    split: SplitOptions | None = None,
+    options: Mapping[str, Any] | None = None,
+    **status: Any,
+) -> Run:
+    kept, suited_to = kept_set(), RECIPES[kind].options.suited_to
+    wanted = replace(suited_to(base) if base else suited_to(), **(options or {}))
+    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), split or SplitOptions(), wanted)
+    made = create_run(plan)
+    pid, started = this_process()
+    made.write_status(Status(state, pid=pid, pid_started=started, **status))
+    return made
+
+
+def with_model(made: Run, scores: Mapping[str, Any] | None = None) -> Run:
+    """A training that left a model, and was measured where there are scores."""
+    if scores:
+        (made.folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+    made.model_folder.mkdir()
+    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
+    return made
+
+
+def with_module(made: Run, module: str) -> Run:
+    """A training whose model begins with a module of this type."""
+    modules = [{"idx": 0, "name": "0", "path": "", "type": module}]
+    (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    return made
+
+
+def trained_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
+    """A finished training by these options and a split of its own, of which no figures are known."""
+    return with_model(made_run(State.DONE, kind, name, split=SplitOptions(0.15, 0.25, 3), options=options))
+
+
+def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = "", **changed: Any) -> Run:
+    return with_model(made_run(State.DONE, kind, name, base, seconds=9.2), SCORES | changed)
+
+
+def widgets(app: AppTest) -> list[Any]:
+    return [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+
+
+def field(app: AppTest, name: str, kind: str = BI_ENCODER) -> Any:
+    """The widget of an option, whatever it is."""
+    return next(widget for widget in widgets(app) if widget.key == f"train_{kind}_{name}")
+
+
+def base_box(app: AppTest) -> Selectbox:
+    return next(box for box in app.selectbox if str(box.key).startswith("base_"))
+
+
+def drawn(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
+    """Names of the options that have a field."""
+    known = {known.name for known in fields(RECIPES[kind].options)}
+    return {str(widget.key).removeprefix(f"train_{kind}_") for widget in widgets(app)} & known
+
+
+def button(app: AppTest, key: str) -> Any:
+    return next(button for button in app.button if button.label == EN[f"train.{key}"])
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    """Press the button called by this key of the page's words, and draw the page anew."""
+    button(app, key).click()
+    return run(app)
+
+
+def click(app: AppTest, start: str) -> AppTest:
+    """Press the first button whose own key begins so, and draw the page anew."""
+    next(one for one in app.button if str(one.key).startswith(start)).click()
+    return run(app)
+
+
+def enter(app: AppTest, kind: str = BI_ENCODER, /, **values: Any) -> AppTest:
+    """Fill in these fields of a form, and draw it anew."""
+    for name, value in values.items():
+        field(app, name, kind).set_value(value)
+    return run(app)
+
+
+def start_button(app: AppTest) -> Any:
+    return next(button for button in app.button if str(button.key).startswith("train_start_"))
+
+
+def labels(app: AppTest) -> list[str]:
+    return [button.label for button in app.button]
+
+
+def texts(app: AppTest) -> str:
+    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
+    return "\n".join([*(str(element.value) for element in shown), *progress_texts(app)])
+
+
+def progress_texts(app: AppTest) -> list[str]:
+    return [bar.proto.text for bar in app.get("progress")]
+
+
+def with_base(app: AppTest, base: str, objective: str = "") -> AppTest:
+    app.query_params["base"] = base
+    if objective:
+        app.query_params["objective"] = objective
+    return run(app)

@@ -1,0 +1,140 @@
+"""Charts of comparisons and trainings: height, ticks, room at the borders, and what they tell screen readers."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+import streamlit as st
+import vl_convert
+
+from mrc_workbench.retrieval.report.charts import legend
+from mrc_workbench.retrieval.report.drawing import letter_of
+from mrc_workbench.workbench.views.compare import charts as compare_charts
+from mrc_workbench.workbench.views.runs import charts as run_charts
+from mrc_workbench.workbench.views.ui import charts, findings
+
+NAMES = ["BM25", "Dense", "Late", "LSA"]
+
+
+@pytest.fixture(autouse=True)
+def _english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(st, "query_params", {"lang": "en"})
+
+
+def differences(*names: str) -> pd.DataFrame:
+    rows = [(name, 7.0 + place, 4.0 + place, 10.0 + place) for place, name in enumerate(names)]
+    return pd.DataFrame(rows, columns=["Retriever", "difference", "low", "high"])
+
+
+def recalls() -> pd.DataFrame:
+    rows = [(name, k, 0.5 + k / 100, 0.45 + k / 100, 0.55 + k / 100) for name in NAMES for k in (1, 10)]
+    return pd.DataFrame(rows, columns=["Retriever", "K", "Recall", "low", "high"])
+
+
+def spec(chart: Any) -> dict[str, Any]:
+    made: dict[str, Any] = chart.to_dict()
+    return made
+
+
+def test_height_of_differences_follows_the_rows() -> None:
+    one, three = (
+        charts.forest(differences(*names), NAMES, x="points", detail="Retriever")
+        for names in (["Dense"], ["Dense", "Late", "LSA"])
+    )
+    assert one.height <= 120
+    assert three.height - one.height == 2 * (one.height - 64)
+
+
+def test_differences_keep_the_order_of_the_table_and_say_what_they_show() -> None:
+    chart = spec(charts.forest(differences("Late", "Dense"), NAMES, x="points", detail="Retriever"))
+    (order,) = [layer["encoding"]["y"]["sort"] for layer in chart["layer"] if layer["mark"]["type"] == "point"]
+    assert order == ["Late", "Dense"]
+    assert chart["description"] == (
+        "points: Late +7.0 (95% interval +4.0 to +10.0); Dense +8.0 (95% interval +5.0 to +11.0)."
+    )
+
+
+def test_no_line_of_differences_lies_on_the_border() -> None:
+    chart = spec(charts.forest(differences("Late"), NAMES, x="points", detail="Retriever"))
+    (domain,) = [layer["encoding"]["x"]["scale"]["domain"] for layer in chart["layer"] if "x2" in layer["encoding"]]
+    assert domain[0] < 0
+    assert domain[1] > 10
+
+
+def test_legend_of_curves_follows_the_order_of_the_table() -> None:
+    table = recalls().sort_values("Retriever", ascending=False, kind="stable")
+    chart = spec(charts.curves(table, NAMES, x="K", y="Recall", detail="Retriever"))
+    assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Late", "LSA", "Dense", "BM25"]
+    assert "BM25 from 51.0% (1) to 60.0% (10)" in chart["description"]
+
+
+def test_curves_before_training_are_dashed_in_the_chart_and_in_its_legend() -> None:
+    chart = spec(charts.curves(recalls(), NAMES, x="K", y="Recall", detail="Retriever", dashed=["Dense"]))
+    (line,) = (layer["encoding"] for layer in chart["layer"] if "strokeDash" in layer["encoding"])
+    dashes = dict(zip(line["strokeDash"]["scale"]["domain"], line["strokeDash"]["scale"]["range"], strict=True))
+    assert {name for name, dash in dashes.items() if dash != [1, 0]} == {"Dense"}
+    (drawn,) = vl_convert.vegalite_to_vega(chart)["legends"]
+    assert (drawn["symbolType"], drawn["stroke"], drawn["strokeDash"]) == ("stroke", "color", "strokeDash")
+    labels = drawn["encode"]["labels"]["update"]["text"]["signal"]
+    assert all(json.dumps(f"{letter_of(name, NAMES)} {name}") in labels for name in dashes)
+
+
+def test_legends_are_opaque() -> None:
+    assert legend().to_dict()["symbolOpacity"] == 1
+
+
+def test_every_chart_has_few_ticks_and_little_room_around_its_legend() -> None:
+    made = charts.made("en", charts.forest, differences("Late"), NAMES, x="points", detail="Retriever")
+    assert 5 <= made["config"]["axisQuantitative"]["tickCount"] <= 8
+    assert made["config"]["legend"]["offset"] <= 8
+    assert made["padding"]["bottom"] <= 8
+
+
+def test_axes_of_shares_have_no_label_beyond_the_whole() -> None:
+    scale, axis = charts.share_scale(0.6, 1.0)
+    low, high = scale.to_dict()["domain"]
+    assert low < 0.6
+    assert high > 1
+    assert axis.to_dict()["labelExpr"].startswith("datum.value > 1.0001 ? ''")
+
+
+def test_stages_of_loss_say_how_many_questions_they_lose() -> None:
+    table = pd.DataFrame(
+        {"retriever": ["BM25", "BM25", "Mix"], "label": ["low", "nowhere", "low"], "count": [45, 7, 17]}
+    )
+    fates = {"low": "below", "nowhere": "not_found"}
+    chart = spec(compare_charts.lost_questions(table, order=["BM25", "Mix"], fates=fates, x="lost questions"))
+    assert chart["description"] == "lost questions: BM25 52 (low 45, nowhere 7); Mix 17 (low 17)."
+
+
+def test_settings_say_which_is_the_best() -> None:
+    rows = [("a", "rrf", 0.2, 0.81), ("b", "rrf", 0.4, 0.84), ("", "ceiling", 0.4, 0.99)]
+    table = pd.DataFrame(rows, columns=["name", "fusion", "x", "value"])
+    table = table.assign(low=table["value"] - 0.02, high=table["value"] + 0.02)
+    look = {"detail": ("fusion", "Fusion"), "names": ["rrf", "ceiling"], "ordinal": False}
+    chart = spec(compare_charts.bands(table, "b", x="weight", y="nDCG@10", **look))
+    assert chart["description"] == "nDCG@10: the best of 2 settings reaches 84.0% (rrf, weight 0.4)."
+
+
+def test_curves_of_a_training_say_where_they_begin_and_end() -> None:
+    table = pd.DataFrame({"run": ["now", "now"], "step": [0, 20], "value": [0.5, 0.61]})
+    chart = run_charts._chart("ndcg@10", table, ["now"], ["#009E73"], 20, bm25=0.7, kept=None)
+    assert spec(chart)["description"] == "nDCG@10: now from 50.0% (0) to 61.0% (20); BM25 70.0%."
+
+
+def test_questions_that_do_not_judge_are_grey_and_dashed() -> None:
+    table = pd.DataFrame({"run": ["judge", "beside"], "step": [0, 0], "value": [0.5, 0.6]})
+    colours = ["#009E73", run_charts._BESIDE]
+    chart = spec(run_charts._lines("ndcg@10", table, ["judge", "beside"], colours, 20))
+    (scale,) = [
+        layer["encoding"]["strokeDash"]["scale"] for layer in chart["layer"] if "strokeDash" in layer["encoding"]
+    ]
+    assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"judge": [1, 0], "beside": [5, 4]}
+
+
+def test_a_description_of_many_rows_is_short() -> None:
+    told = findings.describe("Share", [f"signal {number}" for number in range(40)])
+    assert "signal 11" in told
+    assert "signal 12" not in told
+    assert told.endswith("28 more.")

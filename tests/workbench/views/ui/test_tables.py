@@ -1,0 +1,155 @@
+"""Columns say what they hold in the person's language, and what downloads a table makes it when it is asked for. Charts
+are made once, and hold their data whoever draws at the same time."""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pyarrow as pa
+import pytest
+import streamlit as st
+
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.charts import made
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.workbench.views.driving import opened, run
+
+EN = catalog("en")
+
+
+def page() -> None:
+    import pandas as pd
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.ui import tables
+
+    columns = {
+        "retriever": tables.retriever(width=170),
+        **tables.interval("%+.2f"),
+        "p_holm": tables.p_holm(),
+        "recall@5": tables.measure("recall@5"),
+        "ndcg@10": tables.measure("ndcg@10", "Its nDCG@10", width="small"),
+        "depth": tables.number("where.reads"),
+        "difference": tables.number("compare.difference", "%+.3f", ""),
+        "question": tables.text("column.question", ""),
+        "known": tables.checkbox("why.term_known", width=70),
+    }
+    st.session_state["columns"] = columns
+
+    def table() -> pd.DataFrame:
+        raise LookupError("nobody asked for it")
+
+    tables.draw_csv("data_page.download_split", table, "split.csv")
+
+
+def test_a_column_is_named_explained_and_written_and_a_download_made_when_it_is_asked_for() -> None:
+    app = opened(page)
+    columns: dict[str, dict[str, Any]] = app.session_state["columns"]
+    assert {"compare.difference_help", "column.question_help"} <= EN.keys()  # and yet some need no explanation
+    assert {name: (column["label"], column["help"]) for name, column in columns.items()} == {
+        "retriever": (EN["compare.retriever"], EN.get("compare.retriever_help")),
+        "low": (EN["compare.low"], EN["compare.interval_help"]),
+        "high": (EN["compare.high"], EN["compare.interval_help"]),
+        "p_holm": ("p (Holm)", EN["where.p_holm_help"]),
+        "recall@5": ("R@5", EN["help.recall"]),  # short unless a label is given
+        "ndcg@10": ("Its nDCG@10", EN["help.ndcg"]),
+        "depth": (EN["where.reads"], EN["where.reads_help"]),
+        "difference": (EN["compare.difference"], None),
+        "question": (EN["column.question"], None),
+        "known": (EN["why.term_known"], EN["why.term_known_help"]),
+    }
+    assert (columns["retriever"]["pinned"], columns["retriever"]["width"]) == (True, 170)
+    assert columns["high"]["type_config"]["format"] == "%+.2f"
+    (button,) = app.get("download_button")  # the table was not made
+    assert (button.label, button.help) == (EN["data_page.download_split"], EN["data_page.download_split_help"])
+
+
+def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, object] = {}
+
+    def dataframe(_: pd.DataFrame, **options: object) -> dict[str, dict[str, list[int]]]:
+        drawn.update(options)
+        return {"selection": {"rows": [1, 7]}}
+
+    monkeypatch.setattr("streamlit.dataframe", dataframe)
+    table = pd.DataFrame({"name": ["a", "b"], "key": [1, 2]})
+    columns = {"name": st.column_config.TextColumn("Name")}
+    assert tables.draw_choice(table, columns, "chosen", "multi-row") == [1]
+    assert tables.draw_choice(table.style, columns, "chosen", "multi-row") == [1]
+    assert (drawn["column_order"], drawn["selection_mode"], drawn["key"]) == (["name"], "multi-row", "chosen")
+
+
+def test_a_column_is_as_wide_as_its_longest_name_and_korean_letters_count_twice() -> None:
+    given = (["BM25"], ["Dense · multilingual-e5-small 1"], ["가" * 20])
+    narrow, latin, korean = map(tables.width_of, given)
+    assert narrow < latin
+    assert latin >= 7 * 31  # letters
+    assert korean == tables.width_of(["ab" * 20])
+    assert tables.width_of([]) == narrow
+
+
+VIEWS = PROJECT / "views"
+counted: list[str] = []
+
+
+def points(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.Chart:
+    counted.append(y)
+    return alt.Chart(table).mark_point().encode(x="x:Q", y=alt.Y(y, type="quantitative", sort=list(names)))
+
+
+def chart_page() -> None:
+    import pandas as pd
+
+    from mrc_workbench.workbench.views.ui.charts import draw_chart
+    from tests.workbench.views.ui.test_tables import points
+
+    draw_chart(points, pd.DataFrame({"x": [1, 2], "up": [0.5, None]}), ["a"], y="up", alt="two points")
+
+
+def test_a_chart_is_made_once_for_each_language() -> None:
+    counted.clear()
+    app = opened(chart_page)
+    run(run(app))
+    assert counted == ["up"]
+    app.query_params["lang"] = "ko"
+    run(app)
+    assert counted == ["up", "up"]
+
+
+def test_a_chart_brings_its_data_as_arrow() -> None:
+    (chart,) = opened(chart_page).get("vega_lite_chart")
+    (dataset,) = chart.proto.datasets
+    with pa.ipc.open_stream(dataset.data.data) as stream:
+        assert stream.read_all().to_pylist() == [{"x": 1, "up": 0.5}, {"x": 2, "up": None}]
+    assert json.loads(chart.proto.spec)["description"] == "two points"
+
+
+def test_another_table_or_another_word_makes_another_chart() -> None:
+    table = pd.DataFrame({"x": [1], "up": [0.5], "down": [0.1]})
+    first = made("en", points, table, ["a"], y="up")
+    assert made("en", points, table.copy(), ["a"], y="up") is first
+    others: list[Any] = [
+        made("en", points, table.assign(up=0.6), ["a"], y="up"),
+        made("en", points, table, ["b"], y="up"),
+        made("en", points, table, ["a"], y="down"),
+    ]
+    assert all(other != first for other in others)
+
+
+def test_charts_made_at_the_same_time_have_each_their_own_data() -> None:
+    tables = [pd.DataFrame({"x": [number], "up": [number]}) for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        specs = list(threads.map(lambda table: made("en", points, table, [], y="up"), tables))
+    for number, spec in enumerate(specs):
+        (content,) = spec["datasets"].values()
+        with pa.ipc.open_stream(content) as stream:
+            assert stream.read_all().to_pylist() == [{"x": number, "up": number}]
+
+
+def test_no_page_draws_charts_past_this() -> None:
+    """Streamlit's own way changes Altair's settings for all threads while it is at work."""
+    assert not [path.name for path in VIEWS.rglob("*.py") if "st.altair_chart" in path.read_text(encoding="utf-8")]

@@ -1,0 +1,327 @@
+"""Every word on a page is in both languages, is used, and has the same fields. What went wrong has words, too: a
+damaged file shows as such where its thing stood, on pages that go on; and is removed there."""
+
+import errno
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
+from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.labs.language.texts import LanguageError
+from mrc_workbench.labs.reading.rules import ReadingError
+from mrc_workbench.models.llm.asking import EndpointError
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
+from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text
+from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, particle, plain, plain_number
+from tests.doubles import small_set
+from tests.hostile.damages import DEEP
+from tests.workbench.views.driving import data_page, opened, run
+from tests.workbench.views.train.worlds import made_run
+from tests.workbench.views.train.worlds import page as train_page
+
+VIEWS = PROJECT / "views"
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "workbench.py"])
+WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
+# the columns of `workbench.views.ui.tables` find their explanations by their own key
+EXPLAINED = {f"{key}_help" for key in re.findall(r"""tables\.[a-z_]+\(\s*"([a-z_]+\.[a-z0-9_]+)""", SOURCE)}
+# keys put together while running: `word(f"part.{part}")` uses every key that begins with "part."
+BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))
+
+
+def fields(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+
+def test_both_languages_have_the_same_keys_with_the_same_fields() -> None:
+    korean, english = (catalog(language) for language in LANGUAGES)
+    assert korean.keys() == english.keys()
+    different = [key for key in korean if fields(korean[key]) != fields(english[key])]
+    assert different == []
+
+
+def test_no_text_is_empty_or_left_in_the_other_language() -> None:
+    hangul = re.compile("[가-힣]")
+    names = {"sidebar.language"}  # names both languages, for who cannot read the one in use
+    english = catalog("en")
+    assert [key for key, text in english.items() if not text.strip()] == []
+    assert [key for key, text in english.items() if hangul.search(text) and key not in names] == []
+
+
+def test_every_key_in_the_code_has_a_text() -> None:
+    sections = {key.split(".")[0] for key in catalog("en")}
+    missing = [key for key in WRITTEN if key.split(".")[0] in sections and key not in catalog("en")]
+    assert missing == []
+
+
+def test_every_text_is_used() -> None:
+    used = WRITTEN | EXPLAINED
+    unused = [key for key in catalog("en") if key not in used and not key.startswith(BEGINNINGS)]
+    assert unused == []
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_phase_has_words(phase: Phase) -> None:
+    assert f"phase.{phase.value}" in catalog("ko")
+
+
+def test_plain_leaves_nothing_for_markdown_to_read() -> None:
+    assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
+
+
+def test_plain_makes_no_icon_of_a_text() -> None:
+    """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
+    shown = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
+    assert shown == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_no_two_tildes_strike_out_what_is_between(language: str) -> None:
+    struck = {key: text for key, text in catalog(language).items() if re.search(r"~\S.*\S~", text)}
+    assert not struck
+
+
+EN = catalog("en")
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", ProblemCode)
+def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, language: str) -> None:
+    text = catalog(language)[f"problem.{code.value}"]
+    assert fields(text) == fields(TEMPLATES[code])
+    assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
+
+
+@pytest.mark.parametrize(
+    ("code", "control"),
+    [
+        (ProblemCode.MISSING_COLUMN, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.ANSWERS_ALONE, {"en": "“Search the answers” below", "ko": "아래 ‘답변을 지문으로 검색’ 버튼"}),
+        (ProblemCode.EVALUATION_OUTPUT, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.UNMARKED_PASSAGES, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.DOCUMENTS_BY_NAME, {"en": "the fields below", "ko": "아래 칸"}),
+        (ProblemCode.UNKNOWN_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.DOUBTFUL_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.WRONG_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.UNKNOWN_ENCODING_NAME, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
+        (ProblemCode.GUESSED_ENCODING, {"en": "Choose another encoding” above", "ko": "다른 인코딩 고르기’"}),
+    ],
+)
+def test_pages_name_their_control_where_commands_name_a_flag(code: ProblemCode, control: dict[str, str]) -> None:
+    details = dict.fromkeys(fields(TEMPLATES[code]), "x") | {"role": "context", "flags": "--columns context=x"}
+    problem = Problem(code, None, details)
+    assert "--columns context=x" in problem.message
+    for language, words in control.items():
+        text = problem_text(problem, catalog(language))
+        assert words in text
+        assert "--" not in text
+
+
+def test_no_message_of_a_page_names_a_flag() -> None:
+    flagged = [(language, key) for language in LANGUAGES for key, text in catalog(language).items() if "(--" in text]
+    assert flagged == []
+
+
+@pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
+def test_a_count_of_one_has_a_singular(count: str, words: str) -> None:
+    app = AppTest.from_function(counted, args=(count,))
+    app.query_params["lang"] = "en"
+    run(app)
+    assert app.text[0].value == words
+
+
+def counted(count: str) -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.ui.words import word
+
+    st.text(word("data_page.questions", questions=count))
+
+
+def test_the_words_are_those_of_the_codes() -> None:
+    assert TEMPLATES.keys() == {"row", *ProblemCode}
+
+
+@pytest.mark.parametrize("code", ProblemCode)
+def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None:
+    problem = Problem(code, None, dict.fromkeys(fields(TEMPLATES[code]), 3))
+    assert problem_text(problem, catalog("en")) == problem.message
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem.of(ProblemCode.WRONG_SHAPE, found="a list whose first item is a list"), "(목록의 첫 항목: 목록)"),
+        (
+            Problem.of(ProblemCode.WRONG_SHAPE, found="an object without a list of objects (keys: a list b, c)"),
+            "(객체의 목록이 없는 객체 (키: a list b, c))",
+        ),
+        (Problem.of(ProblemCode.TOO_LARGE, size="9", unit="unpacked bytes", limit="8"), "9 바이트(압축을 푼 크기)"),
+        (Problem.of(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 한 행의 열이 든 객체가"),
+        (
+            Problem.of(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w", flags="f"),
+            "지문 열을 찾지 못했습니다. 파일에 있는 열: a list.",
+        ),
+    ],
+)
+def test_values_of_the_readers_are_translated_and_those_of_the_file_are_not(problem: Problem, words: str) -> None:
+    assert words in problem_text(problem, catalog("ko"))
+
+
+def test_a_reason_leaves_the_row_to_its_column() -> None:
+    problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
+    assert reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
+
+
+def test_an_error_carries_the_rows_behind_it() -> None:
+    row = Problem.of(ProblemCode.EMPTY_CONTEXT, 2, column="c")
+    error = DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
+    assert error.others == (row,)
+
+
+@pytest.mark.parametrize(
+    ("room", "kind"), [("chat", EndpointError), ("language", LanguageError), ("reading", ReadingError)]
+)
+def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, kind: type[Failure]) -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / room).rglob("*.py"))
+    raised = set(re.findall(rf'{kind.__name__}\(\s*"([a-z_]+)"', source))
+    raised |= set(re.findall(r'^    "[A-Z]\w+Error": "([a-z_]+)"', source, re.MULTILINE))
+    assert len(raised) >= 10
+    for code in raised:
+        text = catalog("en")[f"{room}.{code}"]
+        values = {name: f"the {name}" for name in fields(text)}
+        assert failure_text(kind(code, "in English", **values)) == text.format(**values)
+
+
+def failing(number: int) -> None:
+    from mrc_workbench.workbench.views.ui.problems import errors_told
+
+    with errors_told():
+        raise OSError(number, "No space left on device")
+
+
+def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
+    app = AppTest.from_function(failing, args=(errno.ENOSPC,))
+    app.query_params["lang"] = "en"
+    run(app)
+    assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [
+        "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
+    ]
+    other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
+    assert len(other.exception) == 1
+
+
+def ended_run(name: str) -> Run:
+    return made_run(State.STOPPED, name=name, step=3, total_steps=9)
+
+
+def told_as_damaged(app: AppTest, name: str) -> bool:
+    about = EN["damaged.about"].split("{name}")[1]
+    return any(plain(name) in one.value and about in one.value for one in app.markdown)
+
+
+def remove(app: AppTest, name: str) -> None:
+    app.button(f"damaged_yes_{name}").click()
+    run(app)
+
+
+def test_a_run_whose_plan_cannot_be_read_is_shown_and_removed() -> None:
+    ended_run("whole")
+    lost = ended_run("lost")
+    (lost.folder / "run.json").write_bytes(DEEP)
+    app = opened(train_page)
+    assert any("whole" in one.value for one in app.markdown)
+    assert told_as_damaged(app, lost.id)
+    remove(app, lost.id)
+    assert (lost.folder.exists(), damaged_runs()) == (False, [])
+    assert not told_as_damaged(app, lost.id)
+
+
+@pytest.mark.parametrize("name", ["status.json", "scores.json", "provenance.json", "progress.jsonl"])
+def test_other_files_of_a_run_leave_it_in_the_list(name: str) -> None:
+    made = ended_run("mine")
+    (made.folder / name).write_bytes(DEEP)
+    app = opened(train_page)
+    assert any("mine" in one.value for one in app.markdown)
+    assert (EN["failure.damaged"] in [one.value for one in app.error]) is (name == "status.json")
+
+
+def test_a_set_that_cannot_be_read_is_shown_and_removed() -> None:
+    kept, lost = keep(small_set()), keep(small_set("other").with_questions([0, 1]))
+    (workspace() / "datasets" / lost.key / "set.json").write_bytes(DEEP)
+    app = opened(data_page, data=kept.key)
+    assert told_as_damaged(app, lost.key)
+    remove(app, lost.key)
+    assert [one.key for one in stored()] == [kept.key]
+    assert not (workspace() / "datasets" / lost.key).exists()
+
+
+@pytest.mark.parametrize("name", ["scores.json", "provenance.json"])
+def test_a_comparison_that_cannot_be_read_is_shown_and_removed(name: str) -> None:
+    data = keep(small_set())
+    folders = [kept_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2))]
+    (folders[1] / name).write_bytes(DEEP)
+    app = opened(compare_page, data=data.key, comparison=folders[0].name, view="kept")
+    assert told_as_damaged(app, folders[1].name)
+    remove(app, folders[1].name)
+    assert damaged_comparisons() == []
+    assert folders[0].is_dir()
+    assert not folders[1].exists()
+
+
+def compare_page() -> None:
+    from mrc_workbench.workbench.views.compare import page
+
+    page.draw()
+
+
+def kept_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> Path:
+    experiment = Experiment.model_validate({"data": data, "ks": ks, "retriever": [WORDS]})
+    folder = ComparisonJob.of(experiment, fingerprint).folder
+    keep_comparison(compare(experiment, small_set()), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *[(f"88.{digit}", "이" if digit in "013678" else "가") for digit in "0123456789"],
+        ("지문", "이"),
+        ("문서", "가"),
+        ("nDCG@10", "이"),
+        ("(비교)", "가"),
+        ("BM", "이"),
+        ("Late", "가"),
+        ("", "가"),
+    ],
+)
+def test_a_particle_follows_the_last_sound(text: str, expected: str) -> None:
+    assert particle(text, "이", "가") == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.1666, "0.17"),
+        (0.000015, "0.000015"),
+        (0.00002, "0.00002"),
+        (1.5e-5 / 2, "0.0000075"),
+        (0.0, "0"),
+        (1.25, "1.2"),
+        (12.7, "13"),
+        (1234.0, "1,234"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_small_number_is_written_out(value: float, expected: str) -> None:
+    assert plain_number(value) == expected

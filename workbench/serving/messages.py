@@ -1,0 +1,156 @@
+"""What clients send and get: JSON with its schema, and refusals in words."""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, model_validator
+
+from mrc_workbench.workbench.serving.limits import Limits
+
+_ALIASES = {"question": "query", "questions": "queries", "k": "top_k"}
+
+
+class Found(BaseModel):
+    """A passage; higher scores are better. With `fields`, an answer holds those alone."""
+
+    rank: int
+    id: str
+    title: str = ""
+    text: str = ""
+    score: float = 0.0
+
+
+class HitField(StrEnum):
+    """A field of a passage that was found, as `fields` names it."""
+
+    RANK = "rank"
+    ID = "id"
+    TITLE = "title"
+    TEXT = "text"
+    SCORE = "score"
+
+
+class Answered(BaseModel):
+    """What was found for a question, best first."""
+
+    question: str
+    hits: list[Found]
+
+
+class Answer(BaseModel):
+    """What was found, for each question in the order asked."""
+
+    retriever: str
+    results: list[Answered]
+
+
+class Refusal(BaseModel):
+    """Why a request was not answered: a word for programs, a sentence for people."""
+
+    code: str
+    error: str
+
+
+class Refused(Exception):  # noqa: N818 - it is answered as a `Refusal`
+    """Why a request is not answered: its status, the `Refusal`, and headers that say more."""
+
+    def __init__(self, status: int, code: str, words: str, **headers: str) -> None:
+        super().__init__(words)
+        self.status, self.code, self.headers = status, code, headers
+
+
+class Asked(BaseModel):
+    """A question or several, and how many passages of each are wanted; of which retriever, where several are served."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    question: str | None = None
+    questions: list[str] | None = None
+    k: int = 10
+    offset: int = 0
+    min_score: float | None = None
+    fields: list[HitField] | None = None
+    retriever: str | None = Field(default=None, max_length=1000)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Asked":
+        if (self.question is None) == (self.questions is None):
+            raise ValueError("give either question or questions")
+        return self
+
+    @property
+    def all(self) -> list[str]:
+        return self.questions if self.questions is not None else [self.question or ""]
+
+
+def asked_within(limits: Limits) -> type[Asked]:
+    """Return what may be asked, with the limits in its schema. `query`, `queries` and `top_k` are accepted as well."""
+    text: Any = Annotated[str, Field(min_length=1, max_length=limits.max_query_length)]
+    several: Any = Annotated[list[text], Field(min_length=1, max_length=limits.max_queries)]
+
+    default_k = min(10, limits.max_k)
+
+    def alias(name: str) -> AliasChoices:
+        return AliasChoices(name, _ALIASES[name])
+
+    class Within(Asked):
+        @model_validator(mode="after")
+        def _not_beyond(self) -> "Within":
+            if self.k + self.offset > limits.max_k:
+                raise ValueError(f"k and offset together are at most {limits.max_k}")
+            return self
+
+    return create_model(
+        "Asked",
+        __base__=Within,
+        question=(text | None, Field(None, description="a question", validation_alias=alias("question"))),
+        questions=(several | None, Field(None, description="or several", validation_alias=alias("questions"))),
+        k=(
+            int,
+            Field(default_k, description="passages of each", ge=1, le=limits.max_k, validation_alias=alias("k")),
+        ),
+        offset=(int, Field(0, description="passages to skip, the best first", ge=0, lt=limits.max_k)),
+        min_score=(float | None, Field(None, description="leave out passages with a lower score", allow_inf_nan=False)),
+        fields=(
+            Annotated[list[Annotated[HitField, Field(strict=False)]], Field(min_length=1, max_length=len(HitField))]
+            | None,
+            Field(None, description="fields of each passage; all, if not given"),
+        ),
+    )
+
+
+def schema_of(asked: type[Asked], retrievers: Collection[str]) -> dict[str, Any]:
+    """Return the JSON schema of what may be asked of the `retrievers`: either question or questions."""
+    schema = asked.model_json_schema()
+    properties: dict[str, Any] = schema["properties"]
+    for name, alias in _ALIASES.items():
+        properties[alias] = {**properties[name], "description": f"the same as {name}", "deprecated": False}
+    properties["retriever"] = {"type": "string", "enum": list(retrievers), "title": "Retriever"}
+    several = len(retrievers) > 1
+    ways = [name for field in ("question", "questions") for name in (field, _ALIASES[field])]
+    schema["oneOf"] = [{"required": [way, *(["retriever"] if several else [])]} for way in ways]
+    schema["required"] = ["retriever"] if several else []
+    if not several:
+        del schema["required"]
+    return schema
+
+
+def problem_in(error: Mapping[str, Any]) -> str:
+    """Say in words what is wrong with a request, without repeating what was sent."""
+    if error["type"] == "extra_forbidden":
+        return (
+            "a field that is not known, or given twice; there are question or questions (also query, queries), "
+            "k (also top_k), offset, min_score, fields and retriever"
+        )
+    place = ".".join(map(str, error["loc"]))
+    message = str(error["msg"]).removeprefix("Value error, ")  # which pydantic puts before a check of ours
+    return f"{place}: {message}" if place else message
+
+
+def examples_of(retrievers: Collection[str]) -> dict[str, Any]:
+    """Return requests that are answered, for the description."""
+    named = {"retriever": next(iter(retrievers))} if len(retrievers) > 1 else {}
+    return {
+        "a question": {"value": {"question": "자격루는 누가 만들었는가?", "k": 3, **named}},
+        "several": {"value": {"questions": ["자격루는 누가 만들었는가?", "측우기는 무엇을 재는가?"], **named}},
+    }

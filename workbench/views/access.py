@@ -1,0 +1,334 @@
+"""Who may come in, whose workspace they get, and what stands before Streamlit's server.
+
+Sign-in is Streamlit's with an OpenID provider; it is on exactly where `.streamlit/secrets.toml` has a section `[auth]`.
+Streamlit runs callbacks and fragments in threads of their own, without the rest of the script: whose work is at hand is
+therefore asked of Streamlit every time. It takes files of every session, whether its page has a field for them or not,
+and holds them in memory: what the gate refuses is refused before a byte is kept, and what has no length is counted as
+it arrives."""
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.auth_util import get_cookie_with_chunks
+from streamlit.cli_util import open_browser
+from streamlit.web.server.server_util import get_cookie_secret, get_display_address, get_url
+from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
+
+from mrc_workbench.data.files.temporary import remove_leftovers
+from mrc_workbench.data.jobs.detached import make_ready
+from mrc_workbench.data.workspace import (
+    MEGABYTE,
+    LimitError,
+    NobodySignedInError,
+    limits,
+    remove_folder,
+    shared_workspace,
+    used_bytes,
+    user,
+    user_of,
+    users_told_by,
+    workspace,
+)
+from mrc_workbench.models.hub import forget_tokens
+from mrc_workbench.workbench.views.navigation import MISSING, read_first_page
+from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.uploads import UPLOADS
+
+_DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
+_LOCAL = {"localhost", "127.0.0.1", "::1"}
+_FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
+_OF_STREAMLIT = ("/_stcore/", "/app/static/", "/auth/login", "/auth/logout", "/component/", "/media/", "/static/")
+_HARMLESS = {"GET", "HEAD", "OPTIONS"}
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+def begin() -> None:
+    """Have every workspace be the one of who is signed in. Raises `ValueError` where limits are set to nonsense."""
+    users_told_by(_who)
+    limits()
+    if is_on():
+        forget_tokens()
+
+
+def is_on() -> bool:
+    """Whether people sign in here. Raises Streamlit's error where its secrets cannot be read: nobody gets in then."""
+    return any(Path(place).exists() for place in st.get_option("secrets.files")) and "auth" in st.secrets
+
+
+def granted() -> bool:
+    """Whether the pages may be drawn; where not, draw what there is to do about it."""
+    if not is_on():
+        reached_at = urlsplit(st.context.url or "").hostname or "localhost"
+        if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
+            st.warning(word("access.everybody"), icon=":material/lock_open:")
+        UPLOADS.let_in("")
+        return True
+    try:
+        UPLOADS.let_in(user())
+    except NobodySignedInError:
+        UPLOADS.keep_out()
+        _draw_door()
+        return False
+    return True
+
+
+def user_told_by(cookies: Mapping[str, str]) -> str | None:
+    """Return whom the cookies of a request sign in: the name of their folder; None where nobody."""
+    content = _signed(cookies)
+    return None if not content or _place_of(content).exists() else _user_in(json.loads(content))
+
+
+def address_of_sign_in() -> str:
+    """Return where a provider sends people back to, as browsers call the app; empty where nobody signs in."""
+    return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
+
+
+def draw_user(*, busy: bool) -> None:
+    """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs what it holds."""
+    st.divider()
+    st.markdown(f":material/person: {plain(_name())}")
+    held, limit = used_bytes() / MEGABYTE, limits().megabytes
+    st.progress(min(1.0, held / limit), word("access.held", held=f"{held:,.0f}", limit=f"{limit:,}"))
+    with st.container(horizontal=True):
+        st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
+        with st.popover(word("access.clear"), icon=":material/mop:"):
+            st.markdown(word("access.clear_about"))
+            st.button(word("access.clear_yes"), on_click=_clear, disabled=busy, key="clear_cache")
+
+
+def _who() -> str | None:
+    """The folder's name of who is signed in; None where nobody signs in. Raises `NobodySignedInError`."""
+    if not is_on():
+        return None
+    name = _user_in(st.user)
+    if not name or _has_signed_out():
+        raise NobodySignedInError("nobody is signed in")
+    return name
+
+
+def _user_in(claims: Mapping[str, Any]) -> str | None:
+    """The folder's name of whom a provider's claims tell of, where they are signed in and may come in."""
+    issuer, subject = claims.get("iss"), claims.get("sub")
+    if claims.get("is_logged_in") is not True or not issuer or not subject:
+        return None
+    # an address that nobody has verified may be anybody's
+    verified = claims.get("email_verified") in (True, "true")
+    is_let_in = limits().lets_in(str(claims.get("email") or "") if verified else "")
+    return user_of(str(issuer), str(subject)) if is_let_in else None
+
+
+def _signed(cookies: Mapping[str, str]) -> bytes | None:
+    """What a provider's claims are kept as in Streamlit's cookie, where it is signed by this server."""
+    kept = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
+    return _content(kept, get_cookie_secret()) if kept else None
+
+
+@lru_cache(maxsize=256)  # a page asks many times whose workspace it is
+def _content(cookies: tuple[tuple[str, str], ...], secret: str) -> bytes | None:
+    values = {name: value.encode("latin-1", errors="replace") for name, value in cookies}
+    return get_cookie_with_chunks(
+        lambda name: decode_signed_value(secret, name, values.get(name, b"")), USER_COOKIE_NAME
+    )
+
+
+def _sign_out() -> None:
+    """Sign out, and remember that this cookie signs nobody in any more: somebody may have a copy of it."""
+    if content := _signed(st.context.cookies):
+        place = _place_of(content)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for other in place.parent.iterdir():
+            if time.time() - other.stat().st_mtime > _DAYS_OF_A_COOKIE * 86_400:
+                other.unlink(missing_ok=True)
+        place.touch()
+    st.logout()
+
+
+def _has_signed_out() -> bool:
+    """Whether the page was opened by a sign-in that has been ended since, or before."""
+    content = _signed(st.context.cookies)
+    return content is not None and _place_of(content).exists()
+
+
+def _place_of(content: bytes) -> Path:
+    """The file that is there once somebody signed out of this sign-in; its claims have a nonce: no two are alike."""
+    return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
+
+
+def _name() -> str:
+    return str(st.user.get("name") or st.user.get("email") or st.user.get("sub"))
+
+
+def _draw_door() -> None:
+    _, middle, _ = st.columns([1, 2, 1])
+    with middle:
+        st.title(word("app.title"), anchor=False)
+        st.markdown(word("access.about"))
+        if st.user.get("is_logged_in") is True and not _has_signed_out():
+            st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
+            st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
+            return
+        for name in _providers():
+            label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
+            look: dict[str, Any] = {"type": "primary", "icon": ":material/login:", "key": f"sign_in_{name}"}
+            st.button(label, on_click=st.login, args=(name or None,), **look)
+
+
+def _providers() -> list[str]:
+    """Names of the providers that the secrets name, an empty one for that of `[auth]` itself."""
+    section = st.secrets["auth"]
+    named = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
+    return ([""] if "client_id" in section else []) + named
+
+
+def _clear() -> None:
+    """Remove what can be made anew: caches, and with them what was worked out before trainings."""
+    folder = workspace() / "cache"
+    if folder.is_dir() and workspace() != shared_workspace():
+        remove_folder(folder)
+
+
+class Gate:
+    """The ASGI application that every request reaches first."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and not _comes_from_the_app(scope):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})  # the server answers 403
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        send = _with_safe_cookies(scope, send)
+        session = found[1] if (found := _FILE.search(scope["path"])) else ""
+        if not _may_pass(scope, session):
+            await PlainTextResponse("Sign in first", status_code=403)(scope, receive, send)
+        elif elsewhere := _way_to_missing_page(scope):
+            await RedirectResponse(elsewhere, status_code=302)(scope, receive, send)
+        elif session and scope["method"] == "PUT":
+            await self._take(session, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _take(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let Streamlit take a file as long as there is room for what comes of it."""
+        try:
+            with UPLOADS.arriving(session) as upload:
+
+                async def counted() -> Message:
+                    message = await receive()
+                    UPLOADS.add(upload, len(message.get("body", b"")))
+                    return message
+
+                async def answered(message: Message) -> None:
+                    if message["type"] == "http.response.start":  # from here on Streamlit holds it, or nobody does
+                        UPLOADS.end(upload)
+                    await send(message)
+
+                UPLOADS.require_room(upload, _declared(scope))
+                await self._app(scope, counted, answered)
+        except LimitError as error:
+            UPLOADS.refuse(session, error)
+            await PlainTextResponse(str(error), status_code=413)(scope, receive, send)
+
+
+def _way_to_missing_page(scope: Scope) -> str:
+    """Return the way from an address of several levels, which no page has, to the page that says so; else nothing.
+
+    Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
+    """
+    path, base = scope["path"], st.get_option("server.baseUrlPath").strip("/")
+    below = path.removeprefix(f"/{base}") if base else path
+    reads_page = scope["method"] in _HARMLESS and "text/html" in HTTPConnection(scope).headers.get("accept", "")
+    if not reads_page or "/" not in below.strip("/") or below.startswith(("//", *_OF_STREAMLIT)):
+        return ""
+    query = scope.get("query_string", b"").decode("latin-1")
+    up = "../" * (below.count("/") - 1)  # relative: a proxy may take a prefix away
+    return f"{up}{MISSING}?{query}{'&' * bool(query)}{urlencode({'address': below})}"
+
+
+def _comes_from_the_app(scope: Scope) -> bool:
+    """Whether a page of the app itself opens a websocket. Streamlit takes those of any page of this machine, too.
+
+    Every browser sends its page's origin; a program that sends none has no cookies but its own.
+    """
+    if not is_on():
+        return True
+    own = urlsplit(address_of_sign_in())
+    origin = HTTPConnection(scope).headers.get("origin")
+    return origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower()
+
+
+def _may_pass(scope: Scope, session: str) -> bool:
+    """Whether its sender may make this request: where people sign in, only who is signed in changes anything."""
+    reads = scope["method"] in _HARMLESS
+    if session and not reads and not UPLOADS.whose(session):
+        return False
+    if not is_on() or (reads and not scope["path"].endswith("/_stcore/metrics")):
+        return True
+    user = user_told_by(HTTPConnection(scope).cookies)
+    return bool(user) and (reads or UPLOADS.whose(session) == user)
+
+
+def _declared(scope: Scope) -> int:
+    """The length that a request says it has, which may be wrong or missing."""
+    with suppress(ValueError):
+        return int(HTTPConnection(scope).headers.get("content-length", 0))
+    return 0
+
+
+def _with_safe_cookies(scope: Scope, send: Send) -> Send:
+    """Have browsers send cookies back over TLS alone, where they came by it."""
+    if scope["scheme"] != "https" and urlsplit(address_of_sign_in()).scheme != "https":
+        return send
+
+    def safe(name: bytes, value: bytes) -> bytes:
+        parts = [part.strip().lower() for part in value.split(b";")]
+        return value + b"; Secure" if name.lower() == b"set-cookie" and b"secure" not in parts else value
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [(name, safe(name, value)) for name, value in message["headers"]]
+        await send(message)
+
+    return sent
+
+
+@asynccontextmanager
+async def serving(_: st.App) -> AsyncIterator[None]:
+    """While the server runs, let go what was handed in to pages that are open no more; a browser is shown the app.
+
+    What the first page and the first job need is begun before any page is asked for.
+    """
+    make_ready()
+    Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
+    Thread(target=remove_leftovers, args=[shared_workspace()], daemon=True).start()
+    looking = asyncio.create_task(_let_go())
+    if not st.get_option("server.headless"):
+        address = get_url(get_display_address(st.get_option("server.address") or "localhost"))
+        asyncio.get_running_loop().call_soon(open_browser, address)
+    yield
+    looking.cancel()
+
+
+async def _let_go() -> None:
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        UPLOADS.let_go()

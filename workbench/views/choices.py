@@ -1,0 +1,297 @@
+"""The retrievers a person can pick for a question set, as the specs an experiment file holds, and what each does."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, count
+from pathlib import Path
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import RELEVANT_GRADE
+from mrc_workbench.data.split import Part, SplitMethod, SplitOptions
+from mrc_workbench.data.store import StoredSet, passages_of
+from mrc_workbench.data.text.analysis import Analysis
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.models.packaged import PREFIX, base_at_hand
+from mrc_workbench.models.sources import STARTER, default_model
+from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
+from mrc_workbench.retrieval.comparison.first_stage import (
+    BM25Spec,
+    DenseSpec,
+    LateSpec,
+    MilvusSpec,
+    TermSpec,
+    WindowedBM25Spec,
+)
+from mrc_workbench.retrieval.comparison.multistage import FEWEST, HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
+from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
+from mrc_workbench.workbench.views.forecasts import Expected, expected_on
+from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
+from mrc_workbench.workbench.views.resources.sets import split_of
+from mrc_workbench.workbench.views.ui.words import plain, word, word_or
+
+BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
+HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
+WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
+_TRAINED = "trained"  # a mix with what was trained here
+LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
+_PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
+_PICKED_OF_OTHERS = 2
+_LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
+_NARROW = 500  # passages above which tokens keep some dimensions of their vectors only: for time and memory
+_DIMENSIONS = 128
+_MOST_LATE = 5_000  # passages that a person waits for whose every token is kept: some 64 kB each
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything that can be picked, by name, and what is picked before anybody chooses: of a `large` set little."""
+
+    specs: dict[str, Spec]
+    first_picked: tuple[str, ...]
+    trained: dict[str, Plan]  # by name of the retriever that uses the trained model
+    added: tuple[str, ...]  # names of those that a person added
+    analyzer: Analyzer  # what suits the passages
+    plans: dict[str, Plan]  # of finished trainings on any set, by what an experiment file calls their models
+    large: bool = False
+    expected: Expected | None = None  # what they take on a user's own set; None where all start by themselves
+
+    @property
+    def searchable(self) -> list[str]:
+        """Names of those that can be asked anything: an imported run knows only the questions it answers."""
+        return [name for name in self.specs if all(spec.searchable for spec in needed(self.specs, [name]))]
+
+    def needed(self, picked: list[str]) -> list[Spec]:
+        """Return the specs picked and those they wrap, each after what it wraps."""
+        return needed(self.specs, [name for name in self.specs if name in picked])
+
+    def experiment(
+        self, data: StoredSet, picked: list[str], part: Part, relevant_from: int = RELEVANT_GRADE
+    ) -> Experiment:
+        plans = [self.trained[name] for name in picked if name in self.trained]
+        shares = plans[-1].split if plans else SplitOptions()
+        return Experiment(
+            data=data.key,
+            split=part,
+            validation_share=shares.validation,
+            test_share=shares.test,
+            seed=shares.seed,
+            strict_split=shares.strict,
+            relevant_from=relevant_from,
+            ks=DEFAULT_KS,
+            retriever=tuple(self.needed(picked)),
+        )
+
+
+def choices_for(data: StoredSet) -> Choices:
+    """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
+    model = default_model()
+    analyzer = _suited_analyzer(data.key, data.fingerprint)
+    specs: dict[str, Spec] = {
+        BM25_NAME: BM25Spec(name=BM25_NAME),
+        # a starter reads passages of any length, and knows no tokens
+        DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
+    }
+    dimensions = _DIMENSIONS if data.passages > _NARROW else 0
+    late = (
+        {}
+        if model == STARTER
+        else {LATE_NAME: LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions)}
+    )
+    specs |= late if data.passages <= _MOST_LATE else {}
+    if learns := data.questions - data.made >= FEWEST:
+        specs[MIX_NAME] = LearnedSpec(name=MIX_NAME, of=tuple(specs))
+    usual = len(specs)
+    specs[HYBRID_NAME] = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
+    specs[RERANKED_NAME] = RerankSpec(name=RERANKED_NAME, first=BM25_NAME)
+    specs |= {name: spec for name, spec in late.items() if name not in specs}
+    large = data.passages > _LARGE
+    usual = 1 if large else usual if learns else len(specs)
+    picked = [*specs][:usual]
+    if analyzer is not Analyzer.WORD:
+        specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
+    if model != STARTER:
+        specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
+    own = {spec.name: spec for spec in added(data.fingerprint)}
+    trained: dict[str, Plan] = {}
+    plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
+    for reference, plan in plans.items():
+        if plan.fingerprint != data.fingerprint:
+            continue
+        if plan.split.strict:
+            plan = replace(plan, split=_without_need(plan.split, data))  # noqa: PLW2901
+        for spec in _specs_of(reference, plan, {**specs, **own}):
+            specs[spec.name] = spec
+            trained[spec.name] = plan
+        if newest := [name for name, known in trained.items() if known is plan]:
+            picked.append(newest[0])
+    if learns and (mix := _mix_with_trained(specs, trained)):
+        specs[mix.name], trained[mix.name] = mix, [*trained.values()][-1]
+        picked.append(mix.name)
+    for spec in own.values():
+        if set(spec.parts) <= specs.keys():  # a training it needs may be gone
+            specs[spec.name] = spec
+            picked.append(spec.name)
+    shown = tuple(name for name in specs if name in own)
+    first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
+    expected = expected_on(data, specs, BM25_NAME)
+    if expected:
+        first_picked = tuple(expected.starting(first_picked))
+    return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
+
+
+def _without_need(options: SplitOptions, data: StoredSet) -> SplitOptions:
+    """Return the options as not strict if that makes no difference to the split of a set."""
+    usual = replace(options, strict=False)
+    return usual if split_of(data.key, usual).method is SplitMethod.GROUPED else options
+
+
+def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
+    """Return the best mix of what is mixed anyway and of the newest search of each kind trained here; None without one.
+
+    Only trainings of the newest one's split: what another one calls a test question may have taught it. A reranker is
+    left out: what it reads costs more than all the others together.
+    """
+    split = next((plan.split for plan in reversed(trained.values())), None)
+    alike = [name for name, plan in trained.items() if plan.split == split and not specs[name].parts]
+    newest = {type(specs[name]): name for name in alike}
+    name = free_name(f"{MIX_NAME} · {_TRAINED}", specs)
+    return LearnedSpec(name=name, of=(*specs[MIX_NAME].parts, *newest.values())) if newest else None
+
+
+def without_plainest(names: Sequence[str]) -> list[str]:
+    """Return the names without those of the plainest retrievers, where two others are left to be told of."""
+    others = [name for name in names if name not in _PLAINEST]
+    return others if len(others) > 1 else [*names]
+
+
+@lru_cache(maxsize=64)
+def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
+    """Return the analyzer that suits a set: it cuts finer than words in Korean (morphemes) and Chinese (letters)."""
+    del fingerprint  # a key may come to mean another set
+    return choose(Analyzer.AUTO, passages_of(key).indexed_texts(title=True))
+
+
+def finished_runs() -> dict[Run, Plan]:
+    """Return the runs that ended well with what was planned, newest first, then the shelf's.
+
+    The trials of a search for settings are none of them: their trainings are cut short. Those of an ablation are whole.
+    """
+    own = {run: plan for run, plan in planned_runs() if plan.is_training and run.status().state is State.DONE}
+    return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
+
+
+def models_at_hand(kind: str, choices: Choices) -> list[str]:
+    """Return the models that retrievers of this kind ("dense", "sparse", "rerank") can use without a download.
+
+    First the installed pretrained model, then this user's trainings, the newest first, then the starter.
+    """
+
+    def fits(reference: str, plan: Plan) -> bool:
+        specs = recipe_of(plan.kind).retrievers(reference, BM25_NAME, title=True, named=str)
+        return any(spec.kind == kind for spec in specs)
+
+    trained = [reference for reference, plan in reversed(choices.plans.items()) if fits(reference, plan)]
+    if kind != "dense":  # the others need a model that was trained for its task
+        return trained
+    packaged = base_at_hand()
+    return [*([packaged.reference] if packaged else []), *trained, STARTER]
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return the name, or the name with the first number that makes it different from those taken."""
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
+
+
+def model_place(run: Run) -> str:
+    """Return what an experiment file calls the run's model."""
+    return run.id if run.folder.parent.name == "runs" else str(Path(run.model_folder))
+
+
+def _specs_of(model: str, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
+    def named(name: str) -> str:
+        return free_name(f"{name} · {plan.name}", taken)
+
+    return recipe_of(plan.kind).retrievers(model, BM25_NAME, title=getattr(plan.options, "title", True), named=named)
+
+
+def draw_methods(names: Sequence[str], choices: Choices) -> None:
+    if lines := [plain(method_line(choices.specs[name], choices)) for name in names if name in choices.specs]:
+        st.caption("  \n".join(lines))
+
+
+def method_line(spec: Spec, choices: Choices) -> str:
+    """Return the name of a retriever and what it does. Not Markdown."""
+    return f"{retriever_name(spec.name)}: {_does(spec, choices)}"
+
+
+def _does(spec: Spec, choices: Choices) -> str:
+    match spec:
+        case HybridSpec():
+            weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
+            parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
+            return word("method.hybrid", parts=" + ".join(parts))
+        case RerankSpec():
+            return word(
+                "method.rerank", first=retriever_name(spec.first), depth=spec.depth, model=_model(spec.model, choices)
+            )
+        case DenseSpec():
+            starter = spec.model == STARTER
+            return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
+        case MilvusSpec():
+            both = f"BM25 + {_model(spec.model, choices)}"
+            mixed = word("method.hybrid", parts=both) if spec.search is Search.HYBRID else ""
+            return word("method.milvus", does=mixed or _does(spec.local, choices))
+        case TermSpec():
+            return _terms(spec, choices.analyzer)
+    model = dict(spec).get("model")
+    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
+    kind = _late_kind(spec) if isinstance(spec, LateSpec) else spec.kind
+    return word_or(f"method.{kind}", spec.kind, **told)
+
+
+def _late_kind(spec: LateSpec) -> str:
+    """Return the key of the text of late interaction: only of a packaged model it is certain that layers count."""
+    if not spec.model.startswith(PREFIX):
+        return spec.kind
+    layers = "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
+    return spec.kind + layers + ("_idf" if spec.layers.are_weighted else "")
+
+
+def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
+    chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
+    if spec.pairs:
+        chosen = Analysis(chosen).of_one.analyzer
+    if stemmed := LANGUAGE_OF.get(chosen):
+        said = [word("method.stems", language=language_name(stemmed))]
+    else:
+        cut = analyzer_words(chosen)
+        said = [word("method.bm25", cut=cut[:1].lower() + cut[1:])]
+    if isinstance(spec, WindowedBM25Spec):
+        said.append(word("method.sentences", sentences=spec.sentences))
+    if spec.pairs:
+        said.append(word("method.pairs"))
+    if spec.dictionary:
+        said.append(word("method.dictionary"))
+    if isinstance(spec, BM25Spec) and spec.feedback_passages:
+        said.append(word("method.feedback", passages=spec.feedback_passages))
+    return ", ".join(said)
+
+
+def _model(reference: str, choices: Choices) -> str:
+    """Return the words for a model, and whether it was trained here."""
+    if reference == STARTER:
+        return word("method.starter")
+    if reference.startswith(PREFIX):  # of a model of the hub, or of a folder, nothing is known
+        return word("method.untrained", model=base_name(reference))
+    if plan := plan_of(reference, choices.plans):
+        return word("method.trained", base=base_name(plan.options.base, plan.kind, choices.plans), name=plan.name)
+    return reference

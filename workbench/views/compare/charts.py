@@ -1,0 +1,266 @@
+"""Charts of the Where view and of the labs. Each draws a table that the page also shows."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
+from mrc_workbench.retrieval.report.drawing import FATE_COLOURS, PALETTE, READABLE
+from mrc_workbench.workbench.views.names import retriever_names, with_display_names
+from mrc_workbench.workbench.views.ui import findings
+from mrc_workbench.workbench.views.ui.charts import (
+    HEIGHT,
+    apart,
+    difference_scale,
+    draw_chart,
+    marked_lines,
+    no_difference,
+    share_scale,
+    tips,
+    with_interval,
+)
+from mrc_workbench.workbench.views.ui.headings import draw_heading
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+_ROW = 14  # pixels a retriever in a slice
+_ROOM = 1.08  # how much wider than its data a logarithmic axis is, at each end
+_AXIS, _LEGEND_ROW = 56, 24  # pixels of an axis with its title, and of a row of the legend
+
+
+def on_slices(
+    table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, x: str, kind: str = "mean"
+) -> alt.LayerChart:
+    """One row a slice ("row", in `order`), in it one mark a retriever with its interval.
+
+    Retrievers stand in the order of `drawn`, so that two charts of the same slices agree row by row. `kind` is "mean"
+    with "low" to "high", or "difference" with "difference_low" to "difference_high": shares, drawn in percent and
+    points.
+    """
+    is_difference = kind == "difference"
+    ends, form = ("difference_", "+.1f") if is_difference else ("", ".1f")
+    figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
+    data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
+    low, high = float(data["low"].min()), float(data["high"].max())
+    scale, axis = (difference_scale(low, high), alt.Axis()) if is_difference else share_scale(low, high, whole=100)
+    columns = columns_for(drawn)
+    base = alt.Chart(data).encode(
+        y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
+        yOffset=alt.YOffset("retriever:N", sort=drawn),
+        color=colour("retriever", drawn, names, legend(columns=columns)),
+        tooltip=[
+            *tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever"))),
+            *with_interval("value", x, form),
+        ],
+    )
+    intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(
+        x=alt.X("low:Q", title=x, scale=scale, axis=axis), x2="high:Q"
+    )
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x="value:Q", shape=shape("retriever", drawn, names, legend(columns=columns))
+    )
+    layers = [intervals, marks]
+    if is_difference:
+        layers.insert(0, no_difference())
+    height = _below(len(drawn), columns) + len(order) * (len(drawn) * _ROW + 12)
+    described = data.assign(name=data["row"] + ", " + data["retriever"])
+    told = findings.describe(x, findings.intervals(described, "name", "value", form))
+    return alt.layer(*layers).properties(height=height, description=told)
+
+
+def _below(names: int, columns: int) -> int:
+    """Return the pixels that an axis with its title and the legend of so many names take."""
+    return _AXIS + _LEGEND_ROW * ceil(names / columns)
+
+
+def draw_slices(
+    table: pd.DataFrame,
+    drawn: Sequence[str],
+    names: Sequence[str],
+    order: Sequence[str],
+    *,
+    baseline: str,
+    heading: str,
+    figure: str,
+) -> None:
+    """Draw the figures of slices under a heading and, for several retrievers, their differences from the baseline.
+
+    The retrievers are given by their stored names and displayed in the user's language.
+    """
+    called = retriever_names(dict.fromkeys((*names, *drawn)))
+    displayed = with_display_names(table, called)
+    shown, every = [called[name] for name in drawn], [called[name] for name in names]
+    left, right = st.columns(2)
+    with left:
+        draw_heading(plain(heading))
+        draw_chart(on_slices, displayed, shown, every, order, x=word("where.with_interval", figure=figure))
+    if len(drawn) > 1:
+        with right:
+            draw_heading(word("where.from_first", first=plain(called[baseline])))
+            others = displayed[table["retriever"] != baseline]
+            draw_chart(on_slices, others, shown, every, order, x=word("where.points"), kind="difference")
+
+
+def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
+    """One bar a retriever of the questions it loses ("count"), cut by fate ("label"), in the order of `fates`."""
+    places = {label: place for place, label in enumerate(fates)}
+    totals = table.groupby("retriever", as_index=False)["count"].sum()
+    room = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
+    data = table.assign(place=table["label"].map(places))
+    base = alt.Chart(data).encode(
+        y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
+        x=alt.X("count:Q", stack="zero", title=x, scale=room, axis=alt.Axis(tickMinStep=1, format=",d")),
+        order=alt.Order("place:Q"),
+        tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")),
+    )
+    scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
+    bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
+    ends = (
+        alt.Chart(totals)
+        .mark_text(align="left", dx=6, color=READABLE)
+        .encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=alt.Text("count:Q", format=","))
+    )
+    rows = [_lost_row(str(name), of) for name, of in table.groupby("retriever", sort=False)]
+    height = _below(len(fates), 2) + 36 * len(order)
+    return (bars + ends).properties(height=height, description=findings.describe(x, rows))
+
+
+def _lost_row(name: str, of: pd.DataFrame) -> str:
+    parts = ", ".join(findings.values([*of["label"]], [*of["count"]], ",d"))
+    return word("chart.row_of", name=name, value=f"{of['count'].sum():,}", parts=parts)
+
+
+def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
+    """One line a retriever of its "ceiling" over the "depth" of its candidates, and dashed what it makes of them.
+
+    The legend names the retrievers in the order of `curves`.
+    `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
+    """
+    drawn = [*dict.fromkeys(curves["retriever"])]
+    depths = sorted(curves["depth"].unique().tolist())
+    # a little wider than the depths: the upright line at the deepest must not lie on the border of the plot
+    scale = alt.Scale(type="log", domain=[depths[0] / _ROOM, depths[-1] * _ROOM], nice=False)
+    across = alt.X("depth:Q", title=x, scale=scale, axis=alt.Axis(values=depths, format="d"))
+    of_retriever, mark = apart("retriever", drawn, names, legend(columns=columns_for(drawn)))
+    lowest = min(float(curves["ceiling"].min()), float(own["hit"].min()) if len(own) else 1.0)
+    up, axis = share_scale(lowest, float(curves["ceiling"].max()))
+    said = tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
+    ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
+    lines = alt.Chart(curves).encode(x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=axis), color=of_retriever)
+    at_depth = alt.Chart(own).encode(
+        color=of_retriever, tooltip=[*said, *tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
+    )
+    told = [
+        word("chart.row_ceiling", name=row["retriever"], value=f"{row['hit']:.1%}", ceiling=f"{row['ceiling']:.1%}")
+        for row in own.to_dict("records")
+    ]
+    return (
+        lines.mark_line()
+        + lines.mark_point(size=30, filled=True).encode(tooltip=[*said, ceiling_tip])
+        + at_depth.mark_rule(strokeDash=[6, 4]).encode(y="hit:Q")
+        + at_depth.mark_rule(strokeWidth=2).encode(x=across, y="hit:Q", y2="ceiling:Q")
+        + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=mark)
+    ).properties(height=HEIGHT, description=findings.describe(y, told))
+
+
+def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
+    """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
+    names = table["signal"].tolist()
+    return (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
+            x=alt.X("share:Q", title=x),
+            tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
+        )
+        .properties(
+            height=_AXIS + 24 * len(names),
+            description=findings.describe(x, findings.values(names, [*table["share"]], ".1f")),
+        )
+    )
+
+
+def heat(
+    table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
+) -> alt.LayerChart:
+    """One cell a setting, coloured by its "value" within `bounds`, the best one framed; `x`, `y`: column and title."""
+    middle = sum(bounds) / 2
+    base = alt.Chart(table).encode(
+        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
+        tooltip=[*tips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *with_interval("value", value)],
+    )
+    scale = alt.Scale(scheme="viridis", domain=[*bounds])
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
+    texts = base.mark_text(fontSize=11).encode(
+        text=alt.Text("percent:Q", format=".1f"),
+        color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
+    )
+    frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
+        filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
+    )
+    leader = table.sort_values("value", ascending=False).iloc[0]
+    named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
+    layers = (cells + texts + frame).properties(
+        height=34 * table[y[0]].nunique() + _AXIS, description=findings.best_setting(value, table, named)
+    )
+    return layers.transform_calculate(percent=alt.datum["value"] * 100)
+
+
+def bands(
+    table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
+) -> alt.LayerChart:
+    """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
+    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
+    across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
+    tint, mark = apart(detail[0], names, names, legend())
+    base = alt.Chart(table).encode(
+        x=across,
+        y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
+        color=tint,
+        tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
+    )
+    areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
+    ring = base.transform_filter(alt.datum["name"] == best).mark_point(
+        size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
+    )
+    tried = table[table["name"] != ""]  # not the line of a ceiling
+    leader = tried[tried["name"] == best].iloc[0]
+    told = findings.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
+    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
+
+
+def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
+    """Points of "y" over the cost "x", joined by a line, each with its `label` (column and title)."""
+    base = _against_cost(table, x, y, label)
+    dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
+    words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
+    line = base.mark_line(color=PALETTE[0], opacity=0.4)
+    return (line + dots + words).properties(height=HEIGHT, description=_costs(table, label[0], x, y))
+
+
+def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -> alt.Chart:
+    """One point a name of `detail` (column and title) of "y" over the cost "x"."""
+    names = table[detail[0]].tolist()
+    points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
+    marked = points.encode(*apart(detail[0], names, names, legend()))
+    return marked.properties(height=HEIGHT, description=_costs(table, detail[0], x, y))
+
+
+def _costs(table: pd.DataFrame, label: str, x: str, y: str) -> str:
+    rows = [f"{row[label]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
+    return findings.describe(y, rows)
+
+
+def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
+    low, high = float(table["y"].min()), float(table["y"].max())
+    room = max(0.005, (high - low) * 0.15)
+    shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
+    return alt.Chart(table).encode(
+        x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
+        tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
+    )

@@ -1,0 +1,387 @@
+"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.split.folds import FOLDS
+from mrc_workbench.retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
+from mrc_workbench.retrieval.analysis.slices import Property, most_telling
+from mrc_workbench.retrieval.comparison.compare import Result
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.spec import ReadingSpec
+from mrc_workbench.retrieval.comparison.store import origin_of
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.workbench.views import reasons
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.compare.charts import on_slices, signal_bars
+from mrc_workbench.workbench.views.compare.controls import show_why
+from mrc_workbench.workbench.views.compare.scores import (
+    ComparisonView,
+    begin_judging,
+    draw_costs,
+    draw_table,
+    in_points,
+    means,
+    untrained_of,
+    verdict_of,
+)
+from mrc_workbench.workbench.views.compare.where import charted, telling_words, usual_property
+from mrc_workbench.workbench.views.compare.why.questions import QuestionCase, listed
+from mrc_workbench.workbench.views.names import answers_line, retriever_name, slice_names, with_display_names
+from mrc_workbench.workbench.views.ui import charts, tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart
+from mrc_workbench.workbench.views.ui.passages import draw_style
+from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
+
+_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated")  # of an imported run
+_FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
+_CURVES_HEIGHT = 260
+
+
+def draw(view: ComparisonView) -> None:
+    _draw_conclusion(view)
+    if len(view.scored) > 1:
+        _draw_differences(view)
+    _draw_evidence(view)
+
+
+def _draw_conclusion(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_conclusion"), anchor=False)
+    questions = len(view.comparison.question_set.questions)
+    ks = view.comparison.experiment.ks
+    intervals = view.opened.intervals
+    draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=intervals)
+    beside = [retriever_name(name) for name in view.ranked if name not in view.charted]
+    if beside:
+        st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
+
+
+def _draw_differences(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_differences"), anchor=False)
+    finding = _finding(view)
+    if finding:
+        st.markdown(finding)
+    left, right = st.columns([5, 6])
+    with left:
+        _draw_kinds(view, finding)
+    with right, st.container(border=True):
+        _draw_question(view)
+
+
+def _draw_evidence(view: ComparisonView) -> None:
+    st.subheader(word("compare.section_evidence"), anchor=False)
+    left, right = st.columns([5, 6])
+    with left:
+        _draw_forest(view)
+    with right:
+        if view.scored:
+            _draw_curves(view)
+        _draw_tests_in_full(view)
+        for result in view.scored:
+            if result.signals:
+                _draw_mix(result, view.spec(result.name).parts)
+        _draw_published(view)
+        _draw_notes(view)
+    _draw_cautions(view)
+    if view.scored:
+        _draw_judged(view)
+
+
+def _finding(view: ComparisonView) -> str:
+    """Say on which kind of question a retriever is furthest above the baseline, and furthest below, if significant."""
+    by = usual_property(view)
+    parts = view.opened.slices(by)
+    if not parts:
+        return ""
+    figures, labels = _figures(view, by), slice_names(parts, by)
+    sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
+    said = []
+    for side, table in sides.items():
+        most = most_telling(table)
+        if most is not None:
+            said.append(word(f"compare.finding_{side}", **telling_words(view, most, labels, by)))
+    return " ".join(said)
+
+
+def _draw_kinds(view: ComparisonView, finding: str) -> None:
+    by = usual_property(view)
+    parts = view.opened.slices(by)
+    if not parts:
+        return
+    title = word("compare.by_kind", by=word(f"where.grouped_{by.value}"), figure=view.figure.long)
+    st.markdown(f"##### {title}")
+    drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
+    names = view.display_names
+    drawn = with_display_names(drawn, names)
+    order = [names[name] for name in view.charted]
+    x = word("where.with_interval", figure=view.figure.long)
+    described = _unformatted(finding) or title
+    every = [names[name] for name in view.names]
+    draw_chart(on_slices, drawn, order, every, rows, x=x, alt=described)
+
+
+def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
+    """The figures by kind of question of those that lead, tested with all that are picked."""
+    figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    return figures[figures["retriever"].isin(view.leading)]
+
+
+def _unformatted(markdown: str) -> str:
+    """Return Markdown of this page as plain text, for a description that is read aloud."""
+    return markdown.replace("**", "").replace("\\", "")
+
+
+def _draw_forest(view: ComparisonView) -> None:
+    tests = {test.a: test for test in view.against}
+    against = [tests[name] for name in view.charted if name in tests]
+    if not against:
+        return
+    names = view.display_names
+    title = word("compare.forest", figure=view.figure.long, baseline=names[view.baseline])
+    st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
+    detail = word("compare.retriever")
+    table = in_points(against).rename(columns={"a": detail})
+    table[detail] = table[detail].map(names)
+    lines = [_in_words(test, names) for test in against]
+    described = f"{title}. {'; '.join(lines)}"
+    every = [names[name] for name in view.names]
+    draw_chart(_forest, table, every, x=word("compare.points"), detail=detail, alt=described)
+
+
+def _forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> Any:
+    height = _FOREST_AXIS + _FOREST_ROW * len(table)
+    return charts.forest(table, names, x=x, detail=detail).properties(height=height)
+
+
+def _in_words(test: PairTest, names: dict[str, str]) -> str:
+    values = {"points": signed(test.difference), "low": signed(test.low), "high": signed(test.high)}
+    return word("compare.difference_in_words", name=names[test.a], verdict=verdict_of(test), **values)
+
+
+def _draw_curves(view: ComparisonView) -> None:
+    """Draw the leading metric at every K as a chart and a table, and what each retriever costs."""
+    detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
+    names, ends = view.display_names, view.opened.intervals
+    results = {result.name: result for result in view.results}
+    rows = [
+        (names[name], *Measure.parse(measure), mean, *ends[name][measure])
+        for name in view.ranked
+        if (scores := results[name].scores)
+        for measure, mean in scores.means().items()
+        if Measure.parse(measure).name == view.measure
+    ]
+    curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
+    with st.expander(word("compare.curve", measure=height)):
+        shown = curve[curve[detail].isin([names[name] for name in view.charted])]
+        best = retriever_name(view.ranked[0])
+        described = word("compare.curve_in_words", name=best, figure=view.figure.long)
+        every = [names[name] for name in view.names]
+        untrained = untrained_of(view.charted, choices_for(view.data))
+        before = [names[name] for name in view.charted if name in untrained]
+        draw_chart(_curves, shown, every, x="K", y=height, detail=detail, dashed=before, alt=described)
+        st.caption(word("compare.interval_help"))
+        figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
+        texts = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
+        wide = curve.assign(text=texts).pivot_table(
+            index=detail, columns="K", values="text", aggfunc="first", sort=False
+        )
+        st.dataframe(wide)
+        draw_costs([results[name] for name in view.ranked])
+
+
+def _curves(table: pd.DataFrame, names: Sequence[str], **look: Any) -> Any:
+    return charts.curves(table, names, **look).properties(height=_CURVES_HEIGHT)
+
+
+def _draw_tests_in_full(view: ComparisonView) -> None:
+    """Draw the tests against the baseline, and those of every pair of the others: no pair is tested twice."""
+    others = tuple(name for name in view.scored_names if name != view.baseline)
+    if not view.against and len(others) < 2:
+        return
+    with st.expander(word("compare.tests", figure=view.figure.long)):
+        st.caption(word("compare.pairs_help"))
+        _draw_tests(view.against)
+        if len(others) > 1:
+            tests = view.opened.tests(others, str(view.figure))
+            _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
+
+
+def _draw_mix(result: Result, parts: Sequence[str]) -> None:
+    """Draw what a learned mix of `parts` is made of: each signal's weight, and what is lost without it."""
+    signals = {
+        retriever_name(name) if name in parts else signal_words(name): told for name, told in result.signals.items()
+    }
+    rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in signals.items()]
+    table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
+    with st.expander(word("compare.mix_title", name=plain(retriever_name(result.name)))):
+        st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
+        first = table.iloc[0]
+        described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['share']:.0f}")
+        draw_chart(signal_bars, table, x=word("compare.mix_share"), alt=described)
+        columns = {
+            "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
+            "share": tables.number("compare.mix_share", "%.1f"),
+            "brings": tables.number("compare.mix_brings", "%+.2f"),
+        }
+        tables.draw(table, columns)
+
+
+def signal_words(name: str) -> str:
+    """Return the words for a signal that is a mix's own, one thing of its BM25 changed."""
+    return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
+
+
+@st.fragment
+def _draw_question(view: ComparisonView) -> None:
+    """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
+    first, *others = view.leading
+    dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
+    figures = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
+    pair = (first, max(figures, key=figures.__getitem__))
+    rows = view.opened.disputed_rows(pair, 1)
+    if not rows:
+        st.caption(word("compare.all_agree"))
+        return
+    case = QuestionCase(listed(view), rows[0])
+    draw_style()
+    st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
+    st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
+    by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
+    with st.spinner(word("why.reading")):
+        reasons.draw(case.asked, [view.spec(name) for name in by_rank], view.names)
+    if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
+        show_why({"question": case.question.id})
+        st.rerun()  # the whole page: another view is to be seen
+
+
+def _draw_published(view: ComparisonView) -> None:
+    """Draw what others published for a set of this name beside what was measured here, marked as theirs."""
+    asked = len(view.comparison.question_set.questions)
+    for known in published(view.data.name):
+        source = known.source
+        here = {name: scores.means().get(source.measure) for name, scores in view.comparison.scores.items()}
+        rows = [
+            (view.display_names[name], word("published.here"), figure)
+            for name, figure in here.items()
+            if figure is not None
+        ]
+        rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
+        table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
+        with st.expander(word("published.title", name=known.title)):
+            st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
+            if asked != known.questions:
+                st.caption(word("published.others", theirs=f"{known.questions:,}", here=f"{asked:,}"))
+            columns = {
+                "name": tables.text("published.name", "", width=tables.width_of(table["name"]), pinned=True),
+                "kind": tables.text("published.kind", ""),
+                "figure": tables.measure(source.measure, Measure.parse(source.measure).long),
+            }
+            tables.draw(table.assign(figure=100 * table["figure"]).style.format("{:.2f}", subset=["figure"]), columns)
+
+
+def _draw_tests(found: list[PairTest]) -> None:
+    if not found:
+        return
+    table = in_points(found).assign(verdict=[verdict_of(test) for test in found])
+    first, second = (tables.width_of(map(retriever_name, table[side])) for side in ("a", "b"))
+    columns = {
+        "a": tables.text("compare.first_of_pair", width=first, pinned=True),
+        "b": tables.text("compare.second_of_pair", width=second),
+        "verdict": tables.text("compare.verdict"),
+        "difference": tables.number("compare.difference", "%+.2f"),
+        **tables.interval("%+.2f", "compare.family_help"),
+        "p_family": tables.p_family(),
+        "p": st.column_config.NumberColumn(
+            word("compare.p_alone"), format="%.4f", help=word("compare.p_randomization")
+        ),
+        **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
+    }
+    tables.draw(table, columns, retrievers=("a", "b"))
+
+
+def _draw_judged(view: ComparisonView) -> None:
+    """Draw how much of what was found has been judged, if judgements are known."""
+    judged = judged_measures({result.name: result.scores for result in view.scored if result.scores})
+    if JUDGED not in judged:
+        return
+    st.markdown(f"##### {word('compare.judged')}")
+    st.caption(word("compare.judged_about"))
+    table = means(view.scored)
+    table["unjudged"] = 1 - table[JUDGED]
+    shown = [JUDGED, "unjudged", *(one for one in judged if one != JUDGED)]
+    table[shown] *= 100
+    columns = {
+        "retriever": tables.retriever(width=tables.width_of(map(retriever_name, table["retriever"]))),
+        JUDGED: tables.measure(JUDGED),
+        "unjudged": tables.number("compare.unjudged", "%.2f"),
+        **{one: tables.measure(one) for one in judged if one != JUDGED},
+    }
+    tables.draw(table.style.format(dict.fromkeys(shown, "{:.2f}"), na_rep="–"), columns, placeholder="–")
+    if not view.opened.at_disadvantage:
+        begin_judging(view)
+
+
+def _draw_cautions(view: ComparisonView) -> None:
+    """Say what makes scores lower than they could be: questions without results, passages that were cut off."""
+    for result in view.results:
+        name = plain(retriever_name(result.name))
+        if result.unanswered and result in view.scored:
+            st.caption(word("compare.unanswered", name=name, questions=f"{result.unanswered:,}"))
+        for mix, part, questions in view.comparison.blind:
+            if mix == result.name:
+                values = {"name": name, "part": plain(retriever_name(part)), "questions": f"{questions:,}"}
+                st.caption(word("compare.blind", **values))
+        if result.imported:
+            notes = result.notes  # see `retrieval.trec.run.Notes`
+            told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
+            told += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _PASSED_OVER if notes.get(key)]
+            st.caption(f"{name}: {' '.join(told)}")
+    _draw_cut_off(view)
+
+
+def _draw_notes(view: ComparisonView) -> None:
+    """Draw, folded away, how the metrics count here, with the way to judge more if only known answers are labelled."""
+    asked = view.comparison.question_set
+    with st.expander(word("compare.notes")):
+        if len(set((weights := _weights(view)).values())) > 1:
+            listed = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
+            st.caption(word("compare.weights_differ", weights=listed))
+        several = (np.diff(asked.relevance.indptr) > 1).any()
+        st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+        graded, grouped = (any(getattr(one, field) for one in asked.questions) for field in ("grades", "groups"))
+        for key, holds in (("graded", graded), ("grouped", grouped)):
+            if holds:
+                st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
+        if view.scored and asked.judged is None:
+            st.caption(word("compare.only_relevant"))
+            begin_judging(view)
+
+
+def _draw_cut_off(view: ComparisonView) -> None:
+    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
+    shown = {result.name for result in view.results}
+    passages = f"{len(view.comparison.question_set.passages):,}"
+    for name, count, around in view.comparison.cut_off:
+        wraps = [plain(retriever_name(other)) for other in around if other in shown]
+        if name in shown or wraps:
+            said = [word("compare.cut_off", name=plain(retriever_name(name)), count=f"{count:,}", passages=passages)]
+            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
+            if isinstance(view.spec(name), ReadingSpec):
+                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
+            st.caption(" ".join(said))
+
+
+def _weights(view: ComparisonView) -> dict[str, float]:
+    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
+    made = origin_of(view.opened.folder).get("retrievers")
+    shown = {result.name for result in view.scored}
+    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
+    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
+    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
+    return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

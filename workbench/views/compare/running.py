@@ -1,0 +1,244 @@
+"""The comparison that is selected: what starts it, how far it is, and what to show while it has no result."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from threading import Thread
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparisons, stopped_jobs
+from mrc_workbench.workbench.views.choices import Choices, method_line
+from mrc_workbench.workbench.views.compare import partial_result
+from mrc_workbench.workbench.views.compare.controls import pick_only
+from mrc_workbench.workbench.views.compare.progress import progress_rows, state_words, total_words
+from mrc_workbench.workbench.views.names import retriever_name, set_name
+from mrc_workbench.workbench.views.ui import job as job_view
+from mrc_workbench.workbench.views.ui.problems import errors_told
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+_ENDED = "ended_while_drawn"  # of the session
+_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The comparison that the page is asked for: the retrievers and questions selected, and the job that compares."""
+
+    data: StoredSet
+    choices: Choices
+    experiment: Experiment
+
+    @property
+    def job(self) -> ComparisonJob:
+        return ComparisonJob.of(self.experiment, self.data.fingerprint)
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """What each retriever does, by name."""
+        return {spec.name: method_line(spec, self.choices) for spec in self.experiment.retriever}
+
+    def of_finished(self, names: Sequence[str]) -> "Selected":
+        """Return the comparison of these retrievers over the same questions."""
+        split, grade = self.experiment.split, self.experiment.relevant_from
+        return Selected(self.data, self.choices, self.choices.experiment(self.data, [*names], split, grade))
+
+
+def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
+    """Return the comparison of the set to show while nobody has run the one that is picked.
+
+    A comparison of the same questions is preferred, then the one with most of the picked retrievers, then the newest.
+    """
+    wanted = set(picked)
+    with_any = [
+        stored
+        for stored in kept_comparisons()
+        if stored.data_fingerprint == data.fingerprint and not stored.lab and wanted & set(stored.retrievers)
+    ]
+
+    def fit(stored: StoredComparison) -> tuple[bool, int]:
+        return asks_same_questions(stored, experiment), len(wanted & set(stored.retrievers))
+
+    return max(with_any, key=fit, default=None)  # of equals the first, which is the newest
+
+
+def holds(kept: StoredComparison, experiment: Experiment) -> bool:
+    """Whether a comparison that is not the experiment's own holds it: it asked the same, of more retrievers.
+
+    One of the same retrievers would be its own, had a setting or the program not changed since.
+    """
+    return asks_same_questions(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
+
+
+def shows_all_finished(kept: StoredComparison, selected: Selected) -> bool:
+    """Whether an earlier comparison has metrics of every retriever that the unfinished one has searched."""
+    finished = partial_result.finished_names(selected.job)
+    return not finished or (asks_same_questions(kept, selected.experiment) and set(finished) <= set(kept.figures))
+
+
+def asks_same_questions(kept: StoredComparison, experiment: Experiment) -> bool:
+    """Return whether a comparison asked the questions of the experiment, with the same relevant grade."""
+    return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
+
+
+def start_from_link(selected: Selected) -> None:
+    """Start the comparison where the address asks for it, unless it has a result or a user stopped it."""
+    asked = st.query_params.pop("run", None) is not None
+    if asked and not selected.job.done and not selected.job.is_stopped:
+        selected.job.start(selected.experiment)
+
+
+def begin(selected: Selected) -> None:
+    """Start a comparison that nobody has started, once, if it is quick; show how far it is, or why it does not start.
+
+    One whose result cannot be read is started again, once a session. One that a user stopped never is.
+    """
+    job, started = selected.job, f"started_{selected.data.key}_{selected.job.id}"
+    if job.running:
+        follow(job, selected)
+        return
+    reason = _reason_to_wait(selected)
+    if not reason and started not in st.session_state and (job.may_start_by_itself or job.done):
+        st.session_state[started] = True
+        job.start(selected.experiment)
+        # what draws the figures, while they are waited for
+        Thread(target=import_module, args=("mrc_workbench.workbench.views.compare.overview",), daemon=True).start()
+        st.rerun()  # the button above is drawn already, and must not offer to start it again
+    if reason:
+        st.info(reason, icon=":material/schedule:")
+    else:
+        follow(job, selected)
+
+
+def _reason_to_wait(selected: Selected) -> str:
+    """Return why the comparison waits for a user to start it; empty if it may start by itself."""
+    stopped = [spec for job in stopped_jobs(selected.data.key) for spec in job.unfinished()]
+    if names := [plain(retriever_name(spec.name)) for spec in selected.experiment.retriever if spec in stopped]:
+        return word("compare.waits_stopped", names=", ".join(names))
+    expected, names = selected.choices.expected, [*selected.experiment.specs]
+    slow = [name for name in names if expected and name not in expected.starting(names)]
+    return word("compare.waits_slow", names=", ".join(plain(retriever_name(name)) for name in slow)) if slow else ""
+
+
+def follow(job: ComparisonJob, selected: Selected) -> None:
+    """Show how far a comparison is, until it ends; or say that it does not run, and what it wrote last."""
+    _open_when_done(job)
+    if not job.running:
+        st.warning(word("compare.not_run"), icon=":material/info:")
+        if not job.done:
+            job_view.draw_last_lines(job, word("compare.log"))
+        return
+    data, experiment = selected.data, selected.experiment
+    counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
+    name, count = plain(set_name(data.name)), len(experiment.retriever)
+    key = "compare.comparing_one" if count == 1 else "compare.comparing"
+    st.markdown(word(key, name=name, count=count, **counts))
+    done = job.finished()
+    below = partial(_draw_methods, job, selected.methods, set(done))
+    every = _POLL_SECONDS if done else _FIRST_POLL_SECONDS
+    job_view.follow(job, _at_work, below, every=every, text=_progress_text(job, experiment))
+    names = partial_result.finished_names(job)
+    if names and len(names) < len(experiment.retriever):
+        partial_result.draw_heading("running", names)
+        _draw_finished_only(selected, names, "compare.stop_and_compare")
+    partial_result.draw_metrics(job, experiment, [*experiment.specs])
+
+
+def follow_lab(job: ComparisonJob) -> None:
+    """Show how far a lab is, until it ends; or say that it does not run, and what it wrote last."""
+    _open_when_done(job)
+    if job.running:
+        job_view.follow(job, _at_work, every=_POLL_SECONDS)
+        return
+    st.warning(word("compare.lab_not_run"), icon=":material/info:")
+    if not job.done:
+        job_view.draw_last_lines(job, word("compare.log"))
+
+
+def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
+    """Show the retrievers that a comparison had searched when it ended early, with the ways to go on.
+
+    Where the page shows the result of an earlier comparison below (`shows_result`), only the ways to go on are drawn.
+    """
+    job = selected.job
+    names = partial_result.finished_names(job)
+    how = partial_result.how_it_ended(job)
+    with st.container(border=True, key="unfinished"):
+        if shows_result or not names:
+            partial_result.draw_missing(how, selected.experiment, names)
+        else:
+            partial_result.draw_heading(how, names)
+        with st.container(horizontal=True):
+            if st.button(word("compare.resume"), type="primary", icon=":material/play_arrow:", key="resume"):
+                with errors_told():
+                    job.start(selected.experiment)
+                    st.rerun()
+            if names and not shows_result:
+                _draw_finished_only(selected, names, "compare.only_finished")
+        if how != "stopped":
+            job_view.draw_last_lines(job, word("compare.log"))
+    if names and not shows_result:
+        partial_result.draw_metrics(job, selected.experiment, names)
+
+
+def _draw_finished_only(selected: Selected, names: list[str], label: str) -> None:
+    """Draw the button that makes a complete comparison of the finished retrievers, from their stored rankings."""
+    if not st.button(word(label), icon=":material/done_all:", key="only_finished"):
+        return
+    with errors_told():
+        if selected.job.running:
+            selected.job.end()
+        finished = selected.of_finished(names)
+        if not finished.job.done:
+            finished.job.start(finished.experiment)
+        pick_only(names, finished.experiment.split)
+        st.rerun()
+
+
+def _open_when_done(job: ComparisonJob) -> None:
+    """Draw the page anew where the job ended while the page was drawn: its result is opened, unless it cannot be."""
+    if not job.done:
+        return
+    ended = (job.id, job.status().started)
+    if st.session_state.get(_ENDED) != ended:
+        st.session_state[_ENDED] = ended
+        st.rerun()
+
+
+def _at_work(status: Status) -> str:
+    return (
+        word("compare.at_work", name=plain(retriever_name(status.phase))) if status.phase else word("compare.starting")
+    )
+
+
+def _progress_text(job: ComparisonJob, experiment: Experiment) -> Callable[[Status], str]:
+    """Return what tells what the comparison does, and how long all of it still takes."""
+
+    def text(status: Status) -> str:
+        rows = progress_rows([*experiment.specs], status, job.finished())
+        is_searching = any(row.state == "running" for row in rows)
+        doing = _at_work(status) if is_searching else word("compare.starting")
+        return total_words(doing, rows)
+
+    return text
+
+
+def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str], status: Status) -> None:
+    """Draw each retriever with what it does, how it stands and how long it still takes.
+
+    Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
+    """
+    done = job.finished()
+    rows = progress_rows([*methods], status, done)
+    lines = []
+    for row, words in zip(rows, state_words(rows), strict=True):
+        name = retriever_name(row.name)
+        does = methods[row.name].removeprefix(f"{name}: ")
+        lines.append(f":material/{row.icon}: **{plain(name)}** · {words} · {plain(does)}")
+    st.caption("  \n".join(lines))
+    if set(done) != drawn:
+        st.rerun()

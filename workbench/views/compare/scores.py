@@ -1,0 +1,295 @@
+"""A finished comparison as every view of the page gets it, its table of scores, and what speaks against the scores."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.workspace import MEGABYTE
+from mrc_workbench.retrieval.analysis.evidence import JUDGED, Intervals, turned
+from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
+from mrc_workbench.retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.workbench.views.choices import Choices, without_plainest
+from mrc_workbench.workbench.views.names import made_words, retriever_name, retriever_names
+from mrc_workbench.workbench.views.search.judging import draw_begin
+from mrc_workbench.workbench.views.splits import draw_few, draw_few_taught, draw_split
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.problems import failure_text
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """A comparison, the retrievers picked of it, and the figure looked at.
+
+    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr",
+    "ndcg" or "ndcg_exp"; the others are told against the `baseline`.
+    """
+
+    data: StoredSet
+    opened: OpenComparison  # all that can be asked of it
+    results: tuple[Result, ...]
+    names: tuple[str, ...]
+    measure: str
+    k: int
+    baseline: str
+
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """What the page calls each retriever, those that others wrap included, by its stored name."""
+        return retriever_names([*self.names, *self.comparison.experiment.specs])
+
+    @property
+    def comparison(self) -> Comparison:
+        return self.opened.comparison
+
+    @property
+    def figure(self) -> Measure:
+        return Measure(self.measure, self.k)
+
+    @cached_property
+    def against(self) -> list[PairTest]:
+        return self.opened.tests(self.scored_names, str(self.figure), self.baseline)
+
+    @cached_property
+    def scored(self) -> tuple[Result, ...]:
+        """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
+        return tuple(one for one in self.results if one.scores and str(self.figure) in one.scores.per_question)
+
+    @property
+    def scored_names(self) -> tuple[str, ...]:
+        """Names of those, the baseline first."""
+        return tuple(sorted((one.name for one in self.scored), key=lambda name: name != self.baseline))
+
+    @cached_property
+    def ranked(self) -> tuple[str, ...]:
+        """Names of the scored retrievers, best first: the order of tables, charts and legends."""
+        return tuple(best_first(self.comparison, self.figure, self.scored_names))
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Names of those that sentences and pictures are about, the baseline first: see `without_plainest`."""
+        kept = without_plainest(self.scored_names)
+        return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
+
+    @property
+    def charted(self) -> tuple[str, ...]:
+        """The same names, best first: what charts show."""
+        return tuple(name for name in self.ranked if name in self.leading)
+
+    @cached_property
+    def recommendation(self) -> Recommendation | None:
+        """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
+        others = tuple(name for name in self.scored_names if name != self.baseline)
+        tests = [*self.against, *self.opened.tests(others, str(self.figure))]
+        return recommend(
+            self.comparison,
+            self.figure,
+            tests,
+            baseline=self.baseline,
+            groups=self.opened.groups,
+            names=self.scored_names,
+        )
+
+    @property
+    def best_test(self) -> PairTest | None:
+        """What a sentence about all questions tells: the largest sure gain over the baseline, else the largest."""
+        tests = [test for test in self.against if test.a in self.leading]
+        surely_above = [test for test in tests if test.sure and test.difference > 0]
+        return max(surely_above or tests, key=lambda test: test.difference, default=None)
+
+    def test(self, a: str, b: str) -> PairTest | None:
+        """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
+        others = tuple(name for name in self.scored_names if name != self.baseline)
+        tests = self.against if self.baseline in (a, b) else self.opened.tests(others, str(self.figure))
+        found = next((test for test in tests if {test.a, test.b} == {a, b}), None)
+        return turned(found) if found and found.a != a else found
+
+    def spec(self, name: str) -> Spec:
+        return self.comparison.experiment.specs[name]
+
+
+_WIDTHS = {f"mrr@{CUT}": 92, f"ndcg@{CUT}": 98}  # pixels: together they fill a page of 1280 pixels
+_RECALL_WIDTH, _WIDE_COLUMN = 72, 112
+_SOME = 0.1  # share of a time measured on another machine from which it is marked
+
+
+def means(found: Sequence[Result]) -> pd.DataFrame:
+    """One row a retriever: its name, every measure (0 to 1) and its times; nothing but the name where it failed."""
+    return pd.DataFrame([{"retriever": result.name, **result.figures} for result in found])
+
+
+def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
+    """One row a test with its fields, the difference and its interval in percentage points."""
+    table = pd.DataFrame(tests)
+    table[["difference", "low", "high"]] *= 100
+    return table
+
+
+def draw_table(
+    table: pd.DataFrame,
+    questions: int,
+    figure: Measure,
+    ks: Sequence[int],
+    *,
+    against: Sequence[PairTest] = (),
+    intervals: Mapping[str, Intervals] | None = None,
+) -> None:
+    """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
+
+    Beside it Recall at the first few of `ks`, MRR and nDCG, in percent, except columns in which every retriever reaches
+    100, and the milliseconds per query. The best of a column is bold, unless all are equal. An asterisk marks
+    milliseconds measured on another machine.
+    """
+    of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
+    measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
+    costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
+    table = table.reindex(columns=["retriever", of_figure, *measures, *costs])
+    table = table.loc[:, ~table.columns.duplicated()]
+    foreign = (table.pop("elsewhere_seconds") > _SOME * table["query_seconds"]).tolist()
+    marked = {name for name, is_foreign in zip(table["retriever"], foreign, strict=True) if is_foreign}
+    table["per_question"] = table.pop("query_seconds") / questions * 1000
+    tests = {test.a: test for test in against}
+    baseline = next((test.b for test in against), "")
+    verdicts = {name: verdict_of(test) for name, test in tests.items()} | {baseline: word("compare.is_baseline")}
+    table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
+    ends = [(intervals or {}).get(name, {}).get(of_figure) for name in table["retriever"]]
+    table["interval"] = [f"{100 * one[0]:.1f} – {100 * one[1]:.1f}" if one else "" for one in ends]
+    table["looked_at"] = table[of_figure]
+    table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
+    shares = ["looked_at", *measures]
+    table[shares] *= 100
+    bold = [column for column in shares if table[column].round(2).nunique() > 1]
+    styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
+    deep = {f"recall@{k}" for k in ks[3:]}
+    beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
+    timed = bool(table["per_question"].notna().any())
+    columns = {
+        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
+        "looked_at": tables.measure(of_figure, figure.long, width=_WIDE_COLUMN),
+        **(
+            {"interval": tables.text("compare.interval", "compare.interval_help", width=_WIDE_COLUMN)}
+            if intervals
+            else {}
+        ),
+        **({"verdict": tables.text("compare.verdict", width=_WIDE_COLUMN)} if against else {}),
+        **{column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in beside},
+        **(
+            {
+                "per_question": tables.number(
+                    "compare.per_question", width=_WIDE_COLUMN, explained_by="help.per_question"
+                )
+            }
+            if timed
+            else {}
+        ),
+    }
+    formats: dict[Any, Any] = {**dict.fromkeys([*shares, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
+    styled = styled.format(formats, na_rep="–")
+    for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
+        if name in marked:
+            styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}*")
+    tables.draw(styled, columns, placeholder="–", width="content")  # a wider column would leave its header behind
+    if marked:
+        st.caption(word("compare.elsewhere"))
+
+
+def draw_costs(results: Sequence[Result]) -> None:
+    """Draw what each retriever costs: seconds to index, milliseconds per query and the size of its index."""
+    rows = []
+    for result in results:
+        cost = cost_of(result)
+        if result.scores is None or cost.milliseconds is None:
+            continue
+        mark = "*" if cost.is_foreign else ""
+        size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
+        rows.append((result.name, result.build_seconds, cost.milliseconds, size, mark))
+    if not rows:
+        return
+    table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes", "mark"])
+    styled = table.style.format("{:.1f}", subset=["build_seconds", "per_question", "megabytes"], na_rep="–")
+    for row, (mark, milliseconds) in enumerate(zip(table["mark"], table["per_question"], strict=True)):
+        styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}{mark}")
+    columns = {
+        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
+        "build_seconds": tables.number("compare.build", explained_by="help.build"),
+        "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
+        "megabytes": tables.number("compare.megabytes"),
+    }
+    tables.draw(styled, columns, placeholder="–")
+
+
+def verdict_of(test: PairTest) -> str:
+    if not test.sure:
+        return word("compare.unsure")
+    return word("compare.higher" if test.difference > 0 else "compare.lower")
+
+
+def untrained(name: str, choices: Choices) -> str:
+    """Return what a trained retriever was before its training, of all that can be picked; empty where that is none."""
+    spec, plan = choices.specs[name], choices.trained[name]
+    parts = tuple(dict.fromkeys(untrained(one, choices) if one in choices.trained else one for one in spec.parts))
+    model = plan.options.base if "model" in dict(spec) else None
+
+    def same(other: Spec) -> bool:
+        return other.kind == spec.kind and other.parts == parts and dict(other).get("model") == model
+
+    return next((one.name for one in choices.specs.values() if one.name not in choices.trained and same(one)), "")
+
+
+def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
+    return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
+
+
+def draw_notices(view: ComparisonView, choices: Choices) -> None:
+    """Say what speaks against the figures; of which retrievers too little is judged, with the way to judge more."""
+    comparison = view.comparison
+    draw_few(len(comparison.question_set.questions), "compared")
+    if comparison.parts and comparison.experiment.split is not Part.ALL:
+        draw_split(comparison.parts)
+    for result in view.results:
+        if result.taught_by is not None:
+            draw_few_taught(plain(retriever_name(result.name)), result.taught_by)
+    for result in view.results:
+        if result.error is not None:
+            reason = plain(failure_text(result.error))
+            name = plain(retriever_name(result.name))
+            st.error(word("compare.failed", name=name, reason=reason), icon=":material/error:")
+        elif result not in view.scored:
+            name = plain(retriever_name(result.name))
+            told = word("compare.not_deep_enough", name=name, figure=view.figure.long)
+            st.info(told, icon=":material/info:")
+    asked = view.comparison.question_set
+    if asked.made:
+        st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
+    experiment = view.comparison.experiment
+    specs = {result.name: experiment.needed([result.name]) for result in view.results}  # those it wraps included
+    trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
+    asked_of = {dict(spec).get("model") for of in specs.values() for spec in of}
+    if experiment.split is not Part.TEST and asked_of & trained:
+        st.warning(word("compare.trained_on_these"), icon=":material/warning:")
+    if tuned := [
+        plain(retriever_name(name)) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)
+    ]:
+        st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
+    behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
+    if behind:
+        shares = {name: 100 * of.means().get(JUDGED, 0.0) for name, of in view.comparison.scores.items()}
+        names = ", ".join(f"{plain(retriever_name(test.a))} ({shares[test.a]:.0f}%)" for test in behind)
+        best = behind[0].b
+        said = word("compare.behind", names=names, best=plain(retriever_name(best)), share=f"{shares[best]:.0f}", k=CUT)
+        st.warning(said, icon=":material/balance:")
+        begin_judging(view)
+
+
+def begin_judging(view: ComparisonView) -> None:
+    draw_begin(view.data, view.opened.folder.name, len(view.comparison.question_set.questions))

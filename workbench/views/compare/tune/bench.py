@@ -1,0 +1,263 @@
+"""What every lab does: it is started and followed, a setting that it tried is looked at, and taken into use."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.dictionary import stored
+from mrc_workbench.retrieval.analysis.evidence import turned, usual_baseline
+from mrc_workbench.retrieval.analysis.labs import UNCHANGED, best, chosen, tried
+from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
+from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, add
+from mrc_workbench.retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.report.headline import interval_of_lead
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.compare.controls import pick_also
+from mrc_workbench.workbench.views.compare.kept import close
+from mrc_workbench.workbench.views.compare.running import follow_lab
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.names import analyzer_words, retriever_name
+from mrc_workbench.workbench.views.resources.retrieval import open_comparison
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.problems import errors_told
+from mrc_workbench.workbench.views.ui.state import remember
+from mrc_workbench.workbench.views.ui.words import plain, signed, word
+
+_PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
+
+
+def names_by_reference() -> dict[str, str]:
+    """Return the names of the kept dictionaries by their reference, the newest first; no two are the same."""
+    kept = stored()
+    plain_names = [one.name.translate(_PARTING) for one in kept]
+    names = [
+        word("sidebar.shared", name=name) if one.shared else name for one, name in zip(kept, plain_names, strict=True)
+    ]
+    return {
+        one.reference: name if names.count(name) == 1 else f"{name} ({one.key[:6]})"
+        for one, name in zip(kept, names, strict=True)
+    }
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return the name, or with the first number that makes it another than those taken: a version of its own."""
+    known = set(taken)
+    names = chain([name], (f"{name} {number}" for number in count(2)))
+    return next(one for one in names if one not in known)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The comparison that is tuned, the measure it is tuned for, and how many questions judge."""
+
+    view: ComparisonView
+    measure: Measure
+    questions: int
+
+
+@dataclass(frozen=True)
+class LabResult:
+    """A lab that has run: what it was, the lab as a comparison, and its table (see `lab_results.lab_figures`)."""
+
+    experiment: Experiment
+    opened: OpenComparison
+    table: pd.DataFrame
+
+
+def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
+    """Return the retrievers that were measured, of these kinds where any are given; the usual baseline first."""
+    specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
+    names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
+    usual = usual_baseline(bench.view.comparison)
+    return sorted(names, key=lambda name: name != usual)
+
+
+def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | None:
+    """Draw the button that starts a lab, or its progress; returns its results once it has ended.
+
+    `tries` says, beside the button, what the lab will try.
+    """
+    job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
+    if job.done:
+        if opened := open_comparison(bench.view.data.key, job.folder):
+            table = opened.lab_figures(str(bench.measure))
+            if not table.empty:
+                return LabResult(experiment, opened, table)
+            st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
+    elif job.running:
+        follow_lab(job)
+        return None
+    elif job.folder.is_dir():  # it was started before
+        follow_lab(job)
+    label = word("tune.start", count=f"{len(tried(experiment)):,}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
+        if tries:
+            st.caption(tries)
+    if pressed:
+        with errors_told():
+            job.start(experiment)
+            st.rerun()
+    return None
+
+
+def draw_tried(
+    bench: Bench,
+    found: LabResult,
+    table: pd.DataFrame,
+    columns: dict[str, Any],
+    present: str,
+    *,
+    key: str,
+    answer: DeltaGenerator,
+) -> None:
+    """Draw a lab's table and, in the place of the `answer` above it, what is said of the setting looked at."""
+    leader = best(table)
+    name = draw_table(found, table, columns, leader, key=key)
+    with answer:
+        if name not in {spec.name for spec in tried(found.experiment)}:
+            st.info(
+                word("tune.one_alone", name=plain(retriever_name(name)), figure=bench.measure.long),
+                icon=":material/info:",
+            )
+        elif name == UNCHANGED:
+            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
+        else:
+            _draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
+def draw_table(
+    found: LabResult,
+    table: pd.DataFrame,
+    columns: dict[str, Any],
+    leader: str,
+    *,
+    key: str,
+    smallest_first: str = "",
+    caption: str = "",
+) -> str:
+    """Draw a lab's table, the best setting in bold; returns the name of the one looked at: the row chosen, or the best.
+
+    `columns` are those shown, with their configuration; shares are brought to percent. The highest means stand first,
+    or the lowest `smallest_first`, a column.
+    """
+    rows = table.sort_values(
+        smallest_first or "value", ascending=bool(smallest_first), kind="stable", ignore_index=True
+    )
+    shown = rows[[name for name in columns if name in rows]].copy()
+    for name in _SHARES & set(shown):
+        shown[name] *= 100
+    place = int(rows.index[rows["name"] == leader][0])
+    st.caption(caption or word("tune.choose_a_row"))
+    styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
+        {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
+    )
+    picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=min(38 + 35 * len(shown), 360))
+    return str(rows["name"][picked[0] if picked else place])
+
+
+_SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
+
+
+def difference_columns(key: str) -> dict[str, Any]:
+    """Return the columns of the difference to what the setting would replace, called by the text `key`."""
+    ends = {"low": f"{key}_from", "high": f"{key}_to"}
+    return {"difference": tables.number(key)} | {
+        f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
+    }
+
+
+def figure_columns(bench: Bench) -> dict[str, Any]:
+    return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
+
+
+def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
+    """Draw how a setting compares with the present one.
+
+    The best of all is judged by the cross-fitted gain of selecting it: on the questions that select it, it looks too
+    good.
+    """
+    measure = str(bench.measure)
+    fit = found.opened.cross_fit(present, measure) if is_best else None
+    test = fit.test if fit else next(iter(found.opened.tests((present, name), measure)), None)
+    values = {
+        "best": plain(retriever_name(to_use(found.experiment, name).name)),
+        "present": plain(retriever_name(present)),
+        "figure": bench.measure.long,
+        "questions": f"{bench.questions:,}",
+        "count": f"{len(tried(found.experiment)):,}",
+    }
+    sure = "alone"
+    with st.container(border=True):
+        if test is None:
+            st.markdown(word("tune.verdict_alone", **values))
+        else:
+            lead = test if fit or test.a == name else turned(test)
+            sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
+            kind = "selection" if fit else "verdict"
+            st.markdown(word(f"tune.{kind}_{sure}", **values, **_points(lead)))
+        if fit:
+            same = fit.selections.get(name, 0)
+            st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
+        elif is_best:
+            st.caption(word("tune.flattered", count=values["count"]))
+        draw_use(bench, found.experiment, name, recommended=sure == "more")
+
+
+def _points(lead: PairTest) -> dict[str, str]:
+    """Return a difference in percentage points with its interval and p: without a sign where the sign is certain."""
+    if lead.sure:
+        points = {"points": f"{abs(lead.difference) * 100:.1f}"}
+        return points | interval_of_lead(lead.difference, lead.low, lead.high) | {"p": f"{lead.p:.2g}"}
+    return {
+        "points": signed(lead.difference),
+        "low": signed(lead.low),
+        "high": signed(lead.high),
+        "p": f"{lead.p:.2g}",
+    }
+
+
+def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:
+    """Draw the button that takes a setting into use; one that is not `recommended` is no more than a link."""
+    look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
+    look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
+    label = word("tune.use" if recommended else "tune.use_anyway")
+    if st.button(label, on_click=_use, args=(bench, to_use(experiment, name)), **look):
+        st.rerun()
+
+
+def to_use(experiment: Experiment, name: str) -> Spec:
+    """Return the setting of this name as a retriever to use; its name has the user's words for what was tried."""
+    spec = chosen(experiment, name)
+    if experiment.lab is Lab.BM25 and isinstance(spec, TermSpec):
+        window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
+        parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
+        return spec.model_copy(update={"name": " · ".join(parts)})
+    if not isinstance(spec, TermSpec) or not (called := names_by_reference().get(spec.dictionary)):
+        return spec
+    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, called)})
+
+
+def _use(bench: Bench, spec: Spec) -> None:
+    shown = bench.view
+    known = choices_for(shown.data).specs
+    # of a kept comparison, some may not be picked any more
+    for part in shown.comparison.experiment.needed(spec.parts):
+        if part.name not in known:
+            add(shown.data.fingerprint, part)
+    add(shown.data.fingerprint, spec)
+    close()  # what is picked is compared, not what was kept
+    pick_also([one.name for one in shown.results], spec.name, Part.TEST)
+    remember("measure", bench.measure.name)  # the test is looked at by what it was tuned for
+    remember("k", str(bench.measure.cut))
+    remember("view", "overview")

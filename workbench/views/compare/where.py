@@ -1,0 +1,293 @@
+"""Where retrievers win and lose: on which questions, in which step, and what their candidates would allow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.retrieval.analysis.open_comparison import MEASURED_SLICES
+from mrc_workbench.retrieval.analysis.questions import DEPTHS, FATES, Fate, fate_counts
+from mrc_workbench.retrieval.analysis.slices import Property, most_contested, most_telling
+from mrc_workbench.retrieval.report.headline import interval_of_lead
+from mrc_workbench.workbench.views.compare import charts
+from mrc_workbench.workbench.views.compare.controls import show_why
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.names import slice_names, with_display_names
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart
+from mrc_workbench.workbench.views.ui.state import choose
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+
+def draw(view: ComparisonView) -> None:
+    if not any(one.rankings for one in view.results):  # all failed: no K would help
+        st.info(word("why.no_rankings"), icon=":material/info:")
+        return
+    _draw_slices(view)
+    _draw_lost(view)
+    _draw_ceilings(view)
+
+
+@st.fragment
+def _draw_slices(view: ComparisonView) -> None:
+    figure = view.figure.long
+    st.subheader(word("where.slices", figure=figure))
+    if not view.scored:
+        st.info(word("where.no_figure", figure=figure), icon=":material/info:")
+        return
+    known = {by.value: word(f"where.by_{by.value}") for by in view.opened.properties}
+    look: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
+    by = Property(choose(st.selectbox, "slice", word("where.by"), [*known], usual_property(view).value, **look))
+    with st.spinner(word("where.measuring")):
+        parts = view.opened.slices(by)
+        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    if not len(figures):
+        st.info(word("where.no_slice"), icon=":material/info:")
+        return
+    labels = slice_names(parts, by)
+    _draw_most_telling(view, figures, labels, by)
+    figures = _best_first(figures, view.ranked)
+    drawn, order = charted(figures, labels, 12)
+    baseline = view.scored_names[0]
+    charts.draw_slices(drawn, view.ranked, view.names, order, baseline=baseline, heading=figure, figure=figure)
+    if len(labels) > len(order):
+        chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
+        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
+    st.caption(word("where.each_on_its_own"))
+    _draw_table(view, figures, labels, by)
+    if len(parts) > MEASURED_SLICES:
+        st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
+
+
+def _best_first(figures: pd.DataFrame, ranked: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of `slice_figures` with the retrievers of each slice in the order of `ranked`."""
+    places = {name: place for place, name in enumerate(ranked)}
+    order = figures.assign(place=figures["retriever"].map(places)).sort_values(["slice", "place"], kind="stable").index
+    return figures.loc[order].reset_index(drop=True)
+
+
+def usual_property(view: ComparisonView) -> Property:
+    return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+
+
+def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    """Say in which slice a retriever lies furthest from the first, of those where that is sure.
+
+    Where none alone is, say what all questions together say: they are more than those of any slice.
+    """
+    first, *others = view.scored_names
+    if not others:
+        return
+    called = view.display_names
+    values = {"first": plain(called[first]), "count": f"{(figures['retriever'] != first).sum():,}"}
+    most, test = most_telling(figures), view.best_test
+    if most is not None:
+        side = "ahead" if most["difference"] > 0 else "behind"
+        st.markdown(word(f"where.telling_{side}", **values | telling_words(view, most, labels, by)))
+    elif test is not None and test.sure:
+        side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
+        st.markdown(word(f"where.telling_all_{side}", name=plain(called[test.a]), points=points, **values))
+    else:
+        several = len(others) > 1  # the answer above may tell of a difference between two of the others
+        told = " " + word("where.telling_others", first=plain(called[first])) if several else ""
+        st.markdown(word("where.telling_none", **values) + told)
+
+
+def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence[str], by: Property) -> dict[str, str]:
+    """Return the values of a sentence about a row of `slice_figures`: its slice, retriever and difference."""
+    return {
+        "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
+        "name": plain(view.display_names[most["retriever"]]),
+        "first": plain(view.display_names[view.scored_names[0]]),
+        "points": f"{abs(most['difference']) * 100:.1f}",
+        **interval_of_lead(most["difference"], most["difference_low"], most["difference_high"]),
+    }
+
+
+def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return the figures of the slices that are contested most, at most `count`, each with its "row"; and all rows."""
+    drawn = figures[figures["slice"].isin(most_contested(figures, count))]
+    sizes = drawn.groupby("slice")["questions"].first()
+    rows = {place: f"{labels[place]} ({size:,})" for place, size in dict(sizes).items()}
+    return drawn.assign(row=drawn["slice"].map(rows)), [*rows.values()]
+
+
+def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    name = tables.text(f"where.by_{by.value}", width=120, pinned=True)
+    mean = st.column_config.NumberColumn(view.figure.long, help=word("where.best_help"))
+    called = [labels[place] for place in figures["slice"]]
+    table, styled, columns = tables.of_slices(figures, called, view.scored_names[0], name, mean)
+    key = f"slices_{by.value}"
+    with st.expander(word("where.as_table")):
+        st.caption(word("where.select_row"))
+        places = figures["slice"].tolist()
+
+        def show_questions() -> None:
+            if rows := tables.selected_rows(st.session_state[key]):
+                show_why({"slice": by.value, "within": str(places[rows[0]])})
+
+        picked = st.dataframe(
+            styled,
+            on_select=show_questions,
+            selection_mode=tables.SINGLE_ROW,
+            key=key,
+            placeholder="–",
+            hide_index=True,
+            column_config=columns,
+        )
+        if tables.selected_rows(picked):
+            st.rerun()  # the whole page: another view is to be seen
+        tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
+
+
+def _draw_lost(view: ComparisonView) -> None:
+    st.subheader(word("where.lost", k=view.k))
+    st.caption(word("where.lost_help", k=view.k))
+    counts = fate_counts(view.opened.fates(view.k))
+    counts = counts.loc[[name for name in _in_order(view) if name in counts.index]]
+    if not len(counts):
+        st.info(word("where.no_fate", k=view.k), icon=":material/info:")
+        return
+    fates = {word(f"fate.{fate}"): fate.value for fate in FATES if fate is not Fate.FOUND and counts[fate].any()}
+    if fates:
+        lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
+        long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
+        x = word("where.lost_questions")
+        order = [view.display_names[name] for name in counts.index]
+        shown = with_display_names(long, view.display_names)
+        draw_chart(charts.lost_questions, shown, order=order, fates=fates, x=x)
+    else:
+        st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
+    _draw_numbers(counts, len(view.comparison.question_set.questions), view.display_names)
+
+
+def _in_order(view: ComparisonView) -> list[str]:
+    """Return the selected retrievers, best first, and after them those without the leading metric."""
+    return [*view.ranked, *(one.name for one in view.results if one.name not in view.ranked)]
+
+
+def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str]) -> None:
+    """Draw how many of the questions have each fate, a row a retriever; a number is the way to its questions."""
+    occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
+    widths = [2, *(1 for _ in occur)]
+    with st.expander(word("where.numbers")):
+        st.caption(word("where.click_number"))
+        head, *heads = st.columns(widths, vertical_alignment="bottom")
+        head.markdown(f"**{word('compare.retriever')}**")
+        for place, fate in zip(heads, occur, strict=True):
+            place.markdown(f"**{word(f'fate.{fate}')}**", help=word(f"fate_help.{fate}"))
+        for name, row in counts.iterrows():
+            first, *places = st.columns(widths, vertical_alignment="center")
+            first.markdown(plain(called[str(name)]))
+            for place, fate in zip(places, occur, strict=True):
+                if not row[fate]:
+                    place.markdown("–")
+                    continue
+                place.button(
+                    f":primary[{row[fate]:,} · {row[fate] / questions:.1%}]",
+                    key=f"fate_{name}_{fate}",
+                    type="tertiary",
+                    on_click=show_why,
+                    args=({"of": str(name), "fate": fate},),
+                    help=word("where.show_questions", fate=word(f"fate.{fate}")),
+                )
+
+
+def _draw_ceilings(view: ComparisonView) -> None:
+    """Draw how high Hit@K could be by depth, and how high it is, of every retriever picked that wraps others."""
+    st.subheader(word("where.ceilings", k=view.k))
+    st.caption(word("where.ceilings_help", k=view.k))
+    scores = view.comparison.scores
+    measured = {name: scores[name].means() for name in _in_order(view) if view.spec(name).parts and name in scores}
+    hits = {name: means[f"hit@{view.k}"] for name, means in measured.items() if f"hit@{view.k}" in means}
+    if not hits:
+        st.info(word("where.no_wrapping"), icon=":material/info:")
+        return
+    reads = {name: view.spec(name).candidates(view.k) for name in hits}
+    depths = tuple(sorted({*DEPTHS, *reads.values()}))
+    ceilings = view.opened.ceilings(depths)
+    # how far each gets with its candidates, the first `depth` of each source; NaN where one was not searched so deep
+    reached = pd.DataFrame(
+        [
+            (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
+            for name, depth in reads.items()
+            if name in ceilings
+        ],
+        columns=["retriever", "sources", "depth", "hit", "ceiling"],
+    )
+    # from K on: fewer candidates than K cannot fill the first K
+    rows = [
+        (name, depth, share)
+        for name in reached["retriever"]
+        for depth, share in zip(depths, ceilings[name], strict=True)
+        if depth >= min(view.k, reads[name]) and not np.isnan(share)
+    ]
+    curves = pd.DataFrame(rows, columns=["retriever", "depth", "ceiling"])
+    _draw_ceiling_sentences(reached, view)
+    if curves["depth"].nunique() > 1:
+        draw_chart(
+            charts.ceilings,
+            with_display_names(curves, view.display_names),
+            with_display_names(reached.drop(columns="sources").dropna(), view.display_names),
+            [view.display_names[name] for name in view.names],
+            x=word("where.candidates"),
+            y=word("where.questions_share"),
+        )
+        st.caption(word("where.how_to_read", k=view.k))
+    _draw_ceiling_table(reached, curves, view)
+
+
+def _draw_ceiling_sentences(reached: pd.DataFrame, view: ComparisonView) -> None:
+    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
+    rows = displayed.head(4).dropna().to_dict("records")  # the table has all
+    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
+
+
+def _with_named_sources(reached: pd.DataFrame, called: Mapping[str, str]) -> pd.DataFrame:
+    return reached.assign(sources=reached["sources"].map(lambda sources: [called[name] for name in sources]))
+
+
+def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
+    """Return, as Markdown, what better ordering and what more candidates could add to a retriever's Hit@K.
+
+    `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1). A gain that rounds to 0.0 is not stated as
+    one.
+    """
+    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
+    order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"
+    more = f"{(1 - row['ceiling']) * 100:.1f}"
+    sentences = [
+        word(
+            "where.ceiling_told",
+            name=plain(row["retriever"]),
+            k=k,
+            own=f"{row['hit']:.1%}",
+            depth=depth,
+            sources=plain(", ".join(row["sources"])),
+            ceiling=f"{row['ceiling']:.1%}",
+        ),
+        word("where.ceiling_no_order") if order == "0.0" else word("where.ceiling_order", points=order),
+        word("where.ceiling_no_more") if more == "0.0" else word("where.ceiling_more", points=more),
+    ]
+    return " ".join(sentences)
+
+
+def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: ComparisonView) -> None:
+    at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
+    named = _with_named_sources(reached, view.display_names)
+    table = named.assign(
+        sources=named["sources"].str.join(", "), hit=named["hit"] * 100, ceiling=named["ceiling"] * 100
+    ).join(at_depth, on="retriever")
+    share = st.column_config.NumberColumn
+    columns = {
+        "retriever": tables.retriever(),
+        "sources": tables.text("where.sources"),
+        "depth": tables.number("where.reads"),
+        "hit": share(f"Hit@{view.k}", format="%.2f"),
+        "ceiling": tables.number("where.ceiling", "%.2f"),
+        **{depth: share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in map(str, at_depth)},
+    }
+    with st.expander(word("compare.as_table")):
+        tables.draw(table, columns, placeholder="–")

@@ -1,0 +1,196 @@
+"""Which questions the Why view lists, read from the address and said in words; and one of them, for its page."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import streamlit as st
+
+from mrc_workbench.data.records import Passage, Question
+from mrc_workbench.retrieval.analysis.questions import (
+    BANDS,
+    FATES,
+    Block,
+    Fate,
+    Quadrant,
+    findings_of,
+    most_unlike,
+    rows_in_all,
+)
+from mrc_workbench.retrieval.analysis.slices import Property
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.explain.standing import Duel
+from mrc_workbench.retrieval.rankings import Findings
+from mrc_workbench.workbench.views.choices import without_plainest
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.names import slice_names
+from mrc_workbench.workbench.views.reasons import AskedQuestion
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+
+@dataclass(frozen=True)
+class QuestionList:
+    """A comparison's retrievers that have rankings (`names`, two of them a pair), and the filters on its questions.
+
+    Filters that the address names wrongly, or that do not go with what is picked, are not there.
+    """
+
+    view: ComparisonView
+    names: tuple[str, ...]
+    pair: tuple[str, str]
+    quadrant: Quadrant | None
+    block: Block | None
+    of: str
+    fate: Fate | None
+    by: Property | None
+    within: int | None  # place among the slices
+    words: str
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.quadrant or self.block or self.fate or self.within is not None or self.words)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Which questions are listed, `(n_questions,)` bool."""
+        opened, parts = self.view.opened, []
+        if self.quadrant:
+            parts.append(opened.quadrants(self.pair, self.view.k)[self.quadrant])
+        if self.block:
+            parts.append(opened.ranks(self.names).order[self.block.start : self.block.end])
+        if self.fate:
+            parts.append(np.flatnonzero(_fates(self.view)[self.of] == FATES.index(self.fate)))
+        if self.by and self.within is not None:
+            parts.append(opened.slices(self.by)[self.within].rows)
+        if self.words:
+            parts.append(opened.rows_with(self.words))
+        return rows_in_all(len(self.view.comparison.question_set.questions), parts)
+
+    def in_words(self) -> str:
+        """Say which questions these are; Markdown."""
+        k, said, called = self.view.k, list[str](), self.view.display_names
+        if self.quadrant:
+            a, b = (plain(called[name]) for name in self.pair)
+            said.append(word(f"why.said_{self.quadrant.value}", a=a, b=b, k=k))
+        if self.block:
+            name = plain(called[self.names[self.block.column]])
+            said.append(word("why.said_block", name=name, band=band_words(self.block.band)))
+        if self.fate:
+            said.append(word(f"why.said_{self.fate.value}", name=plain(called[self.of]), k=k))
+        if self.by and self.within is not None:
+            label = slice_names(self.view.opened.slices(self.by), self.by)[self.within]
+            said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
+        if self.words:
+            said.append(word("why.said_words", words=plain(self.words)))
+        return " · ".join(said)
+
+
+def listed(view: ComparisonView) -> QuestionList:
+    """Read the address. There must be a retriever with rankings."""
+    names = tuple(one.name for one in view.results if one.rankings)
+    first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
+    others = tuple(name for name in names if name != first)
+    second = _one_of("b", others) or _most_unlike(view, first, names)
+    fate, of = _one_of("fate", FATES), _one_of("of", names)
+    by, wanted = _one_of("slice", tuple(Property)), st.query_params.get("block", "")
+    place = str(st.query_params.get("within", ""))
+    parts = view.opened.slices(Property(by)) if by and place.isdecimal() else []
+    blocks = view.opened.ranks(names).blocks() if wanted else []
+    return QuestionList(
+        view=view,
+        names=names,
+        pair=(first, second),
+        quadrant=Quadrant(quadrant) if (quadrant := _one_of("quadrant", tuple(Quadrant))) else None,
+        block=next((block for block in blocks if block_name(names, block) == wanted), None),
+        of=of,
+        fate=Fate(fate) if fate and of in _fates(view) else None,
+        by=Property(by) if by else None,
+        within=int(place) if parts and int(place) < len(parts) else None,
+        words=str(st.query_params.get("words", ""))[:200].strip(),
+    )
+
+
+def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
+    told = tuple(name for name in without_plainest(names) if name != first)
+    compared = (first, *told) if told else (first, *(name for name in names if name != first))
+    return compared[most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
+
+
+def block_name(names: tuple[str, ...], block: Block) -> str:
+    """Return what the address calls a block of the map."""
+    return f"{block.start}-{block.end} {names[block.column]}"
+
+
+def band_words(band: int) -> str:
+    if band == len(BANDS):
+        return word("why.band_beyond", rank=BANDS[-1])
+    if band == 0:
+        return word("why.band_first")
+    return word("why.band", first=BANDS[band - 1] + 1, last=BANDS[band])
+
+
+def _one_of(name: str, allowed: tuple[str, ...]) -> str:
+    value = st.query_params.get(name, "")
+    return value if value in allowed else ""
+
+
+def _fates(view: ComparisonView) -> dict[str, np.ndarray]:
+    try:
+        return view.opened.fates(view.k)
+    except ValueError:  # a run that was imported may not be so deep
+        return {}
+
+
+@dataclass(frozen=True)
+class QuestionCase:
+    """The question at `row` of the comparison that `listed` is about."""
+
+    question_list: QuestionList
+    row: int
+
+    @property
+    def view(self) -> ComparisonView:
+        return self.question_list.view
+
+    @property
+    def question(self) -> Question:
+        return self.view.comparison.question_set.questions[self.row]
+
+    @cached_property
+    def relevant(self) -> tuple[int, ...]:
+        """Rows of the passages that answer it."""
+        return tuple(self.view.comparison.question_set.row_of_passage[id_] for id_ in self.question.relevant)
+
+    @cached_property
+    def confusers(self) -> frozenset[int]:
+        """Rows of the passages from the same article that do not."""
+        return self.view.opened.confusers(self.row)
+
+    @cached_property
+    def findings(self) -> dict[str, Findings]:
+        """What every retriever of the comparison found, those that others wrap included."""
+        return findings_of(self.view.comparison, self.row)
+
+    @cached_property
+    def asked(self) -> AskedQuestion:
+        depths = {name: self.depth(name) for name in self.findings}
+        among = self.view.comparison.question_set
+        return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths, among)
+
+    def depth(self, name: str) -> int:
+        found = self.view.comparison.rankings.get(name)
+        return found.indices.shape[1] if found else 0
+
+    def passage(self, row: int) -> Passage:
+        return self.view.comparison.question_set.passages[row]
+
+    def passage_name(self, row: int) -> str:
+        passage = self.passage(row)
+        return " · ".join(filter(None, (passage.title, passage.id)))
+
+    def spec(self, name: str) -> Spec:
+        """How a retriever is made; of one in Milvus, the local one that has its scores."""
+        return self.view.spec(name).local
+
+    def duel(self, name: str, against: int | None = None) -> Duel:
+        return self.asked.duel(name, against)

@@ -1,0 +1,282 @@
+"""What a question set is like: counts, wording shared with the passages, doubtful questions; lengths, kinds, split;
+and its passages with their questions, the answers marked where they stand."""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from html import escape
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.layouts.writing import WRITTEN, folder_name, written
+from mrc_workbench.data.questions.audit import (
+    LEAST_QUESTIONS,
+    OVERLAP_WIDTH,
+    Audit,
+    histogram,
+    kinds_table,
+    overlap_level,
+    parts_table,
+    questions_of,
+    split_table,
+)
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import PARTS, Split, SplitMethod
+from mrc_workbench.data.text.marking import merged
+from mrc_workbench.workbench.views.data.languages import draw_languages
+from mrc_workbench.workbench.views.names import kind_words
+from mrc_workbench.workbench.views.resources.sets import content_notes_of, passages_found
+from mrc_workbench.workbench.views.splits import draw_few_of, split_text
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.charts import distribution, draw_chart
+from mrc_workbench.workbench.views.ui.problems import problem_text
+from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+SHOWN_ROWS = 1000  # of a table
+_COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
+_EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
+
+
+def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
+    """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
+    _counts(figures)
+    draw_languages(questions)
+    if questions.questions:
+        overlap = figures.overlap
+        chance = "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}"
+        told = {"mean": f"{overlap.mean * 100:.0f}", "chance": chance}
+        told |= {"questions": f"{overlap.measured:,}", "least": f"{LEAST_QUESTIONS}"}
+        unit = word(f"data_page.unit_{overlap.unit}")
+        st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
+    _doubtful(questions, figures)
+    with st.spinner(word("data_page.checking_texts"), show_time=True):
+        notes = content_notes_of(questions, parts)
+    if notes:
+        lines = [word("data_page.content_notes"), "", *(f"- {plain(problem_text(note))}" for note in notes)]
+        st.info("\n".join(lines), icon=":material/info:")
+
+
+def draw_figures(questions: QuestionSet, figures: Audit) -> None:
+    table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
+    if questions.questions and len(table):
+        st.markdown(f"**{word('data_page.overlap_title')}**")
+        median = float(np.nanmedian(figures.overlap.shares))
+        _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
+    lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
+    draw_lengths({name: values for name, values in lengths.items() if len(values)})
+    if figures.kinds:
+        st.markdown(f"**{word('data_page.kinds')}**")
+        columns = {
+            "kind": tables.text("column.kind", ""),
+            "count": tables.number("data_page.question_count", "localized"),
+            "share": tables.number("data_page.kind_share", "percent"),
+            "overlap": tables.number("data_page.overlap", "percent"),
+        }
+        kinds = kinds_table(questions, figures)
+        st.dataframe(kinds.assign(kind=[*map(kind_words, kinds["kind"])]), hide_index=True, column_config=columns)
+
+
+def draw_split(questions: QuestionSet, found: Split) -> None:
+    st.subheader(word("data_page.split"), anchor=False)
+    if found.method is not SplitMethod.GROUPED:
+        st.markdown(split_text(found))
+        _draw_parts(questions, found)
+        return
+    options = found.options
+    train = 1 - options.validation - options.test
+    shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
+    about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
+    st.markdown(word(about, **shares, seed=options.seed))
+    _draw_parts(questions, found)
+
+
+def _draw_parts(questions: QuestionSet, found: Split) -> None:
+    """Draw the parts as a table, and a warning if one has no or too few questions."""
+    table = parts_table(found)
+    if not table["questions"].all():
+        small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
+        st.warning(word(small), icon=":material/warning:")
+    draw_few_of(found, [part for part in PARTS if len(found.rows[part])])
+    table["part"] = [word(f"part.{part}") for part in table["part"]]
+    columns = {
+        "part": tables.text("data_page.part"),
+        "groups": tables.number("data_page.groups", "localized"),
+        "share": tables.number("data_page.share", "percent"),
+        "questions": tables.number("data_page.question_count", "localized"),
+    }
+    if not found.by_article:
+        columns["groups"] = tables.number("data_page.split_passages", "localized")
+        columns["share"] = tables.number("data_page.split_passages_share", "percent")
+    st.dataframe(table, hide_index=True, column_config=columns)
+    tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
+
+
+def draw_downloads(questions: QuestionSet) -> None:
+    """Draw what downloads the set in the layouts of others, made when it is asked for."""
+    st.subheader(word("data_page.downloads"), anchor=False)
+    st.caption(word("data_page.downloads_about"))
+    with st.container(horizontal=True):
+        for layout in WRITTEN:
+            name = f"{folder_name(questions.name)}_{layout}.zip"
+            tables.draw_file(
+                f"data_page.download_{layout}", partial(written, questions, layout), name, "application/zip"
+            )
+
+
+def _counts(figures: Audit) -> None:
+    overlap = "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}"
+    counts = {
+        "passage_count": f"{figures.passage_count:,}",
+        "question_count": f"{figures.question_count:,}",
+        "article_count": f"{figures.article_count:,}" if figures.article_count else "–",
+        "overlap": overlap,
+    }
+    with st.container(horizontal=True):
+        for name, shown in counts.items():
+            explained = word(f"data_page.{name}_help") if name in _EXPLAINED else None
+            st.metric(word(f"data_page.{name}"), shown, help=explained, border=True, width=_COUNT_WIDTH)
+    if not figures.question_count:
+        return
+    doubtful = {
+        "passages_without_question": figures.passages_without_question,
+        "unanswerable": figures.unanswerable_count,
+        "duplicates": sum(map(len, figures.duplicate_questions.values())),
+        "answers_not_found": len(figures.answers_not_found),
+    }
+    told = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
+    explained = "\n".join(f"- **{word(f'data_page.{name}')}**: {word(f'data_page.{name}_help')}" for name in doubtful)
+    st.caption(told, help=explained)
+
+
+def _doubtful(questions: QuestionSet, figures: Audit) -> None:
+    by_id = {question.id: question for question in questions.questions}
+    lists = {
+        "unanswerable": [question for question in questions.questions if not question.relevant],
+        "duplicates": [by_id[id_] for ids in figures.duplicate_questions.values() for id_ in ids],
+        "answers_not_found": [by_id[id_] for id_ in figures.answers_not_found],
+    }
+    for name, found in lists.items():
+        if not found:
+            continue
+        with st.expander(word(f"data_page.see_{name}", count=f"{len(found):,}")):
+            if len(found) > SHOWN_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
+            rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:SHOWN_ROWS]]
+            columns = {
+                "id": tables.text("column.id", ""),
+                "question": tables.text("column.question", "", width="large"),
+                "answers": tables.text("column.answers", ""),
+            }
+            tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+
+
+def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
+    """Draw how long texts are, each kind's in characters beside the next one's; none of them is empty."""
+    for place, (name, values) in zip(st.columns(len(lengths)), lengths.items(), strict=True):
+        with place:
+            st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
+            spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
+            st.caption(word("data_page.lengths_spread", **spread))
+            table = histogram(values)
+            _draw_histogram(table, "characters", f"{name}_axis", float(np.median(values)))
+
+
+def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
+    shown = f"{median:.0%}" if percent else f"{median:,.0f}"
+    draw_chart(
+        distribution,
+        table,
+        x=word(f"data_page.{x}"),
+        y=word(f"data_page.{y}"),
+        median=median,
+        label=word("data_page.median", median=shown),
+        percent=percent,
+    )
+    draw_ranges(table, "percent" if percent else "localized")
+
+
+def draw_ranges(table: pd.DataFrame, form: str) -> None:
+    """Draw what a histogram shows as a table, its ranges written as `form`."""
+    with st.expander(word("compare.as_table")):
+        columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}
+        columns["count"] = tables.number("data_page.count", "localized")
+        st.dataframe(table, hide_index=True, column_config=columns)
+
+
+_A_PAGE = 5
+_SHOWN_CHARACTERS = 5000
+_SHOWN_QUESTIONS = 30
+# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
+_MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
+_TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
+
+
+def draw_passages(questions: QuestionSet, key: str) -> None:
+    """Draw a page of passages; `key` tells the set from others."""
+    entered = st.text_input(
+        word("data_page.filter"),
+        key="find",
+        type="search",
+        placeholder=word("data_page.filter_placeholder"),
+        max_chars=200,
+        bind="query-params",
+    )
+    wanted = (entered or "").strip()
+    rows = passages_found(questions, wanted) if wanted else np.arange(len(questions.passages))
+    if not len(rows):
+        st.info(word("data_page.none_found"), icon=":material/search_off:")
+        return
+    pages = math.ceil(len(rows) / _A_PAGE)
+    st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
+    place = st.container()
+    page = _page(pages, f"{key} {wanted}")
+    shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
+    asked = questions_of(questions, shown)
+    with place:
+        for row in shown:
+            _passage(questions.passages[row], asked[row])
+
+
+def _page(pages: int, listed: str) -> int:
+    """Let a person turn the pages. The page in the address counts for the first list that a session draws."""
+    given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
+    st.session_state["passages_listed"] = True
+    first = int(given) if given.isdecimal() and 1 <= int(given) <= pages else 1
+    page = st.pagination(pages, default=first, key=f"{PAGE_OF_LIST} {listed}", persist_state="session")
+    if page > 1 or PAGE_OF_LIST in st.query_params:
+        st.query_params[PAGE_OF_LIST] = str(page)
+    return page
+
+
+def _passage(passage: Passage, asked: list[Question]) -> None:
+    with st.container(border=True):
+        text, questions = st.columns([3, 2])
+        with text:
+            st.markdown(f"**{plain(passage.title)}**" if passage.title else f"**{plain(passage.id)}**")
+            st.html(_marked(passage.text, [answer for question in asked for answer in question.answers]))
+        with questions:
+            st.markdown(f"**{word('data_page.asked', count=f'{len(asked):,}')}**")
+            items = []
+            for question in asked[:_SHOWN_QUESTIONS]:
+                answers = " | ".join(question.answers)
+                answer = f'<br><small>→ <mark style="{_MARK}">{escape(answers)}</mark></small>' if answers else ""
+                items.append(f'<li style="margin-bottom: 0.4rem">{escape(question.text)}{answer}</li>')
+            if (more := len(asked) - _SHOWN_QUESTIONS) > 0:
+                items.append(f"<li>{escape(word('data_page.more_questions', count=more))}</li>")
+            listed = f'<ol style="{_TEXT}; white-space: normal; padding-left: 1.5rem">{"".join(items)}</ol>'
+            st.html(listed if asked else f"<p>{escape(word('data_page.nothing_asked'))}</p>")
+
+
+def _marked(text: str, answers: list[str]) -> str:
+    shown, parts, end = text[:_SHOWN_CHARACTERS], [], 0
+    places = ((shown.find(answer), len(answer)) for answer in answers if answer)
+    for start, stop in merged((start, start + length) for start, length in places if start >= 0):
+        parts += [escape(shown[end:start]), f'<mark style="{_MARK}">{escape(shown[start:stop])}</mark>']
+        end = stop
+    parts.append(escape(shown[end:]))
+    if len(text) > len(shown):
+        parts.append(f" … <em>{escape(word('data_page.more_characters', count=f'{len(text) - len(shown):,}'))}</em>")
+    return f'<div style="{_TEXT}">{"".join(parts)}</div>'

@@ -1,0 +1,337 @@
+"""Sentence pairs: get a set, see what was understood of it and what it is like, and keep it; its counts, labels or
+scores, lengths, shared sentences, parts and rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.formats.columns import SENTENCES as SENTENCE_COLUMNS
+from mrc_workbench.data.pairs.reading import PairOptions
+from mrc_workbench.data.pairs.records import Label, PairAudit, PairKind, PairSet, part_to_measure
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, PairEntry, StoredPairs, obtain_files
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.split import PARTS, Part, SplitOptions
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.text.marking import marked_sentences
+from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.training.options.texts import SENTENCES
+from mrc_workbench.workbench.views.data import pairs_preview as preview
+from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
+from mrc_workbench.workbench.views.data.pairs_preview import Preview
+from mrc_workbench.workbench.views.data.stored import chosen_pairs, draw_pairs
+from mrc_workbench.workbench.views.data.ways import MEGABYTE, following
+from mrc_workbench.workbench.views.names import pairs_name, set_name
+from mrc_workbench.workbench.views.navigation import way_to
+from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of, question_set
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tips
+from mrc_workbench.workbench.views.ui.problems import errors_told
+from mrc_workbench.workbench.views.ui.state import show_top
+from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.uploads import translate_field
+
+_SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]
+_PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
+_HEIGHT = 240
+_A_LABEL = 44  # pixels
+_COUNT_WIDTH = 230  # pixels: three in a row on a wide screen
+_SENTENCE = "sentence"
+
+
+def draw(used: StoredSet) -> None:
+    """Draw what the page shows of them; `used` is the question set in use."""
+    shown = preview.current()
+    chosen = chosen_pairs()
+    if chosen is not None and shown is None and preview.kept_now() == chosen.key:
+        show_top(f"kept {chosen.key}")
+        st.success(word("pairs_page.kept_now", name=plain(pairs_name(chosen.name))), icon=":material/check_circle:")
+        _draw_next(chosen)
+    _draw_ways(used)
+    if shown is None:
+        draw_pairs(chosen.key if chosen is not None else "")
+        if chosen is not None:
+            _draw_stored(chosen)
+    else:
+        preview.draw(shown)
+        if (found := shown.read or (shown.before.read if shown.before else None)) is not None:
+            _draw_audit(found.pairs, found.rows, found.audit)
+
+
+def _draw_next(kept: StoredPairs) -> None:
+    with st.container(horizontal=True):
+        way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
+        way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
+
+
+def _draw_stored(kept: StoredPairs) -> None:
+    st.header(word("pairs_page.shown", name=plain(pairs_name(kept.name))), anchor=False)
+    if preview.kept_now() != kept.key:
+        _draw_next(kept)
+    with errors_told():
+        with st.spinner(word("data_page.auditing"), show_time=True):
+            pairs, rows, figures = pair_set(kept.key), parts_of(kept.key), pair_audit(kept.key)
+        _draw_audit(pairs, rows, figures)
+
+
+def _draw_ways(used: StoredSet) -> None:
+    _draw_upload()
+    looked_at = preview.current() is not None  # another key makes it another one, which is closed
+    with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):
+        sample, public = st.columns(2, border=True)
+        with sample:
+            st.markdown(f"**{word('pairs_page.sample')}**")
+            licence = word("data_page.licence", licence=_SAMPLES[0].licence)
+            st.caption(f"{word('pairs_page.sample_about')}  \n{licence}")
+            for entry in _SAMPLES:
+                title = pairs_name(entry.title)
+                if st.button(title, key=f"look_{entry.id}", icon=":material/visibility:", width="stretch"):
+                    _look(entry)
+        with public:
+            st.markdown(f"**{word('pairs_page.public')}**")
+            names = {entry.id: pairs_name(entry.title) for entry in _PUBLIC}
+            look: dict[str, Any] = {"key": "public_pairs", "label_visibility": "collapsed"}
+            chosen = st.selectbox(word("pairs_page.public"), [*names], format_func=names.__getitem__, **look)
+            entry = PAIR_CATALOG[chosen or _PUBLIC[0].id]
+            size = word("pairs_page.download_size", size=f"{entry.size / MEGABYTE:.1f}")
+            licence = word("data_page.licence", licence=entry.licence)
+            st.caption(f"{word(f'pair_set_about.{entry.id}')}  \n{size}  \n{licence}")
+            if st.button(word("data_page.look"), key="look_public", icon=":material/visibility:"):
+                _look(entry)
+        _draw_sentences(used)
+
+
+def _draw_upload() -> None:
+    key = f"upload_pairs_{preview.upload_round()}"
+    translate_field(key, is_large=preview.current() is None)
+    files = st.file_uploader(
+        word("data_page.upload"), accept_multiple_files=True, key=key, help=word("pairs_page.upload_help")
+    )
+    st.caption(word("pairs_page.upload_about"))
+    if files:
+        contents = tuple((file.getvalue(), file.name) for file in files)
+        preview.empty_field()
+        preview.look_at(Preview(", ".join(file.name for file in files), files=contents), PairOptions())
+
+
+def _draw_sentences(used: StoredSet) -> None:
+    """Offer the sentences of the passages in use, and not its questions: they are there to be measured with."""
+    with st.container(border=True):
+        about, press = st.columns([3, 1], vertical_alignment="center")
+        about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
+        if not press.button(
+            word("pairs_page.sentences"), key="take_sentences", icon=":material/notes:", width="stretch"
+        ):
+            return
+    with errors_told():
+        with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
+            title = word("pairs_page.sentences_of", name=set_name(used.name))
+            texts = question_set(used.key).passages.texts
+            sentences = (text[start:end] for text in texts for start, end in marked_sentences(text))
+            preview.show(preview.preview_of_sentences(sentences, source=used.key, title=title))
+        st.rerun()
+
+
+def _look(entry: PairEntry) -> None:
+    found, bar = Preview(entry.id, entry.title), st.empty()
+    with errors_told():
+        try:
+            found = replace(found, files=tuple(obtain_files(entry, following(bar.progress))))
+        except DataError as error:
+            preview.show(replace(found, error=error))
+            st.rerun()
+        bar.empty()
+        preview.look_at(found, entry.options)
+
+
+def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+    summary, parts, spread, all_rows = st.tabs(
+        [word("data_page.look_summary"), word("data_page.split"), word("pairs_page.spread"), word("pairs_page.pairs")]
+    )
+    with summary:
+        _draw_counts(pairs, rows, figures)
+    with parts:
+        _draw_parts(pairs, rows, figures)
+        _draw_leaks(pairs, figures)
+    with spread:
+        if pairs.kind is PairKind.SCORED:
+            st.markdown(f"**{word('pairs_page.scores')}**")
+            ends = {"from": figures.score_edges[:-1], "to": figures.score_edges[1:]}
+            table = pd.DataFrame({**ends, "count": figures.score_counts})
+            draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
+            draw_ranges(table, "%g")
+        if pairs.kind is PairKind.LABELLED:
+            _draw_labels(figures)
+        if len(pairs):
+            draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
+    with all_rows:
+        _draw_table(pairs, rows, np.arange(len(pairs)))
+
+
+def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+    values = {
+        "row_count": figures.row_count,
+        "sentence_count": figures.sentence_count,
+        "repeated": len(figures.repeated),
+        **({"disputed": figures.disputed_count} if len(pairs.values) else {}),
+        **({"equal": figures.equal_count} if pairs.kind.width > 1 else {}),
+        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+    }
+    with st.container(horizontal=True):
+        for name, value in values.items():
+            label, explained = word(f"pairs_page.{name}"), word(f"pairs_page.{name}_help")
+            st.metric(label, f"{value:,}", help=explained, border=True, width=_COUNT_WIDTH)
+    if len(figures.repeated):
+        with st.expander(word("pairs_page.see_repeated", count=f"{len(figures.repeated):,}")):
+            _draw_table(pairs, rows, figures.repeated)
+
+
+def _draw_labels(figures: PairAudit) -> None:
+    st.markdown(f"**{word('pairs_page.labels')}**")
+    counts = [*figures.labels.values()]
+    table = pd.DataFrame({"label": [_label_words(label) for label in figures.labels], "count": counts})
+    table["share"] = table["count"] / max(1, sum(counts))
+    draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
+    with st.expander(word("compare.as_table")):
+        columns = {
+            "label": tables.text("column.label"),
+            "count": tables.number("pairs_page.row_count", "localized"),
+            "share": tables.number("pairs_page.share", "percent"),
+        }
+        st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
+    told = []
+    if figures.published:
+        told.append(word("pairs_page.published", parts=_named(figures.published)))
+    if drawn:
+        told.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
+    st.markdown(" ".join(told))
+    counts = figures.part_counts
+    table = pd.DataFrame({"part": [word(f"part.{part}") for part in counts], "rows": [*counts.values()]})
+    table["share"] = table["rows"] / max(1, figures.row_count)
+    columns = {
+        "part": tables.text("data_page.part"),
+        "rows": tables.number("pairs_page.row_count", "localized"),
+        "share": tables.number("pairs_page.share", "percent"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    if not counts[Part.TRAIN]:
+        st.info(word("pairs_page.no_train"), icon=":material/info:")
+    if not counts[Part.TEST]:
+        measured = word(f"part.{part_to_measure(rows)}")
+        st.info(word("pairs_page.no_test", part=measured), icon=":material/info:")
+    whole = partial(_table, pairs, rows, np.arange(len(pairs)))
+    tables.draw_csv("pairs_page.download", whole, f"{pairs.name}.csv")
+
+
+def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
+    found = {parts: leak for parts, leak in figures.leaks.items() if leak.sentences}
+    st.markdown(f"**{word('pairs_page.leaks')}**")
+    if not found:
+        st.success(word("pairs_page.no_leak"), icon=":material/check_circle:")
+        return
+    st.markdown(word("pairs_page.leaks_about"))
+    table = pd.DataFrame(
+        [
+            {
+                "first": word(f"part.{first}"),
+                "second": word(f"part.{second}"),
+                "sentences": leak.sentences,
+                "rows": len(leak.rows),
+                "share": len(leak.rows) / max(1, figures.part_counts[second]),
+                "repeated": leak.repeated,
+            }
+            for (first, second), leak in found.items()
+        ]
+    )
+    columns = {
+        "first": tables.text("pairs_page.leak_first"),
+        "second": tables.text("pairs_page.leak_second"),
+        "sentences": tables.number("pairs_page.leak_sentences", "localized"),
+        "rows": tables.number("pairs_page.leak_rows", "localized"),
+        "share": tables.number("pairs_page.leak_share", "percent"),
+        "repeated": tables.number("pairs_page.leak_repeated", "localized"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    for (first, second), leak in found.items():
+        names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}
+        with st.expander(word("pairs_page.see_leak", count=f"{len(leak.rows):,}", **names)):
+            _draw_table(pairs, {second: leak.rows}, leak.rows)
+
+
+def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> None:
+    if len(shown) > SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
+    table = _table(pairs, rows, shown[:SHOWN_ROWS])
+    if "label" in table:
+        table["label"] = [_label_words(Label[name.upper()]) for name in table["label"]]
+    table["part"] = [word(f"part.{part}") for part in table["part"]]
+    columns = {
+        "part": tables.text("data_page.part", "", width="small"),
+        "score": tables.number("column.score", "%.3g", "", width="small"),
+        "label": tables.text("column.label", "", width="small"),
+    }
+    columns |= {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCE_COLUMNS, _SENTENCE)}
+    # what is short stands first: on a narrow screen a sentence leaves no room beside it
+    order = [name for name in columns if name in table]
+    st.dataframe(table, hide_index=True, column_order=order, column_config=columns)
+
+
+def _table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> pd.DataFrame:
+    """The shown rows: columns of sentences, "score" or "label", and "part"."""
+    part_of_row = np.full(len(pairs), "", dtype=object)
+    for part in PARTS:
+        part_of_row[rows.get(part, [])] = part.value
+    found = pairs.at(shown)
+    table = pd.DataFrame({name: list(texts) for name, texts in zip(_names(pairs), found.texts, strict=True)})
+    if pairs.kind is PairKind.SCORED:
+        table["score"] = found.values
+    if pairs.kind is PairKind.LABELLED:
+        table["label"] = [Label(value).name.lower() for value in found.values]
+    return table.assign(part=part_of_row[shown])
+
+
+def _names(pairs: PairSet) -> tuple[str, ...]:
+    """What the columns of sentences are called."""
+    return (_SENTENCE,) if pairs.kind is PairKind.SENTENCES else SENTENCE_COLUMNS[: pairs.kind.width]
+
+
+def _label_words(label: Label) -> str:
+    return word(f"pair_label.{label.name.lower()}")
+
+
+def _named(parts: Sequence[Part]) -> str:
+    return ", ".join(word(f"part.{part}") for part in parts)
+
+
+def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
+    """Bars over ranges of the scale, columns "from", "to" and "count"; the last range holds the scale's end."""
+    edges = [*table["from"], float(table["to"].iloc[-1])]
+    axis = alt.Axis(values=edges, format="~g")
+    ranges = [f"{low:g}–{high:g}" for low, high in zip(table["from"], table["to"], strict=True)]
+    described = findings.describe(x, findings.values(ranges, [*table["count"]], ","))
+    bars = range_bars(table, (edges[0], edges[-1]), axis, x=x, y=y, form="~g")
+    return bars.properties(height=_HEIGHT, description=described)
+
+
+def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
+    """One bar a "label" as long as its "count", in their order."""
+    described = findings.describe(x, findings.values([*table["label"]], [*table["count"]], ","))
+    return (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
+        )
+        .properties(height=50 + _A_LABEL * len(table), description=described)
+    )

@@ -1,0 +1,322 @@
+"""The files of sentence pairs that a person is looking at: read anew with every choice, kept where wanted, and drawn
+with what was understood of them and what is wrong with them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mrc_workbench.data.apart import UnusableFileError
+from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.tables import shown as shown_text
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.pairs.builder import Scale
+from mrc_workbench.data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions, read_pairs_apart
+from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
+from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.workbench.views.data.candidates import pick_encoding, pick_other_encoding
+from mrc_workbench.workbench.views.data.preview import LookedAt, encodings_if_guessed
+from mrc_workbench.workbench.views.data.reading import (
+    draw_first,
+    draw_name,
+    draw_problems,
+    draw_status,
+    left_out_words,
+    pick_column,
+)
+from mrc_workbench.workbench.views.data.stored import choose_pairs
+from mrc_workbench.workbench.views.names import pairs_name
+from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+_QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
+_VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
+_UNUSED = 300  # characters of the names of unused columns
+_COUNT = "pairs_looked_at"  # of the session
+
+
+@dataclass(frozen=True)
+class Read:
+    """What became of files that could be read; of sentences that were taken from elsewhere there are none."""
+
+    pairs: PairSet
+    files: tuple[PairFileReading, ...]
+    rows: dict[Part, np.ndarray]
+    audit: PairAudit
+
+    @classmethod
+    def of(cls, pairs: PairSet, files: Sequence[PairFileReading] = ()) -> "Read":
+        """Split and audit a set."""
+        rows = split_pairs(pairs)
+        return cls(pairs, tuple(files), rows, audit_pairs(pairs, rows))
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Files looked at. `read` is None where `error` says why they cannot be used; `before` is what was shown then.
+
+    `columns` and what can be chosen are those of the first file; of several the others are read by the same names.
+    """
+
+    source: str
+    title: str = ""  # what the set is called; empty: as its files
+    files: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
+    options: PairOptions = field(default_factory=PairOptions)
+    columns: PairColumns = field(default_factory=PairColumns)
+    available: tuple[str, ...] = ()
+    first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
+    read: Read | None = None
+    error: DataError | None = None
+    before: "Preview | None" = None
+    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
+    encoding: str = ""  # the one that the user chose
+    number: int = 0  # of what was shown in this session: with each, widgets begin anew
+
+    @property
+    def name(self) -> str:
+        return self.title or (self.read.pairs.name if self.read else ", ".join(name for _, name in self.files))
+
+    @property
+    def kind(self) -> PairKind | None:
+        """What the rows are read as; None where that could not be told."""
+        return self.read.pairs.kind if self.read else self.options.kind
+
+
+def preview_of(preview: Preview, options: PairOptions) -> Preview:
+    try:
+        files = [(Content(content, preview.encoding), name) for content, name in preview.files]
+        reading = read_pairs_apart(files, options)
+    except UnusableFileError as error:
+        guess, available, first_rows = error.proposal[:3]
+        preview = replace(preview, encodings=error.proposal.encodings)
+        columns = replace(guess, **options.columns) if available else guess
+        found = replace(preview, columns=columns, available=available, first_rows=first_rows)
+        return replace(found, options=options, read=None, error=error)
+    pairs = replace(reading.pairs, name=preview.title) if preview.title else reading.pairs
+    first = reading.files[0]
+    problems = [problem for file in reading.files for problem in file.problems]
+    return replace(
+        preview,
+        encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, problems),
+        options=options,
+        columns=first.columns,
+        available=first.available_columns,
+        first_rows=first.first_rows,
+        read=Read.of(pairs, reading.files),
+        error=None,
+    )
+
+
+def look_at(files: Preview, options: PairOptions) -> None:
+    """Read files with these options, show what came of them, and draw the page anew."""
+    with errors_told():
+        with st.spinner(word("data_page.reading"), show_time=True):
+            show(preview_of(files, options))
+        st.rerun()
+
+
+def preview_of_sentences(sentences: Iterable[str], *, source: str, title: str) -> Preview:
+    """Look at sentences alone, each different one once."""
+    pairs = sentence_set(title, sentences)
+    if len(pairs) < LEAST_ROWS:
+        error = DataError.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
+        return Preview(source, title, error=error)
+    return Preview(source, title, read=Read.of(pairs))
+
+
+_FILES = LookedAt(Preview, "pairs_preview", "pairs_kept_now", "pairs_upload_round")
+current, kept_now, forget = _FILES.current, _FILES.kept_now, _FILES.put_aside
+empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
+
+
+def show(preview: Preview) -> None:
+    """Make a preview the one this session shows; what was shown before stays below one that cannot be used."""
+    st.session_state[_COUNT] = number = int(st.session_state.get(_COUNT, 0)) + 1
+    shown, before = current(), None
+    if preview.error is not None and shown is not None:
+        before = shown if shown.read else shown.before
+    if before is not None and preview.files and before.files == preview.files:
+        before = None  # the same files, read otherwise
+    _FILES.show(replace(preview, number=number, before=before))
+
+
+def drop() -> None:
+    """Forget the preview, and show what was shown before one that cannot be used."""
+    shown = current()
+    forget()
+    if shown is not None and shown.before is not None:
+        show(shown.before)
+
+
+def draw(shown: Preview) -> None:
+    """Draw the files under preview, and below files that cannot be used those that were shown before."""
+    with st.container(border=True):
+        st.subheader(word("data_page.preview", name=plain(pairs_name(shown.name))), anchor=False)
+        top = st.container()
+        if shown.available == _QUESTION_SET:
+            st.info(word("pairs_page.question_set"), icon=":material/info:")
+        elif shown.available:
+            _draw_choices(shown)  # before the buttons: whoever changes something and at once keeps has it read anew
+        with top:
+            if shown.error is not None:
+                st.error(plain(failure_text(shown.error)), icon=":material/error:")
+                st.caption(word("pairs_page.nothing_lost"))
+                _read_in(pick_encoding(shown.encodings, shown.encoding, f"pairs_encoding_{shown.number}"), shown)
+                if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
+                    with st.expander(word("data_page.see_left_out")):
+                        for problem in left_out[:100]:
+                            st.text(problem_text(problem))
+            if shown.read is not None:
+                used = shown.encoding or (shown.read.files[0].encoding if shown.read.files else "")
+                _read_in(pick_other_encoding(shown.encodings, used, f"pairs_encoding_{shown.number}"), shown)
+                _draw_read(shown, shown.read)
+            elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
+                drop()
+                st.rerun()
+    if shown.before is not None:
+        draw(shown.before)
+
+
+def _read_in(encoding: str | None, shown: Preview) -> None:
+    """Read the files again in the encoding that the user chose, if any."""
+    if encoding is not None:
+        look_at(replace(shown, encoding=encoding), shown.options)
+
+
+def _draw_choices(shown: Preview) -> None:
+    """Let a person say what was not understood: the files are then read again."""
+    st.caption(word("pairs_page.choices"))
+    places = chain.from_iterable(st.columns(3) for _ in count())
+    kind = _pick_kind(next(places), shown)
+    given = asdict(shown.columns)
+    roles = (*SENTENCES, "score", "label")
+    if shown.kind is not None:
+        roles = (*SENTENCES[: shown.kind.width], *_VALUES.get(shown.kind, ()))
+    columns = {role: _column(next(places), role, shown) for role in roles}
+    scale = _pick_scale(places, shown)
+    columns["part"] = _column(next(places), "part", shown)
+    parts = _pick_parts(places, shown)
+    options = shown.options if kind == shown.kind else replace(shown.options, kind=kind)
+    if changed := {role: name for role, name in columns.items() if name != given[role]}:
+        options = replace(options, columns={**options.columns, **changed})
+    if scale:
+        options = replace(options, scale=scale)
+    if parts:
+        options = replace(options, parts=parts)
+    draw_first(shown.first_rows, shown.available, columns)
+    if options != shown.options:
+        look_at(shown, options)
+
+
+def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
+    kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
+    chosen = place.selectbox(
+        word("pairs_page.kind"),
+        [*kinds],
+        index=None if shown.kind is None else [*kinds].index(shown.kind),
+        format_func=kinds.__getitem__,
+        placeholder=word("pairs_page.kind_unknown"),
+        help=word("pairs_page.kind_help"),
+        key=f"pairs_kind_{shown.number}",
+    )
+    return chosen or shown.kind
+
+
+def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
+    return pick_column(place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}")
+
+
+def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
+    """Return the ends of the scale where a person changed them."""
+    given = shown.read.pairs.scale if shown.read else shown.options.scale
+    if shown.kind is not PairKind.SCORED or given is None:
+        return None
+    low, high = (
+        next(places).number_input(
+            word(f"pairs_page.scale_{end}"),
+            value=value,
+            format="%g",
+            help=word("pairs_page.scale_help"),
+            key=f"pairs_{end}_{shown.number}",
+        )
+        for end, value in zip(("low", "high"), given, strict=True)
+    )
+    if not low < high:
+        st.warning(word("pairs_page.scale_order"), icon=":material/warning:")
+        return None
+    return None if (low, high) == given else (low, high)
+
+
+def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part | None, ...]:
+    """Return what each file was published for where a person changed it; a column that tells it goes before."""
+    files = () if shown.read is None or shown.columns.part else shown.read.files
+    names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
+    parts = tuple(
+        next(places).selectbox(
+            word("pairs_page.part_of", file=plain(file.name)),
+            [*names],
+            index=[*names].index(file.part),
+            format_func=names.__getitem__,
+            help=word("pairs_page.part_of_help"),
+            key=f"pairs_part_{number}_{shown.number}",
+        )
+        for number, file in enumerate(files)
+    )
+    return () if parts == tuple(file.part for file in files) else parts
+
+
+def _draw_read(shown: Preview, found: Read) -> None:
+    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
+    understood = word("pairs_page.counts", **told)
+    if found.files:
+        given = f"{sum(file.row_count for file in found.files):,}"
+        understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
+    is_clean = not any(file.problems for file in found.files)
+    draw_status(understood, left_out_words(found.files), _notes(found), is_clean=is_clean)
+    lines = []
+    for file in found.files:
+        form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+        unused = shown_text(", ".join(file.unused_columns), _UNUSED)
+        form += [f"{word('data_page.columns_unused')}: {plain(unused)}"] if unused else []
+        lines.append(" · ".join([plain(file.name), *filter(None, form)]))
+    if lines:
+        st.caption("  \n".join(lines))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
+        kept = st.button(
+            word("pairs_page.keep"),
+            type="primary",
+            icon=":material/check:",
+            help=word("pairs_page.keep_help"),
+            key="keep_pairs",
+        )
+        if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
+            forget()
+            st.rerun()
+    if kept:
+        with errors_told():
+            with st.spinner(word("data_page.keeping")):
+                stored = keep(replace(found.pairs, name=name), source=shown.source)
+                _FILES.note_kept(stored.key)
+                choose_pairs(stored.key)
+            st.rerun()
+    draw_problems(found.files, shown.name)
+
+
+def _notes(found: Read) -> list[str]:
+    """What is to be known before the set is kept, as Markdown; the audit below tells it in full."""
+    figures = found.audit
+    counts = {
+        "repeated": len(figures.repeated),
+        "disputed": figures.disputed_count,
+        "equal": figures.equal_count,
+        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+    }
+    told = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
+    return [f"{word('pairs_page.look_below')} {' · '.join(told)}"] if told else []

@@ -1,0 +1,271 @@
+"""Files under preview: what was read of them, and the choices of the user. They live in the session until the set is
+used or the preview is closed."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Generic, TypeVar
+
+import streamlit as st
+
+from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.collection import display_name
+from mrc_workbench.data.files.progress import Report
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.tables import shown as shortened
+from mrc_workbench.data.formats.text import Content, encodings_to_choose
+from mrc_workbench.data.layouts.members import with_distinct_names
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.questions.audit import Audit, audit
+from mrc_workbench.data.questions.read import Reading, read_files_apart
+from mrc_workbench.data.split import Split, split
+from mrc_workbench.data.store import CATALOG, keep
+from mrc_workbench.workbench.views.resources.sets import use_set
+
+P = TypeVar("P")
+GivenFile = tuple[bytes, str]  # content and name
+_LONGEST_NAME = 200  # of all files together
+# errors that another file may resolve: of a collection that is dropped file by file
+_LACKS_PASSAGES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
+_INCOMPLETE = (
+    *_LACKS_PASSAGES,
+    ProblemCode.MISSING_COLUMN,
+    ProblemCode.ANSWERS_ALONE,
+    ProblemCode.EVALUATION_OUTPUT,
+    ProblemCode.DOCUMENTS_BY_NAME,
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What became of a file that could be read."""
+
+    reading: Reading
+    audit: Audit
+    split: Split
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A file looked at, or several of a collection. `read` is None where `error` says why they cannot be used.
+
+    `beside` are files dropped before, which neither these nor they complete: a later file may complete all of them.
+    """
+
+    name: str
+    source: str
+    title: str = ""  # what the set is called; empty: as the file
+    files: tuple[GivenFile, ...] = field(default=(), repr=False)
+    sha256: str = ""
+    columns: Columns = field(default_factory=Columns)
+    available: tuple[str, ...] = ()  # the columns that can be chosen
+    first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
+    candidates: tuple[Columns, ...] = ()  # the readings to choose from
+    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
+    encoding: str = ""  # the one that the user chose
+    read: Read | None = None
+    error: DataError | None = None
+    number: int = 0  # of readings chosen: with each, the fields of columns begin anew
+    beside: tuple[GivenFile, ...] = field(default=(), repr=False)
+
+
+def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Report | None = None) -> Preview:
+    """Read new files together with those under preview if they form one dataset, else in place of them.
+
+    A file that cannot be read is replaced by the next one; a collection may be dropped file by file. A complete dataset
+    replaces another one: files of one dataset that are complete alone are dropped together.
+    """
+    old = [file for file in _reusable(shown) if file not in new]
+    if shown is None or not old:
+        return preview_of(new, progress=progress)
+    alone = preview_of(new, progress=progress)
+    if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
+        return alone
+    together = preview_of([*old, *new], progress=progress)
+    if _belong_together(together, shown, new):
+        return together
+    if alone.error is None or together.error is None:
+        return alone
+    if "file" in together.error.problem.details:
+        return together  # it says which file is wrong, and the others stay
+    return replace(alone, beside=tuple(old))
+
+
+def _is_complete(preview: Preview) -> bool:
+    """Whether files alone are passages and questions whose relevant passages are known."""
+    return preview.read is not None and any(
+        question.relevant for question in preview.read.reading.question_set.questions
+    )
+
+
+def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
+    """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
+    if together.read is not None:
+        if shown.error is not None and together.read.reading.layout is Layout.ROWS:
+            return False  # the new file is complete without the one that lacks passages
+        is_collection = shown.read is not None and shown.read.reading.layout is not None
+        return is_collection or not _leaves_files_aside(together.read)
+    return _lacks_passages(shown) and _lacks_passages(together, new)
+
+
+def _reusable(shown: Preview | None) -> list[GivenFile]:
+    """The files of a preview that a new file may complete: not those of the catalog, nor those that cannot be read."""
+    if shown is None or shown.source in CATALOG:
+        return []
+    files = [*shown.beside, *shown.files]
+    problems = [shown.error.problem, *shown.error.file_problems] if shown.error is not None else []
+    problems += shown.read.reading.gaps if shown.read is not None else []
+    failed = {problem.details["file"] for problem in problems if "file" in problem.details and _is_fault(problem)}
+    if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:
+        return list(shown.beside)
+    names = with_distinct_names([File(Content(b""), name) for _, name in files])
+    return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
+
+
+def _is_fault(problem: Problem) -> bool:
+    """Whether a problem of a file is its own, not that other files are missing."""
+    return problem.code not in (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)
+
+
+def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
+    """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
+    if shown.error is None or shown.error.problem.code not in _LACKS_PASSAGES:
+        return False
+    parts = str(shown.error.problem.details["found"]).split(", ")
+    return all(name in parts for _, name in files)
+
+
+def _leaves_files_aside(found: Read) -> bool:
+    """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
+    reading = found.reading
+    codes = {gap.code for gap in reading.gaps}
+    has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
+    return ProblemCode.LEFT_ASIDE in codes or has_lone_questions or bool(_unread_files(reading))
+
+
+def _unread_files(reading: Reading) -> set[str]:
+    return {str(gap.details["file"]) for gap in reading.gaps if "file" in gap.details}
+
+
+def preview_of(
+    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: Report | None = None
+) -> Preview:
+    """Read files for the first time, columns guessed."""
+    name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
+    digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
+    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return read_again(Preview(name, source or name, title, tuple(files), sha256), None, progress)
+
+
+def read_again(preview: Preview, columns: Columns | None, progress: Report | None = None) -> Preview:
+    """Read the files with the columns that the user chose; None: they are guessed."""
+    try:
+        files = [File(Content(content, preview.encoding), name) for content, name in preview.files]
+        reading = read_files_apart(files, asdict(columns) if columns else None, progress)
+    except UnusableFileError as error:
+        proposal = error.proposal
+        return replace(
+            preview,
+            columns=columns or proposal.columns,
+            available=proposal.available,
+            first_rows=proposal.first_rows,
+            candidates=proposal.candidates,
+            encodings=proposal.encodings,
+            read=None,
+            error=error,
+        )
+    if preview.title:
+        reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
+    return replace(
+        preview,
+        title=reading.question_set.name,
+        columns=reading.columns or Columns(),
+        available=reading.available_columns,
+        first_rows=reading.first_rows,
+        candidates=(),
+        encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, reading.problems),
+        read=_looked_at(reading),
+        error=None,
+    )
+
+
+def encodings_if_guessed(files: Sequence[GivenFile], problems: Sequence[Problem]) -> tuple[EncodingCandidate, ...]:
+    """Return the encodings to choose from if the one that files were read in is a guess."""
+    if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in problems):
+        return encodings_to_choose(Content(content) for content, _ in files)
+    return ()
+
+
+def without_answers(preview: Preview) -> Preview:
+    """Leave out the answers of a file that has no columns to choose from."""
+    if preview.read is None:
+        return preview
+    reading = preview.read.reading
+    questions = tuple(replace(question, answers=()) for question in reading.question_set.questions)
+    question_set = replace(reading.question_set, questions=questions)
+    return replace(preview, read=_looked_at(replace(reading, question_set=question_set)))
+
+
+def _looked_at(reading: Reading) -> Read:
+    return Read(reading, audit(reading.question_set), split(reading.question_set))
+
+
+class LookedAt(Generic[P]):
+    """What a session looks at and has not kept: previews of one kind, under the names of this session's state."""
+
+    def __init__(self, kind: type[P], shown: str, kept: str, emptied: str) -> None:
+        self._kind, self._shown, self._kept, self._emptied = kind, shown, kept, emptied
+
+    def current(self) -> P | None:
+        found = st.session_state.get(self._shown)
+        return found if isinstance(found, self._kind) else None
+
+    def show(self, preview: P) -> None:
+        st.session_state[self._shown] = preview
+        st.session_state.pop(self._kept, None)
+
+    def put_aside(self) -> None:
+        """Forget the preview; the field it was uploaded in stays, with the file that may be on its way into it."""
+        st.session_state.pop(self._shown, None)
+
+    def empty_field(self) -> None:
+        """Let the field of files be empty when it is drawn next, so that what comes then is another set."""
+        st.session_state[self._emptied] = self.upload_round() + 1
+
+    def upload_round(self) -> int:
+        """Return a number that changes when the field of files is to be emptied."""
+        return int(st.session_state.get(self._emptied, 0))
+
+    def note_kept(self, key: str) -> None:
+        """Forget the preview, whose set was kept under this key."""
+        self.put_aside()
+        st.session_state[self._kept] = key
+
+    def kept_now(self) -> str:
+        """Return the key of the set that was kept last, empty once something else is looked at."""
+        return str(st.session_state.get(self._kept, ""))
+
+
+_FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")  # of the session
+current, show, put_aside, kept_now = _FILES.current, _FILES.show, _FILES.put_aside, _FILES.kept_now
+empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
+
+
+def drop() -> None:
+    """Forget the preview, and empty the field it was uploaded in."""
+    put_aside()
+    _FILES.empty_field()
+
+
+def use(preview: Preview, read: Read, name: str = "") -> None:
+    """Store the set of a preview, under a name where one is given, and make it the one of every page.
+
+    Raises `LimitError` and `OSError`.
+    """
+    question_set = read.reading.question_set
+    kept = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
+    use_set(kept.key)
+    drop()
+    _FILES.note_kept(kept.key)

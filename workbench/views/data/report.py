@@ -1,0 +1,120 @@
+"""What became of the files under preview: their roles, every column or key, the split, and notices for whole files."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.questions.read import CollectionFile, Reading
+from mrc_workbench.data.split import PARTS, SplitMethod
+from mrc_workbench.workbench.views.data.candidates import role_key
+from mrc_workbench.workbench.views.data.preview import Read
+from mrc_workbench.workbench.views.splits import few_text, split_text
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.headings import draw_heading
+from mrc_workbench.workbench.views.ui.problems import problem_text
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+_SHOWN_COLUMNS = 50  # of each use
+_SHOWN_FILES = 1000
+_FILES_WITH_ROWS = 12  # whose first rows are shown
+
+
+def draw(found: Read) -> None:
+    """Draw the report of a reading below its status and buttons."""
+    _draw_columns(found.reading)
+    _draw_files(found.reading.files)
+    _draw_split(found)
+    _draw_notices(found.reading)
+
+
+def _draw_columns(reading: Reading) -> None:
+    roles: dict[str, list[str]] = {}
+    for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
+        if name is not None:
+            roles.setdefault(name, []).append(word(f"column.{role_key(role)}"))
+    lines = []
+    for use, names in (
+        ("used", reading.used_columns),
+        ("metadata", reading.metadata_columns),
+        ("unused", reading.unused_columns),
+    ):
+        if names:
+            listed = [_with_roles(name, roles.get(name, [])) for name in names[:_SHOWN_COLUMNS]]
+            if len(names) > _SHOWN_COLUMNS:
+                listed.append(word("data_page.more_columns", count=f"{len(names) - _SHOWN_COLUMNS:,}"))
+            lines.append(f"- **{word(f'data_page.columns_{use}')}**: {', '.join(listed)}")
+    if lines:
+        draw_heading(word("data_page.columns_report"), help=word("data_page.columns_report_help"))
+        st.markdown("\n".join(lines))
+
+
+def _with_roles(name: str, roles: Sequence[str]) -> str:
+    return f"{plain(name)} ({', '.join(roles)})" if roles else plain(name)
+
+
+def _draw_files(files: Sequence[CollectionFile]) -> None:
+    if not files:
+        return
+    files = sorted(files, key=lambda file: _natural_order(file.name))
+    draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
+    table = pd.DataFrame(
+        {
+            "file": [file.name for file in files[:_SHOWN_FILES]],
+            "role": [word(f"role.{file.role}") for file in files[:_SHOWN_FILES]],
+            "format": [word(f"format.{file.format}") for file in files[:_SHOWN_FILES]],
+            "encoding": [file.encoding for file in files[:_SHOWN_FILES]],
+            "rows": [file.row_count for file in files[:_SHOWN_FILES]],
+            "left_out": [file.left_out for file in files[:_SHOWN_FILES]],
+        }
+    )
+    columns = {
+        "file": tables.text("data_page.file"),
+        "role": tables.text("data_page.file_role"),
+        "rows": tables.number("data_page.file_rows", "localized", width=100),
+        "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
+        "format": tables.text("data_page.file_format"),
+        "encoding": tables.text("data_page.file_encoding"),
+    }
+    if not table["encoding"].any():
+        del columns["encoding"]
+    if not table["left_out"].any():
+        del columns["left_out"]
+    if len(files) > _SHOWN_FILES:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_FILES:,}"))
+    tables.draw(table, columns)
+    with_rows = [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]
+    if with_rows:
+        with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
+            for file in with_rows:
+                st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
+                st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names as people do: file 2 before file 10."""
+    return [(int(number or -1), text) for text, number in re.findall(r"(\D*)(\d*)", name.casefold())]
+
+
+def _draw_split(found: Read) -> None:
+    if not found.reading.question_set.questions:
+        return
+    counts = ", ".join(f"{word(f'part.{part}')} {len(found.split.rows[part]):,}" for part in PARTS)
+    source = "published" if found.split.is_published else "drawn"
+    draw_heading(word("data_page.split_report"))
+    st.markdown(word(f"data_page.split_{source}", counts=counts))
+    if found.split.method is not SplitMethod.GROUPED:
+        st.caption(split_text(found.split))
+    parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
+    if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
+        st.markdown(f":material/warning: {' '.join(few)}")
+
+
+def _draw_notices(reading: Reading) -> None:
+    """Draw what is to be known of whole files, such as merged passages; problems of rows have lists of their own."""
+    notices = [problem for problem in reading.problems if problem.row is None]
+    if notices:
+        draw_heading(word("data_page.notices"))
+        st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))

@@ -1,0 +1,217 @@
+"""What sets, models, trainings, searches for settings and ablations are called on the pages, and what each is doing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+from pydantic import ValidationError
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs
+from mrc_workbench.data.records import Maker, Question, model_of
+from mrc_workbench.data.store import CATALOG
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
+from mrc_workbench.models.hub import ModelError, downloaded_commits
+from mrc_workbench.models.packaged import PackagedBase, packaged_base
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
+from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
+from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
+from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.runs.jobs import UNTRAINED, Ablation, Search
+from mrc_workbench.training.runs.runs import Phase, Plan, Run, find_model_run
+from mrc_workbench.training.sweeps.halving import SHARES
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.ui.words import known, language, moment, plain, word, word_or
+
+_PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
+OTHER = "other"
+
+
+def set_name(name: str) -> str:
+    """Return what a set of this name is called: the sample in the person's language, any other as it is."""
+    return word("data_page.sample") if name == CATALOG["sample"].title else name
+
+
+def pairs_name(name: str) -> str:
+    """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
+    return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
+
+
+def retriever_name(name: str) -> str:
+    """Return what a page calls a retriever: a default name in the user's language, any other as it is. Not Markdown."""
+    return called_retriever(name, language())
+
+
+def retriever_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
+    return called_retrievers(names, language())
+
+
+def with_display_names(
+    table: pd.DataFrame, names: Mapping[str, str], columns: Sequence[str] = ("retriever",)
+) -> pd.DataFrame:
+    """Return a copy of a chart's table with the retrievers in these columns by `names`, those of `retriever_names`."""
+    return table.assign(**{column: table[column].map(names) for column in columns})
+
+
+def pair_set_name(kept: StoredPairs) -> str:
+    return as_shared(pairs_name(kept.name), shared=kept.shared)
+
+
+def as_shared(name: str, *, shared: bool) -> str:
+    """Return a name, and that what it names is everybody's where it is `shared`. Not Markdown."""
+    return word("sidebar.shared", name=name) if shared else name
+
+
+def kind_words(kind: str) -> str:
+    """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
+    return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+
+
+def analyzer_words(analyzer: Analyzer) -> str:
+    """Return what the pages call an analyzer."""
+    if stemmed := LANGUAGE_OF.get(analyzer):
+        return word("analyzer.stems", language=language_name(stemmed))
+    return word(f"analyzer.{analyzer.value.replace('+', '_')}")
+
+
+def language_name(code: str) -> str:
+    """Return the name of a language by its ISO 639-1 code; the code where it has none here."""
+    return word_or(f"language_name.{code}", code)
+
+
+def answers_line(question: Question) -> str:
+    """Return a question's answers, as Markdown; empty where it has none."""
+    return word("why.answers", answers=plain(", ".join(question.answers))) if question.answers else ""
+
+
+def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:
+    return [kind_words(label) if by is Property.KIND else label for label in labels_of(parts, by)]
+
+
+def maker_name(made: str) -> str:
+    """Return what made a question, as `Question.made` says it: not Markdown, a person named the model."""
+    return model_of(made) or (word(f"made.by_{made}") if made in list(Maker) else made)
+
+
+def made_words(made: Mapping[str, int], questions: int) -> str:
+    """Return, as Markdown, how many of the questions were made and by what."""
+    by = ", ".join(plain(maker_name(one)) for one in made)
+    return word("made.of_this_set", made=f"{sum(made.values()):,}", questions=f"{questions:,}", by=by)
+
+
+def kind_name(kind: str) -> str:
+    """Return the words for a kind of training, or its name where there are none."""
+    return word_or(f"train.kind_{kind}", kind)
+
+
+def is_a_starter(reference: str) -> bool:
+    """Whether a model is a starter; one that is nowhere is none."""
+    try:
+        return is_starter(find_model(reference))
+    except (ModelError, OSError, ValueError):
+        return False
+
+
+def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
+    """Return the words for a model to choose from: a run with its data and time, since names may be given twice.
+
+    `kind` is that of the training which is to start from it, as far as that matters; `read` as of `plan_of`.
+    """
+    if choice == DEFAULT_BI_ENCODER:
+        return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
+    starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
+    words = {STARTER: starter, OTHER: "train.base_other"}
+    if choice in words:
+        return word(words[choice])
+    if packaged := _packaged(choice):
+        return word("train.base_packaged", model=packaged.name)
+    if plan := plan_of(choice, read):
+        return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
+    return word("train.base_hub", model=choice)
+
+
+def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:
+    """Return the plan of the training whose model this is, from those `read` where it is among them; None of others."""
+    if read and model in read:
+        return read[model]
+    run = find_model_run(model)
+    return run.plan() if run else None
+
+
+def base_name(reference: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
+    """Return the words for the base of a kind of training: a run by its name (see `plan_of`), or as it is called."""
+    if reference == STARTER:
+        return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
+    if packaged := _packaged(reference):
+        return packaged.name
+    plan = plan_of(reference, read)
+    return plan.name if plan else reference
+
+
+def told_with_download(reference: str, name: str) -> str:
+    """Return the name of a model, and that it is not on this machine yet where that is so. Not Markdown."""
+    try:
+        hub_id = find_model(reference).hub_id
+    except ModelError:
+        return name
+    is_here = hub_id is None or downloaded_commits(hub_id)
+    return name if is_here else word("model_words.to_download", model=name)
+
+
+def _packaged(reference: str) -> PackagedBase | None:
+    try:
+        return packaged_base(reference)
+    except ModelError:
+        return None
+
+
+def run_name(plan: Plan) -> str:
+    if plan.trial and not plan.trial.whole:
+        return word("settings.trial", number=plan.trial.number, count=plan.trial.count)
+    if plan.ablation:
+        return word("ablation.name" if is_varied(plan) else "ablation.name_helps", name=plan.name)
+    return word("settings.name", name=plan.name) if plan.minutes else plan.name
+
+
+def experiment_of(plan: Plan) -> AblationExperiment | None:
+    """Return what an ablation was asked; None where it cannot be read."""
+    try:
+        return AblationExperiment.model_validate(plan.ablation)
+    except ValidationError:
+        return None
+
+
+def is_varied(plan: Plan) -> bool:
+    """Whether an ablation varies anything: else it asks what pre-training is worth."""
+    experiment = experiment_of(plan)
+    return experiment is None or bool(experiment.vary)
+
+
+def phase_words(run: Run, status: Status) -> str:
+    if isinstance(run, Search | Ablation):
+        return _composite_words(run, status)
+    if status.state is State.STOPPING:
+        return word("train.stopping_step" if status.phase == Phase.TRAINING else "train.stopping")
+    return word(f"phase.{status.phase or Phase.LOADING}")
+
+
+def _composite_words(run: Search | Ablation, status: Status) -> str:
+    is_search = isinstance(run, Search)
+    if status.state is State.STOPPING:
+        return word("settings.stopping" if is_search else "ablation.stopping")
+    stage, _, number = status.phase.partition("_")
+    if not number:
+        stage = stage or "loading"
+        return word(f"settings.stage_{stage}" if is_search else f"ablation.stage_{stage}")
+    if is_search:
+        values = {"round": number, "rounds": len(SHARES), "number": status.step, "count": status.total_steps}
+        return word("settings.stage_trying", **values)
+    plan, doing = run.plan(), word(f"ablation.stage_{stage}")
+    if number == str(UNTRAINED):
+        return word("ablation.at_untrained", doing=doing)
+    if not is_varied(plan):
+        return word("ablation.at_trained", doing=doing)
+    experiment = experiment_of(plan)
+    count = max(experiment.changes) if experiment else number
+    return word("ablation.at_variant", number=number, count=count, doing=doing)

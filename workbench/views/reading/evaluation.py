@@ -1,0 +1,274 @@
+"""The evaluations of readers that lie in the workspace, and the figures that their views are drawn from."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.workspace import read_json, workspace
+from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult
+from mrc_workbench.labs.reading.extractive import Fate
+from mrc_workbench.labs.reading.labels import Labels, Property, labels
+from mrc_workbench.labs.reading.results import KeptReading, load, tested_depth
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, slice_figures, slices
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.workbench.views.names import retriever_names
+from mrc_workbench.workbench.views.resources.sets import cached, question_set
+from mrc_workbench.workbench.views.ui.words import word
+
+FATES = {fate: fate.name.lower() for fate in Fate}
+
+
+class Weight(NamedTuple):
+    """The weight of the retrieval score and the unit it is told in; see `labs.reading.extractive.by_depth`."""
+
+    weight: float
+    unit: float
+
+
+def latest_reading(data: StoredSet) -> Path | None:
+    """Return the folder of the newest evaluation on a set; None where there is none."""
+    return next((path.parent for path, _ in _of(data)), None)
+
+
+def kept_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
+    """Return the weights that validation questions have chosen for a reader, by retriever; the newest count."""
+    found: dict[str, Weight] = {}
+    for _, told in _of(data):
+        try:
+            names = [one["name"] for one in told["experiment"]["reader"] if one["model"] == reader]
+            chosen = {
+                retriever: Weight(float(by["weight"]), float(told["units"][name][retriever]))
+                for name in names
+                for retriever, by in told["weights"][name].items()
+                if by["chosen_on"]
+            }
+        except (AttributeError, KeyError, TypeError, ValueError):  # of another version
+            continue
+        found = chosen | found
+    return found
+
+
+def _of(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The `scores.json` of evaluations on a set, the newest first."""
+    paths = sorted((workspace() / "reading").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
+    for path in paths:
+        told = _read(path, path.stat().st_mtime_ns)
+        experiment = told.get("experiment")
+        if isinstance(experiment, dict) and experiment.get("data") == data.key:
+            yield path, told
+
+
+@cached(max_entries=64)
+def _read(path: Path, written: int) -> dict[str, Any]:
+    """Read one file; `written` is when that was."""
+    del written
+    return read_json(path)
+
+
+@dataclass(frozen=True)
+class ReadingView:
+    """One reader's answers from what the retrievers `picked` find; `names` are all there are, for their colours.
+
+    `measure` is `EXACT` or the rules' overlap, `k` one of the depths read.
+    """
+
+    data: StoredSet
+    folder: Path
+    kept: KeptReading
+    picked: Sequence[str]
+    names: Sequence[str]
+    measure: str
+    k: int
+
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """What the page calls each retriever, by its stored name."""
+        return retriever_names(dict.fromkeys((*self.names, *self.picked)))
+
+    @property
+    def reader(self) -> ReaderResult:
+        return self.kept.result.readers[0]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return self.kept.told
+
+    @property
+    def rules(self) -> Rules:
+        return self.kept.result.experiment.rules
+
+    @property
+    def asked(self) -> QuestionSet:
+        return self.kept.result.question_set
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        return self.kept.result.experiment.depths_read
+
+    @property
+    def place(self) -> int:
+        return self.ks.index(self.k)
+
+    @property
+    def tested(self) -> int:
+        return self.ks[tested_depth(self.ks)]
+
+    @cached_property
+    def answered(self) -> dict[str, Answered]:
+        """The answers by retriever, those picked that did not fail, in their order."""
+        return {name: self.reader.by_retriever[name] for name in self.picked if name in self.reader.by_retriever}
+
+    def spec(self, name: str) -> Spec:
+        return self.kept.result.experiment.specs[name]
+
+    def shares(self, name: str, k: int | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = self.told["readers"][self.reader.name][name][str(k or self.k)]
+        return found
+
+    @property
+    def oracle(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.told["oracles"][self.reader.name]
+        return found
+
+    def best(self) -> str:
+        """The retriever of the highest value at K; the first among equals."""
+        return max(self.answered, key=lambda name: self.shares(name)[self.measure])
+
+    @property
+    def _kept_at(self) -> tuple[str, float, str]:
+        return str(self.folder), (self.folder / "scores.json").stat().st_mtime, self.data.key
+
+    def slice_figures(self, by: Property) -> pd.DataFrame:
+        return _slice_figures(*self._kept_at, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)
+
+    def labels(self, by: Property) -> Labels:
+        return _labels(*self._kept_at, by)
+
+
+def open_reading(key: str, folder: Path) -> KeptReading | None:
+    """Open the finished evaluation in a folder; None where it cannot be read, or is not of the stored set `key`."""
+    return _opened(str(folder), (folder / "scores.json").stat().st_mtime, key)
+
+
+@cached(max_entries=4)
+def _opened(folder: str, finished: float, key: str) -> KeptReading | None:
+    del finished  # only a part of the key: one that ran again is another one
+    try:
+        return load(Path(folder), question_set(key))
+    except ValueError:
+        return None
+
+
+def _known(folder: str, finished: float, key: str) -> KeptReading:
+    """One that is looked at, and so was opened before. Raises `ValueError` where it cannot be read any more."""
+    if (kept := _opened(folder, finished, key)) is None:
+        raise ValueError(f"{folder} cannot be read any more")
+    return kept
+
+
+@cached(max_entries=16)
+def _labels(folder: str, finished: float, key: str, by: Property) -> Labels:
+    return labels(_known(folder, finished, key).result.question_set, by)
+
+
+@cached(max_entries=32)
+def _slice_figures(
+    folder: str, finished: float, key: str, *, names: tuple[str, ...], measure: str, k: int, by: Property
+) -> pd.DataFrame:
+    kept = _known(folder, finished, key)
+    if not slices(kept.result.question_set, by):
+        return pd.DataFrame()
+    asked, place = kept.result.question_set, kept.result.experiment.depths_read.index(k)
+    scores = {}
+    for name in names:
+        depth = kept.result.readers[0].by_retriever[name].depth
+        values = (depth.exact if measure == EXACT else depth.overlap)[:, place]
+        scores[name] = AnswerScores({measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
+    return slice_figures(asked, scores, by).rename(columns={"reader": "retriever"})
+
+
+def curve_table(view: ReadingView) -> pd.DataFrame:
+    """One row a retriever and K: the measure with its interval, and the ceiling; shares."""
+    rows = []
+    for name in view.answered:
+        for k in view.ks:
+            told = view.shares(name, k)
+            low, high = told["interval"][view.measure]
+            rows.append((name, k, told[view.measure], low, high, told["ceiling"]))
+    return pd.DataFrame(rows, columns=["retriever", "k", "value", "low", "high", "ceiling"])
+
+
+def figure_table(view: ReadingView) -> pd.DataFrame:
+    """One row a retriever, the best first: the measure in percent for every K, and at the chosen one its interval."""
+    rows = []
+    for name in sorted(view.answered, key=lambda one: -view.shares(one)[view.measure]):
+        told = view.shares(name)
+        low, high = told["interval"][view.measure]
+        row = {"retriever": name, **{str(k): 100 * view.shares(name, k)[view.measure] for k in view.ks}}
+        weight = view.told["weights"][view.reader.name][name]["weight"]
+        rows.append(row | {"low": 100 * low, "high": 100 * high, "ceiling": 100 * told["ceiling"], "weight": weight})
+    return pd.DataFrame(rows)
+
+
+def long_table(view: ReadingView) -> pd.DataFrame:
+    """One row a retriever and K with every figure, shares, and what they are of."""
+    of = {"data": view.told["data"], "part": view.told["split"], "questions": view.told["questions"]}
+    of |= {"rules": view.rules.value, "reader": view.reader.name}
+    rows = []
+    for name in view.answered:
+        for k in view.ks:
+            told = view.shares(name, k)
+            figures = {measure: told[measure] for measure in (EXACT, view.rules.overlap_name)}
+            ends = {
+                f"{measure}_{end}": value
+                for measure, pair in told["interval"].items()
+                for end, value in zip(("low", "high"), pair, strict=True)
+            }
+            rows.append(
+                {"retriever": name, "k": k, **figures, **ends, "ceiling": told["ceiling"], **told["fates"], **of}
+            )
+    return pd.DataFrame(rows)
+
+
+def fate_table(view: ReadingView) -> pd.DataFrame:
+    """One row a retriever and fate: how many questions, and their share."""
+    rows = []
+    for name, answered in view.answered.items():
+        found = answered.depth.fate[:, view.place]
+        for fate, key in FATES.items():
+            count = int((found == fate).sum())
+            label = word(f"answers.fate_{key}")
+            rows.append({"retriever": name, "fate": key, "label": label, "count": count, "share": count / len(found)})
+    return pd.DataFrame(rows)
+
+
+def difference_table(view: ReadingView) -> pd.DataFrame:
+    """One row two retrievers told apart by the measure, the higher one first, in points; the largest first."""
+    rows = []
+    for told in view.told["differences"][view.reader.name]:
+        if told["measure"] != view.measure or not {told["a"], told["b"]} <= view.answered.keys():
+            continue
+        low, high = told["interval"]
+        a, b, difference = told["a"], told["b"], told["difference"]
+        if difference < 0:
+            a, b, difference, low, high = b, a, -difference, -high, -low
+        verdict = word("compare.higher" if told["sure"] else "compare.unsure")
+        points = {"difference": 100 * difference, "low": 100 * low, "high": 100 * high}
+        rows.append({"a": a, "b": b, "verdict": verdict, **points, "p_family": told["p"], "sure": told["sure"]})
+    columns = ["a", "b", "verdict", "difference", "low", "high", "p_family", "sure"]
+    return pd.DataFrame(rows, columns=columns).sort_values("difference", ascending=False, kind="stable")
+
+
+def probability(score: float) -> str:
+    """P of a span, whose score is its logarithm."""
+    share = math.exp(min(0.0, score))
+    return f"{share:.2f}" if share >= 0.005 else "< 0.01"

@@ -1,0 +1,288 @@
+"""An ablation, at work or ended: what came of it in words, as a picture and as a table, its trainings under it."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.store import stored
+from mrc_workbench.retrieval.comparison.experiment import write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
+from mrc_workbench.training.runs.runs import Run, find_run
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.choices import BM25_NAME, choices_for, model_place
+from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
+from mrc_workbench.workbench.views.navigation import open_page
+from mrc_workbench.workbench.views.resources.sets import use_set
+from mrc_workbench.workbench.views.runs.head import draw_parts, setting_words
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
+from mrc_workbench.workbench.views.ui.problems import tell_training_failure
+from mrc_workbench.workbench.views.ui.words import language, plain, signed, word
+
+_COLOUR = PALETTE[0]
+_PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
+_OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
+_DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
+_OTHERS = "°"  # marks figures of other hidden tokens
+
+
+def draw_ablation(ablation: Ablation) -> None:
+    if ablation.done and (table := ablation.table):
+        for told in _conclusions(table, varied=is_varied(ablation.plan())):
+            st.markdown(told)
+    _draw_known(ablation)
+
+
+def draw_ablation_so_far(ablation: Ablation) -> None:
+    st.caption(word("ablation.goes_on"))
+    _draw_known(ablation)
+
+
+def draw_ablation_buttons(ablation: Ablation) -> None:
+    table, experiment = ablation.table, experiment_of(ablation.plan())
+    if ablation.done and table:
+        tuned = [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]
+        if tuned:
+            _draw_way_to_compare(ablation, tuned)
+        tables.draw_csv("ablation.csv", lambda: as_written(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
+    if experiment:
+        draw_experiment_file(experiment, f"{ablation.id}.toml", f"file_{ablation.id}")
+
+
+def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: str) -> None:
+    tables.draw_file("ablation.file", write_experiment(experiment), file_name, "application/toml", key)
+
+
+def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
+    fingerprint = tuned[0].plan().fingerprint
+    data = next((kept for kept in stored() if kept.fingerprint == fingerprint), None)
+    pressed = st.button(
+        word("ablation.compare"),
+        key=f"compare_{ablation.id}",
+        icon=":material/leaderboard:",
+        disabled=data is None,
+        help=word("ablation.compare_help" if data else "train.use_no_data"),
+    )
+    if pressed and data:
+        use_set(data.key)
+        models = {model_place(run) for run in tuned}
+        specs = choices_for(data).specs.values()
+        names = [BM25_NAME, *(spec.name for spec in specs if isinstance(spec, DenseSpec) and spec.model in models)]
+        open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=language())
+
+
+def as_written(table: Table) -> pd.DataFrame:
+    """Return the table as figures: one row a variant, shares from 0 to 1, differences to the reference."""
+    rows: list[dict[str, Any]] = []
+    for one in table.variants:
+        row: dict[str, Any] = {"variant": one.number, "same_hidden_tokens": one.alike, "failed": one.code}
+        row |= {"changed": ", ".join(f"{name} = {value}" for name, value in one.changed.items())}
+        for name in table.measures:
+            if figure := _figure(one, name):
+                row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+            if apart := _difference(one, name):
+                row |= {f"{name}_difference_{end}": value for end, value in apart._asdict().items()}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _figure(variant: Variant, measure: str) -> Interval | None:
+    return (variant.figures or {}).get(measure)
+
+
+def _difference(variant: Variant, measure: str) -> Difference | None:
+    return (variant.differences or {}).get(measure)
+
+
+def _variant_name(variant: Variant, *, varied: bool) -> str:
+    """What a variant is called: not Markdown. Where nothing is `varied`, two are with and without training."""
+    if variant.number == UNTRAINED:
+        return word("ablation.untrained")
+    if variant.number == REFERENCE:
+        return word("ablation.reference" if varied else "ablation.trained")
+    return setting_words(variant.changed)
+
+
+def _measure_words(name: str, about: str = "measure") -> str:
+    return word(f"ablation.{about}_{name.partition('@')[0]}")
+
+
+def _in_units(name: str, value: float) -> float:
+    """A figure as it is shown: a hundredfold, but for perplexity."""
+    return value if name == _PERPLEXITY else 100 * value
+
+
+def _figure_words(name: str, value: float) -> str:
+    return f"{_in_units(name, value):,.1f}"
+
+
+def _is_comparable(variant: Variant, measure: str) -> bool:
+    return variant.alike or measure not in _OF_HIDDEN_TOKENS
+
+
+def _conclusions(table: Table, *, varied: bool) -> list[str]:
+    """Which variant is best, and what the training itself is worth, each as far as it was asked: Markdown."""
+    measure = next((name for name in _DECIDING if name in table.measures), None)
+    known = {one.number: one for one in table.variants}
+    if measure is None or REFERENCE not in known or not (reference := _figure(known[REFERENCE], measure)):
+        return [word("ablation.nothing_judges")]
+    measured = [(one, figure) for one in table.variants if (figure := _figure(one, measure))]
+    rivals = [(one, figure) for one, figure in measured if one.number != UNTRAINED]
+    told = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
+    base = known.get(UNTRAINED)
+    if base and (tested := _difference(base, measure)):
+        # how far the reference is above the base: the difference is known the other way round
+        turned = Difference(-tested.value, -tested.high, -tested.low, tested.p)
+        key = "helped" if turned.low > 0 else "harmed" if turned.high < 0 else "unsure"
+        figures = {"figure": reference.value, "without": (base.figures or {})[measure].value}
+        shown = {name: _figure_words(measure, value) for name, value in figures.items()}
+        told.append(word(f"ablation.{key}", measure=_measure_words(measure), **shown, **_points(turned)))
+    return told
+
+
+def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
+    best, figure = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
+    values = {"measure": _measure_words(measure), "figure": _figure_words(measure, figure.value)}
+    tested = _difference(best, measure)
+    if best.number == REFERENCE or tested is None:
+        return word("ablation.reference_best", **values)
+    values |= {"name": plain(_variant_name(best, varied=True)), "reference": _figure_words(measure, reference.value)}
+    return word("ablation.best" if tested.low > 0 else "ablation.best_unsure", **values, **_points(tested))
+
+
+def _points(difference: Difference) -> dict[str, str]:
+    return {"points": signed(difference.value), "low": signed(difference.low), "high": signed(difference.high)}
+
+
+def _draw_known(ablation: Ablation) -> None:
+    plan, table = ablation.plan(), ablation.table
+    if table:
+        varied = is_varied(plan)
+        if table.measures:
+            _draw_table(table, ablation.id, varied=varied)
+        for one in table.variants:
+            if one.code:
+                st.markdown(word("ablation.failed", name=plain(_variant_name(one, varied=varied))))
+                tell_training_failure(one.code, one.message, plan.options.base)
+    # those made for it, and those of before that it took as they were
+    named = [name for one in table.variants for name in (one.model, one.tuned)] if table else []
+    taken = [run for name in named if name and (run := find_run(name))]
+    parts = list(dict.fromkeys([*taken, *ablation.parts()]))
+    draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), _part_name)
+
+
+def _part_name(run: Run) -> str:
+    plan = run.plan()
+    is_of_base = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
+    return f"{word('ablation.untrained') if is_of_base else run_name(plan)} · {kind_name(plan.kind)}"
+
+
+def _draw_table(table: Table, key: str, *, varied: bool) -> None:
+    measures = table.measures
+    chosen = st.pills(
+        word("ablation.measure"),
+        measures,
+        default=measures[-1],
+        format_func=_measure_words,
+        key=f"ablation_measure_{key}_{len(measures)}",  # more of them are known at the end
+        required=True,
+        label_visibility="collapsed",
+    )
+    measure = str(chosen or measures[-1])
+    figures = [
+        {
+            "variant": _variant_name(one, varied=varied),
+            "reference": one.number == REFERENCE,
+            "alike": _is_comparable(one, measure),
+            **{end: _in_units(measure, value) for end, value in figure._asdict().items()},
+        }
+        for one in table.variants
+        if (figure := _figure(one, measure))
+    ]
+    if figures:
+        draw_chart(variants_chart, pd.DataFrame(figures), x=_measure_words(measure), y=word("ablation.variant"))
+    _draw_numbers(table, measure, varied=varied)
+    st.caption(" ".join(_notes(table, measure, varied=varied)))
+
+
+def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
+    """One row a "variant": its "value" with "low" to "high", hollow where it is not "alike", beside the "reference".
+
+    The dashed line is the figure of the row that is the reference.
+    """
+    base = alt.Chart(table).encode(
+        y=alt.Y("variant:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
+        tooltip=[*tips(("variant:N", y)), *with_interval("value", x, ",.2f")],
+    )
+    scale = alt.Scale(zero=False, padding=12)
+    whole = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5))
+    line = alt.Chart(table[table["reference"]]).mark_rule(color=READABLE, strokeDash=[5, 4], strokeWidth=1.5)
+    intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
+    marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
+        x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
+    )
+    described = findings.describe(x, findings.intervals(table, "variant", "value", ".2f"))
+    height = 80 + 36 * len(table)  # pixels
+    return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
+
+
+def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
+    """Underneath, figures stay numbers, so that columns sort by them."""
+    rows: list[dict[str, Any]] = []
+    for one in table.variants:
+        apart = _difference(one, measure)
+        row = {name: _in_units(name, figure.value) for name in table.measures if (figure := _figure(one, name))}
+        tested = {"difference": 100 * apart.value, "p": apart.p} if apart else {}
+        rows.append({"variant": _variant_name(one, varied=varied), **row, **tested})
+    numbers = pd.DataFrame(rows, columns=["variant", *table.measures, "difference", "p"])
+    style = numbers.style.format("{:.4f}", subset=["p"], na_rep="")
+    best = {name: _best_number(table, name) for name in table.measures}
+    for place, one in enumerate(table.variants):
+        for name in table.measures:
+            style = tables.write(style, place, name, _cell(one, name))
+            if one.number == best[name]:
+                style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], [name]])
+        apart = _difference(one, measure)
+        told = f"{signed(apart.value)} [{signed(apart.low)}, {signed(apart.high)}]" if apart else ""
+        style = tables.write(style, place, "difference", told)
+    measured = {
+        name: st.column_config.NumberColumn(_measure_words(name), help=_measure_words(name, "help"), width=155)
+        for name in (measure, *table.measures)
+    }
+    columns = {"variant": tables.text("ablation.variant", pinned=True, width=150), measure: measured.pop(measure)}
+    if any(_difference(one, measure) for one in table.variants):
+        columns["difference"] = tables.number("ablation.difference", width=125)
+        columns["p"] = tables.number("ablation.p", "%.4f", width=60)
+    tables.draw(style, columns | measured, placeholder="–")
+
+
+def _cell(one: Variant, name: str) -> str:
+    if not (figure := _figure(one, name)):
+        return ""
+    value, low, high = (_figure_words(name, end) for end in figure)
+    return f"{value} [{low}–{high}]{'' if _is_comparable(one, name) else ' ' + _OTHERS}"
+
+
+def _best_number(table: Table, name: str) -> int:
+    """The number of the variant that is best by a measure, among those that are comparable."""
+    comparable = [one for one in table.variants if _is_comparable(one, name)]
+    known = {one.number: figure.value for one in comparable if (figure := _figure(one, name))}
+    sign = -1 if name == _PERPLEXITY else 1
+    return max(known, key=lambda number: sign * known[number], default=-1)
+
+
+def _notes(table: Table, measure: str, *, varied: bool) -> list[str]:
+    notes = [word("ablation.dashed", name=_variant_name(Variant(REFERENCE, {}), varied=varied))]
+    if varied and any(_difference(one, measure) for one in table.variants):
+        notes.append(word("ablation.tested_together"))
+    if any(_figure(one, name) and not one.alike for one in table.variants for name in _OF_HIDDEN_TOKENS):
+        notes.append(word("ablation.other_tokens", mark=_OTHERS))
+    judges = [word("ablation.questions", count=f"{table.questions:,}")] if table.questions else []
+    judges += [word("ablation.pairs", count=f"{table.pairs:,}")] if table.pairs else []
+    if judges:
+        notes.append(word("ablation.judged_on", judges=" · ".join(judges)))
+    return [*notes, word("ablation.intervals_of")]

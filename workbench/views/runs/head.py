@@ -1,0 +1,207 @@
+"""What ended trainings share: a head, a dialog about them, the parts of a whole; and what a search has found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import DAMAGED, RESUMABLE, State, Status
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.runs.jobs import DEFAULTS, CompositeRun, Findings, Search, find_job
+from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.job import draw_log
+from mrc_workbench.workbench.views.ui.problems import tell_training_failure
+from mrc_workbench.workbench.views.ui.words import duration, moment, plain, signed, word, word_or
+
+Use = Callable[[Plan, Findings], None]  # fills what a search has found into the form; called as a callback
+_OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
+_BADGES = {
+    State.DONE: ("green", ":material/check_circle:"),
+    State.STOPPED: ("gray", ":material/stop_circle:"),
+    State.FAILED: ("red", ":material/error:"),
+    State.INTERRUPTED: ("orange", ":material/power_off:"),
+}
+
+
+def open_dialog(name: str, run: Run) -> None:
+    """Have the dialog drawn from the next time on that the page is."""
+    st.session_state[_OPEN] = (name, run.id)
+
+
+def close_dialog() -> None:
+    st.session_state.pop(_OPEN, None)
+
+
+def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
+    """Draw the dialog that is open, if any; `contents` draws what is in it, by its name."""
+    name, run_id = st.session_state.get(_OPEN, ("", ""))
+    run = find_job(run_id)
+    if run is None:  # none was opened, or somebody else has deleted the run
+        close_dialog()
+        return
+    title = f"{word(f'train.{name}')}: {plain(run_name(run.plan())[:80])}"
+    st.dialog(title, width="large" if name == "details" else "small", on_dismiss=close_dialog)(contents[name])(run)
+
+
+def has_ended(status: Status) -> bool:
+    return status.state in _BADGES
+
+
+def draw_head(plan: Plan, status: Status) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{plain(run_name(plan))}**", width="content")
+        colour, icon = _BADGES[status.state]
+        st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
+    said = [*made_of(plan), plain(moment(plan.created))]
+    if status.spent:
+        said.append(word("train.about_seconds", duration=duration(status.spent)))
+    if plan.is_training and status.state in RESUMABLE:
+        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
+        said.append(word("train.came_to" if status.total_steps else "train.came_nowhere", **steps))
+    st.caption(" · ".join(said))
+
+
+def made_of(plan: Plan) -> list[str]:
+    """Return, as Markdown, its kind, its base and its data."""
+    return [
+        kind_name(plan.kind),
+        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
+        word("train.about_data", data=plain(set_name(plan.data_name))),
+    ]
+
+
+def tell_failure(plan: Plan, status: Status, **details: str) -> None:
+    if status.state in (State.FAILED, State.INTERRUPTED):
+        code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
+        tell_training_failure(code, status.message, plan.options.base, **details)
+
+
+def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
+    """Draw the parts, each of which is a training that can be looked at, and the log; `name` is no Markdown."""
+    if not parts and not whole.log():
+        return
+    with st.expander(heading, icon=":material/science:"):
+        for run in parts:
+            status = run.status()
+            with st.container(horizontal=True, vertical_alignment="center"):
+                steps = word("train.came_to", step=f"{status.step:,}", total=f"{status.total_steps:,}")
+                st.markdown(f"**{plain(name(run))}** · {steps}", width="stretch")
+                # an ablation may show a training that stands elsewhere, too
+                if st.button(word("train.details"), key=f"part_{whole.id}_{run.id}", icon=":material/info:"):
+                    open_dialog("details", run)
+                    st.rerun()
+        if whole.log():
+            draw_log(whole, 50)
+
+
+def draw_search(search: Search, use: Use) -> None:
+    found, plan = search.found, search.plan()
+    if found and search.done:
+        st.markdown(_sentence(found))
+    if found:
+        _draw_findings(plan, found)
+    if found and search.done:
+        st.button(
+            word("settings.use"),
+            on_click=use,
+            args=(plan, found),
+            icon=":material/check:",
+            help=word("settings.use_help"),
+            key=f"use_settings_{search.id}",
+        )
+    _draw_trials(search)
+
+
+def draw_search_so_far(search: Search) -> None:
+    plan = search.plan()
+    st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
+    if found := search.found:
+        _draw_findings(plan, found)
+    _draw_trials(search)
+
+
+def _draw_trials(search: Search) -> None:
+    trials = search.parts()
+    draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
+
+
+def setting_words(changes: Mapping[str, Any]) -> str:
+    said = {name: value_words(name, value) for name, value in changes.items()}
+    labels = {name: "" if name == "objective" else word_or(f"option.{name}", name) + ": " for name in said}
+    named = (labels[name] + told for name, told in said.items())  # an objective says by itself what it is
+    return ", ".join(named) or word("settings.defaults")
+
+
+def value_words(name: str, value: Any) -> str:
+    if name == "objective":
+        return word_or(f"objective.{value}", str(value))
+    number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return word_or(f"choice.{name}_{value}", number)
+
+
+def _sentence(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    if found.best == DEFAULTS:
+        return word("settings.defaults_best", measure=measure)
+    best = next(one for one in found.tried if one.number == found.best)
+    return word(
+        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
+        setting=plain(setting_words(best.changed)),
+        measure=measure,
+        points=signed(best.difference),
+        low=signed(best.difference_low),
+        high=signed(best.difference_high),
+    )
+
+
+def _draw_findings(plan: Plan, found: Findings) -> None:
+    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
+    measure = Measure.parse(found.measure).long
+    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
+    rows = [
+        {
+            "chosen": "✓" if one.number == found.chosen else "",
+            "setting": setting_words(one.changed),
+            "value": one.value,
+            "difference": one.difference,
+            "p": one.p_family,
+            "epochs": one.epochs,
+            "steps": one.steps,
+            "loss": one.loss,
+        }
+        for one in tried
+    ]
+    style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
+    for place, one in enumerate(tried):
+        apart = f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]"
+        told = {"value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]", "difference": apart}
+        if one.number == DEFAULTS:  # they differ from themselves in nothing
+            told |= {"difference": "", "p": ""}
+        for column, text in told.items():
+            style = tables.write(style, place, column, text)
+        if one.number == found.chosen:
+            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
+    tables.draw(
+        style,
+        {
+            "chosen": tables.text("settings.chosen", width=45),
+            "setting": tables.text("settings.setting", width=250),
+            "value": tables.measure(found.measure, measure, width=130),
+            "difference": tables.number("settings.difference", width=130),
+            "p": tables.number("settings.p", "%.4f"),
+            "epochs": tables.number("settings.epochs", width=55),
+            "steps": tables.number("settings.steps", width=50),
+            "loss": tables.number("settings.loss", width=65),
+        },
+    )
+    values = {"questions": f"{found.questions:,}", "measure": measure}
+    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
+    for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):
+        if numbers:
+            notes.append(word(key, numbers=", ".join(map(str, numbers))))
+    if plan.options.reranked:
+        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    st.caption(" ".join(notes))

@@ -1,0 +1,376 @@
+"""The trainings of the Train page, at work, in line and ended, with what can be done with each and with its model:
+compared with its base, as a file, or sent to a model hub."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.store import StoredSet, stored
+from mrc_workbench.data.workspace import user
+from mrc_workbench.models.sources import ModelSource, is_starter
+from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.training.options.questions import READER
+from mrc_workbench.training.options.rankers import BiEncoderOptions
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.curves import MEASURES, Curves, curves
+from mrc_workbench.training.runs.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
+from mrc_workbench.training.runs.model import PushError, push, zipped_model
+from mrc_workbench.training.runs.runs import Plan, Run, damaged_runs
+from mrc_workbench.workbench.views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
+from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
+from mrc_workbench.workbench.views.navigation import open_page, page_called
+from mrc_workbench.workbench.views.resources.sets import use_set
+from mrc_workbench.workbench.views.runs.ablation import draw_ablation, draw_ablation_buttons, draw_ablation_so_far
+from mrc_workbench.workbench.views.runs.charts import best_by, draw_details, draw_run_figure, measure_name, pick_measure
+from mrc_workbench.workbench.views.runs.head import (
+    Use,
+    close_dialog,
+    draw_dialog,
+    draw_head,
+    draw_search,
+    draw_search_so_far,
+    has_ended,
+    made_of,
+    open_dialog,
+    tell_failure,
+)
+from mrc_workbench.workbench.views.runs.scores import draw_scores
+from mrc_workbench.workbench.views.runs.stopped import draw_making, draw_resume, draw_use_best
+from mrc_workbench.workbench.views.ui.job import draw_log, follow
+from mrc_workbench.workbench.views.ui.problems import attempt, draw_damaged
+from mrc_workbench.workbench.views.ui.words import duration, known, language, moment, plain, plain_number, word
+
+_POLL_SECONDS = 1.5  # for the one at work
+_POLL_QUEUE = timedelta(seconds=2)
+_SHOWN_FIRST = 5
+_TILES = 4  # in a row
+_LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
+
+
+def draw_at_work(run: Run) -> None:
+    plan = run.plan()
+    with st.container(border=True):
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
+        follow(run, partial(phase_words, run), partial(_draw_progress, run, plan), every=_POLL_SECONDS)
+
+
+def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
+    if isinstance(run, Search):
+        draw_search_so_far(run)
+        return
+    if isinstance(run, Ablation):
+        draw_ablation_so_far(run)
+        return
+    found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
+    usual = best_by(run, plan)
+    _draw_figures(run, plan, status, found, usual)
+    if any(found.points[name] for name in ("loss", *MEASURES)):
+        measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
+        for names in (("loss", measure), ("learning_rate", "grad_norm")):
+            drawn = [name for name in names if found.points[name]]
+            for column, name in zip(st.columns(2), drawn, strict=False):
+                with column:
+                    draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+    with st.expander(word("train.tab_log"), icon=":material/terminal:"):
+        draw_log(run, 15)
+
+
+def _draw_figures(run: Run, plan: Plan, status: Status, found: Curves, measure: str) -> None:
+    """Draw a tile for each figure that is known already."""
+    step, total, epochs = status.step, status.total_steps, plan.options.epochs
+    figures: dict[str, str] = {}
+    if total:
+        figures["step"] = f"{step:,} / {total:,}"
+        figures["epoch"] = f"{step / total * epochs:.1f} / {epochs:g}"
+    if left := _seconds_left(run, plan, status):
+        figures["left"] = duration(left)
+    forms: dict[str, Callable[[float], str]] = {
+        "examples_per_second": lambda rate: word("train.per_second", rate=plain_number(rate)),
+        "loss": lambda loss: f"{loss:.4f}",
+        "learning_rate": plain_number,
+        "grad_norm": lambda norm: f"{norm:.3f}",
+    }
+    figures |= {name: form(found.points[name][-1][1]) for name, form in forms.items() if found.points[name]}
+    tiles = [(word(f"train.{name}"), value, word(f"train.{name}_help")) for name, value in figures.items()]
+    if points := found.points[measure]:
+        tiles.append((measure_name(measure), f"{points[-1][1]:.2%}", word("train.best_by_help")))
+    for first in range(0, len(tiles), _TILES):
+        for column, (label, value, help_text) in zip(st.columns(_TILES), tiles[first : first + _TILES], strict=False):
+            column.metric(label, value, help=help_text)
+
+
+def _seconds_left(run: Run, plan: Plan, status: Status) -> float | None:
+    """Seconds left as the process says; until it knows, by the estimate that was made of the plan."""
+    if status.left:
+        return status.left
+    estimate = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
+    if status.step or not estimate.done:
+        return None
+    left = estimate.estimate().seconds - run.status().spent
+    return left if left > 0 else None
+
+
+def draw_queue() -> None:
+    """Draw the queue, if anything waits; draws the page anew once another training is at work or in line.
+
+    It looks even while nothing waits: another person, or a command, may start a training.
+    """
+    _follow_queue((QUEUE.at_work(), QUEUE.queued()))
+
+
+@st.fragment(run_every=_POLL_QUEUE)
+def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
+    at_work, waiting = QUEUE.at_work(), QUEUE.queued()
+    if (at_work, waiting) != seen:
+        st.rerun()
+    if not waiting:
+        return
+    st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
+    if not at_work and (holder := QUEUE.holder()):
+        since = datetime.fromtimestamp(holder.since, UTC).isoformat()
+        told = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
+        # what others train, and since when, is theirs
+        st.info(word("train.machine_in_use") if user() else told, icon=":material/hourglass:")
+    is_long = len(waiting) > 4  # then the list scrolls
+    with st.container(height=330 if is_long else "content", border=is_long):
+        for place, run in enumerate(waiting, start=1):
+            _draw_waiting(place, run)
+
+
+def _draw_waiting(place: int, run: Run) -> None:
+    plan, status = run.plan(), run.status()
+    since = datetime.fromtimestamp(status.queued, UTC).isoformat()
+    about = [*made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        with st.container(width="stretch", gap=None):
+            badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
+            st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
+            st.caption(" · ".join(about))
+        if st.button(
+            word("train.take_out"),
+            key=f"take_out_{run.id}",
+            icon=":material/playlist_remove:",
+            help=word("train.take_out_help"),
+        ):
+            run.stop()
+            st.rerun()
+        if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
+            open_dialog("delete", run)
+            st.rerun()
+
+
+def draw_runs(
+    runs: list[Run],
+    another_round: Callable[[Run], None],
+    use_settings: Use,
+    does_it_help: Callable[[Run], None],
+    *,
+    at_work: bool = False,
+) -> None:
+    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
+
+    `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training,
+    `use_settings` for what a search has found; `does_it_help` draws what asks that of a finished language model. The
+    trainings of a search or an ablation stand folded under it.
+    """
+    st.subheader(word("train.list"))
+    ended = [(run, status) for run in runs if has_ended(status := run.status())]
+    if not ended:
+        st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
+    shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
+    for run, status in ended[:shown]:
+        with st.container(border=True):
+            _draw(run, status, use_settings, another_round)
+    older = len(ended) - shown
+    if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
+        st.session_state["trainings_shown"] = len(ended)
+        st.rerun()
+    damaged = {run.id: run for run in damaged_runs()}
+    draw_damaged([*damaged], lambda name: damaged[name].delete())
+    draw_dialog({"details": draw_details, "delete": _ask_to_delete, "push": _draw_push, "helps": does_it_help})
+
+
+def _draw(run: Run, status: Status, use: Use, another_round: Callable[[Run], None]) -> None:
+    plan, done = run.plan(), status.state is State.DONE
+    draw_head(plan, status)
+    if isinstance(run, Search):
+        draw_search(run, use)
+    elif isinstance(run, Ablation):
+        draw_ablation(run)
+    elif done:
+        draw_scores(run, plan, run.scores())
+    tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
+    with st.container(horizontal=True):
+        if isinstance(run, Ablation):
+            draw_ablation_buttons(run)
+        elif done and not isinstance(run, Search):
+            _draw_ways_on(run, plan, another_round)
+        if not done:
+            draw_resume(run)
+            draw_use_best(run)
+        if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
+            open_dialog("details", run)
+        if _button("delete", run, ":material/delete:"):
+            open_dialog("delete", run)
+    if not done and not isinstance(run, CompositeRun):
+        draw_making(run)
+
+
+def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
+    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
+
+
+def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) -> None:
+    data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
+    if plan.kind == READER:
+        if _button("use_reader", run, page_called("answers").sign, help_text=word("train.use_reader_help")):
+            open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
+    elif plan.kind == LANGUAGE_MODEL:
+        if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
+            open_page("language", language_tab="inside", network=model_place(run), lang=language())
+        if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
+            open_dialog("helps", run)
+    else:
+        help_text = word("train.use_help" if data else "train.use_no_data")
+        if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
+            _compare_with_untrained(plan, data)
+    if isinstance(plan.options, BiEncoderOptions):
+        st.button(
+            word("train.another_round"),
+            key=f"another_round_{run.id}",
+            icon=":material/model_training:",
+            help=word("train.another_round_help"),
+            on_click=another_round,
+            args=(run,),
+        )
+    starter = _of_a_starter(run)
+    _draw_download(run, plan, starter=starter)
+    help_text = word("train.push_starter" if starter else "train.push_help")
+    if _button("push", run, ":material/cloud_upload:", disabled=starter, help_text=help_text):
+        open_dialog("push", run)
+
+
+def _ask_to_delete(run: Run) -> None:
+    def remove() -> None:
+        if run.status().state is State.QUEUED:
+            run.stop()  # a command may stand in line with it
+        run.delete()
+
+    plan = run.plan()
+    key = "settings.delete_question" if plan.minutes else "train.delete_question"
+    st.markdown(word("ablation.delete_question" if plan.ablation else key, name=plain(run_name(plan))))
+    with st.container(horizontal=True):
+        sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
+        if st.button(word("train.delete_no"), key="delete_no"):
+            close_dialog()
+            st.rerun()
+    if sure:
+        _tried("train.not_deleted", remove)
+
+
+def _tried(problem: str, action: Callable[[], None]) -> None:
+    if attempt(action, problem, errors=(OSError, ValueError)):
+        close_dialog()
+        st.rerun()
+
+
+def _compare_with_untrained(plan: Plan, data: StoredSet) -> None:
+    """Open the comparison that tells what the training was worth, on the test questions of the set it learned from."""
+    use_set(data.key)
+    choices = choices_for(data)
+    trained = next((name for name, known in choices.trained.items() if known == plan), None)
+    before = _untrained(choices.specs[trained], plan, choices, data) if trained else None
+    names = [name for name in (BM25_NAME, before, trained) if name]
+    parameters = {"retrievers": "|".join(names), "baseline": before or BM25_NAME, "part": "test", "run": "now"}
+    open_page("compare", data=data.key, **parameters, lang=language())
+
+
+def _untrained(trained: Spec, plan: Plan, choices: Choices, data: StoredSet) -> str | None:
+    """Return the name of what searches as the trained model does, with its base; a missing dense one is added.
+
+    None for a base that cannot search before it was trained, such as a transformer without a reranker's head.
+    """
+    base, title = plan.options.base, getattr(trained, "title", True)
+    for name, spec in choices.specs.items():
+        if (spec.kind, getattr(spec, "model", None), getattr(spec, "title", True)) == (trained.kind, base, title):
+            return name
+    if not isinstance(trained, DenseSpec):
+        return None
+    short = base_name(base, plan.kind).replace("|", "/").rstrip("/").rsplit("/", maxsplit=1)[-1]
+    added = DenseSpec(name=free_name(f"Dense · {short}", choices.specs), model=base, title=title, windows=True)
+    add(data.fingerprint, added)
+    return added.name
+
+
+def _of_a_starter(run: Run) -> bool:
+    try:
+        return is_starter(ModelSource(run.id, folder=run.model_folder))
+    except (OSError, ValueError, LookupError):  # somebody has been at the folder: what loads it will say so
+        return False
+
+
+def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
+    recipe = recipe_of(plan.kind)
+    with st.popover(word("train.download"), icon=":material/download:"):
+        st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
+        imports, model = (starter and recipe.loading_a_starter) or recipe.loading
+        lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
+        st.code(lines, language="python", wrap_lines=True)
+        st.download_button(
+            word("train.download_zip"),
+            lambda: zipped_model(run),
+            f"{run.id}.zip",
+            "application/zip",
+            key=f"download_{run.id}",
+            icon=":material/folder_zip:",
+            help=word("train.download_help"),
+            on_click="ignore",
+        )
+
+
+def _draw_push(run: Run) -> None:
+    number = st.session_state.setdefault("push_attempt", 0)
+    token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
+    outcome_key = f"pushed_{run.id}"
+    with st.form(f"push_form_{run.id}", border=False):
+        repository = st.text_input(
+            word("train.push_repository"),
+            key=f"push_repository_{run.id}",
+            placeholder="name/my-model",
+            max_chars=200,
+            help=word("train.push_repository_help"),
+        )
+        token = st.text_input(
+            word("train.push_token"),
+            key=token_key,
+            type="password",
+            max_chars=500,
+            autocomplete="off",
+            help=word("train.push_token_help"),
+        )
+        private = st.toggle(
+            word("train.push_private"), value=True, key=f"push_private_{run.id}", help=word("train.push_private_help")
+        )
+        pressed = st.form_submit_button(word("train.push_now"), type="primary", icon=":material/cloud_upload:")
+    if pressed:
+        del st.session_state[token_key]
+        st.session_state["push_attempt"] = number + 1
+        with st.spinner(word("train.pushing")):
+            try:
+                st.session_state[outcome_key] = "", push(run, repository, token, private=private)
+            except PushError as error:
+                st.session_state[outcome_key] = error.code, str(error)
+        st.rerun()
+    code, text = st.session_state.get(outcome_key, ("", ""))  # of a problem with its message, or the model's address
+    if code:
+        key = f"push.{code}" if known(f"push.{code}") else "push.refused"
+        st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")
+    elif text:
+        st.success(word("train.pushed"), icon=":material/check_circle:")
+        st.code(text, language=None, wrap_lines=True)

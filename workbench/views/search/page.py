@@ -1,0 +1,224 @@
+"""Search: one question asked of several retrievers, side by side."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from mrc_workbench.data.questions.judgements import judged_passages, judgements_of
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.texts import Script, script_of
+from mrc_workbench.retrieval.comparison.first_stage import LateSpec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.rankings import Findings
+from mrc_workbench.workbench.views import reasons
+from mrc_workbench.workbench.views.choices import Choices, choices_for
+from mrc_workbench.workbench.views.forecasts import rounded_duration
+from mrc_workbench.workbench.views.names import retriever_names
+from mrc_workbench.workbench.views.resources.retrieval import open_comparison, truth_in
+from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
+from mrc_workbench.workbench.views.search import pool
+from mrc_workbench.workbench.views.search.answer import (
+    Search,
+    SearchAnswer,
+    draw_blind,
+    draw_pieces,
+    draw_table,
+    everything,
+    try_failed_again,
+)
+from mrc_workbench.workbench.views.search.columns import Columns, draw_each
+from mrc_workbench.workbench.views.search.judging import draw_judged
+from mrc_workbench.workbench.views.search.waits import SOON, waits
+from mrc_workbench.workbench.views.ui.document import draw_copy_link
+from mrc_workbench.workbench.views.ui.passages import MOST as _MOST_COLUMNS
+from mrc_workbench.workbench.views.ui.passages import draw_style
+from mrc_workbench.workbench.views.ui.state import (
+    ask,
+    assume,
+    choose,
+    choose_several,
+    draw_examples,
+    draw_question,
+    is_assumed,
+    remember,
+)
+from mrc_workbench.workbench.views.ui.words import language, plain, word
+
+_KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
+_KS = ("5", "10", "20")
+_EXAMPLES = 3
+_LOOKED_AT = 200  # questions of a set that examples are chosen from
+_BOX = "question_box"  # of the session
+
+
+def draw() -> None:
+    data = chosen_set()
+    if st.query_params.get("pool"):
+        draw_style()
+        pool.draw(data)
+        return
+    choices = choices_for(data)
+    draw_style()
+    st.title(word("search.title"))
+    examples, disputed = _examples(data, choices)
+    with st.container(key="ask"):
+        question = draw_question(
+            _BOX,
+            next(iter(examples), ""),
+            word("search.question_help"),
+            submit=word("search.search"),
+            icon=":material/search:",
+            on_asked=_ask_the_box,
+        )
+    if examples:
+        with st.container(key="asked_examples" if question else "examples"):
+            draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
+    expected = waits(data, choices)
+    picked, k = _controls(data, choices, expected)
+    stopped = st.session_state.pop("search_stopped", False)
+    if not question:
+        usual = "search.ask" if data.questions else "search.ask_alone"
+        st.info(word("search.stopped" if stopped else usual), icon=":material/search:")
+        draw_judged(data)
+    elif not picked:
+        st.info(word("search.pick_one"), icon=":material/info:")
+    else:
+        _put_into_address(picked)
+        _results(Search(data, choices, picked, question, expected), k)
+
+
+def _ask_the_box() -> None:
+    ask(_BOX, st.session_state[_BOX].strip())
+    try_failed_again()
+
+
+def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
+    """Return some questions of the set, those of the page's language first; and whether a comparison disputes them."""
+    disputed = _disputed(data, choices)
+    questions = question_set(data.key).questions
+    looked_at = disputed or [one.text for one in questions[:: max(1, len(questions) // _LOOKED_AT)]]
+    korean = language() == "ko"
+    of_the_page_first = sorted(looked_at, key=lambda text: (script_of([text]) is Script.KOREAN) != korean)
+    return of_the_page_first[:_EXAMPLES], bool(disputed)
+
+
+def _disputed(data: StoredSet, choices: Choices) -> list[str]:
+    """Return the questions on which a finished comparison of the retrievers differs most; none without one."""
+    picked = [*choices.first_picked]
+    built_in = [name for name in picked if name not in choices.trained and name not in choices.added]
+    for names, part in ((picked, Part.TEST), (picked, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
+        experiment = choices.experiment(data, names, part)
+        job = ComparisonJob.of(experiment, data.fingerprint)
+        if job.done:
+            opened = open_comparison(data.key, job.folder)
+            return opened.disputed(_LOOKED_AT) if opened else []
+    return []
+
+
+def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) -> tuple[list[str], int]:
+    names = choices.searchable
+    usual = _usual(choices, expected)
+    _bring_back(choices, usual)
+    called = retriever_names(choices.specs)
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+
+    def label(name: str) -> str:
+        wait, chip = expected.get(name, 0.0), plain(called[name])
+        return chip if wait <= SOON else word("search.chip_time", name=chip, time=rounded_duration(wait))
+
+    picked = choose_several(
+        left.pills,
+        "columns",
+        word("compare.retrievers"),
+        names,
+        usual,
+        key=f"columns_{data.key}_{len(names)}",
+        wrap=True,
+        format_func=label,
+        help=word("search.retrievers_help", most=_MOST_COLUMNS),
+    )
+    k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
+    if len(picked) > _MOST_COLUMNS:
+        shown = plain(", ".join(called[name] for name in picked[:_MOST_COLUMNS]))
+        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=shown))
+    if picked and not is_assumed("columns") and (picked != usual or "columns" in st.query_params):
+        remember("columns", "|".join(picked))
+    return picked[:_MOST_COLUMNS], int(k)
+
+
+def _put_into_address(picked: Sequence[str]) -> None:
+    """Have the address name the columns of a question, also the default ones: a training changes which these are."""
+    if "columns" not in st.query_params or is_assumed("columns"):
+        assume("columns", "|".join(picked))
+        st.query_params["columns"] = "|".join(picked)
+
+
+def _usual(choices: Choices, expected: Mapping[str, float]) -> list[str]:
+    """Return the columns before anybody chooses: what answers soon, the newest training's retriever among them."""
+    soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON]
+    newest = next((name for name in [_newest(choices)] if name in soon), "")
+    usual = [name for name in choices.first_picked if name in soon and name != newest]
+    wanted = [*usual[: _MOST_COLUMNS - len(newest and [newest])], newest]
+    return [name for name in soon if name in wanted] or choices.searchable[:1]
+
+
+def _newest(choices: Choices) -> str:
+    """Return the first retriever of the newest training, empty where there is none."""
+    newest = next(reversed(choices.trained.values()), None)
+    return next((name for name, plan in choices.trained.items() if plan is newest), "")
+
+
+def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
+    """Put the columns chosen before into the address; what was trained since then stands among them."""
+    known = st.session_state.get(_KNOWN)
+    newest = st.session_state[_KNOWN] = _newest(choices)
+    kept = st.session_state.get("kept_columns")
+    if not kept or "columns" in st.query_params:
+        return
+    if newest and newest != known:
+        kept = "|".join([*kept.split("|")[: _MOST_COLUMNS - 1], newest])
+    if kept.split("|") != [*usual]:
+        st.query_params["columns"] = kept
+
+
+def _results(search: Search, k: int) -> None:
+    data, choices, question, picked = search.data, search.choices, search.question, list(search.picked)
+    asked = question_set(data.key)
+    ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
+    judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
+    answered = SearchAnswer(data, question, {}, truth_in(data.key, question), k, judged)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container():
+            _what_is_known(answered)
+        draw_copy_link()
+    shown, notices = [choices.specs[name] for name in picked], st.container()
+    columns = Columns(answered, shown, choices)
+    draw_each(search, answered, columns)
+    with notices:
+        if all(isinstance(found := answered.outcomes[name], Findings) and not found.rows for name in picked):
+            st.info(word("search.nothing_at_all"), icon=":material/search_off:")
+            return
+        draw_blind(answered, shown, choices)
+    if answered.right:
+        place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
+        with place, st.spinner(word("why.reading")):
+            told = [spec for spec in shown if spec.name in answered.found]
+            reasons.draw(answered.asked, told, list(choices.specs))
+    for spec in shown:
+        if isinstance(spec, LateSpec) and spec.name in answered.found:
+            draw_pieces(answered, spec, everything(data, choices))
+    draw_table(answered, shown)
+    draw_judged(data)
+
+
+def _what_is_known(answer: SearchAnswer) -> None:
+    if answer.judged:
+        st.markdown(word("judging.known", passages=len(answer.judged)))
+    if answer.truth is None and not answer.judged:
+        st.caption(word("search.truth_unknown" if answer.questions.questions else "search.truth_of_none"))
+    elif answer.truth is not None and not answer.truth.rows:
+        st.caption(word("search.truth_none"))
+    elif answer.truth is not None:
+        answers = plain(", ".join(answer.truth.answers) or "–")
+        st.markdown(word("search.truth", answers=answers, passages=len(answer.truth.rows)))

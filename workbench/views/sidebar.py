@@ -1,0 +1,106 @@
+"""The sidebar: which question set, which language, and what is being trained."""
+
+from typing import Any
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import Job, State
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.split import SplitMethod, SplitOptions
+from mrc_workbench.data.workspace import user, workspace
+from mrc_workbench.training.runs.jobs import QUEUE
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.views.access import draw_user
+from mrc_workbench.workbench.views.names import as_shared, phase_words, run_name, set_name
+from mrc_workbench.workbench.views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
+from mrc_workbench.workbench.views.splits import split_text
+from mrc_workbench.workbench.views.ui.job import with_time_left
+from mrc_workbench.workbench.views.ui.state import distinct_labels
+from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, language, plain, word
+
+_POLL_SECONDS = 2.0
+_AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
+
+
+def draw() -> None:
+    with st.sidebar:
+        st.subheader(word("app.title"))
+        _pick_set()
+        if QUEUE.at_work() or QUEUE.queued():
+            _follow_training(QUEUE.at_work())
+        _pick_language()
+        if user():
+            others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
+            draw_user(busy=QUEUE.at_work() is not None or any(Job(path.parent).status().at_work for path in others))
+
+
+def _pick_set() -> None:
+    called = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
+    names = distinct_labels(called, called.__getitem__)
+    if missing_set():  # the page reports it
+        _pick_instead(names)
+        return
+    current = chosen_set()
+    # without a key of its own the box follows the choice wherever it was made
+    chosen = st.selectbox(
+        word("sidebar.data"),
+        list(names),
+        index=list(names).index(current.key),
+        format_func=names.__getitem__,
+        help=word("sidebar.data_help"),
+    )
+    if chosen and chosen != current.key:
+        use_set(chosen)
+        st.rerun()
+    use_set(current.key)
+    st.caption(word("sidebar.counts", passages=f"{current.passages:,}", questions=f"{current.questions:,}"))
+    if current.made:
+        st.caption(f":material/auto_awesome: {word('sidebar.made', made=f'{current.made:,}')}")
+    if not current.questions:
+        return
+    try:
+        found = split_of(current.key, SplitOptions())
+    except DataError:  # the page tells what is wrong with the set
+        return
+    counts = {part.value: f"{len(rows):,}" for part, rows in found.rows.items()}
+    help_text = word("sidebar.split_help" if found.by_article else "sidebar.split_passages_help")
+    if found.method is not SplitMethod.GROUPED:
+        help_text = split_text(found)
+    st.caption(word("sidebar.split", **counts), help=help_text)
+
+
+def _pick_instead(names: dict[str, str]) -> None:
+    """Draw the choice of a question set with none chosen yet."""
+    look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
+    chosen = st.selectbox(
+        word("sidebar.data"), list(names), index=None, placeholder=word("missing_set.placeholder"), **look
+    )
+    if chosen:
+        use_set(chosen)
+        st.rerun()
+
+
+def _pick_language() -> None:
+    names = list(LANGUAGES)
+    chosen = st.selectbox(
+        catalog(language())["sidebar.language"], names, index=names.index(language()), format_func=LANGUAGES.__getitem__
+    )
+    st.session_state["language"] = language()
+    if chosen and chosen != language():
+        st.session_state["language"] = chosen
+        st.query_params["lang"] = chosen
+        st.rerun()
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def _follow_training(seen: Run | None) -> None:
+    at_work, waiting = QUEUE.at_work(), len(QUEUE.queued())
+    if at_work != seen:
+        st.rerun()
+    if at_work:
+        status = at_work.status()
+        text = word("state.stopping") if status.state is State.STOPPING else phase_words(at_work, status)
+        told = f"**{plain(run_name(at_work.plan()))}** · {with_time_left(text, status)}"
+        st.progress(min(1.0, status.share), text=told)
+    if waiting:
+        st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")

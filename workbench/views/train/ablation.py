@@ -1,0 +1,270 @@
+"""The ways to an ablation: around the form, by a file, or around a finished language model; and what judges it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from mrc_workbench.data.formats.opening import set_name as named_by_file
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.labs.language.masking import WholeWords
+from mrc_workbench.labs.language.morphemes import TokenizerKind
+from mrc_workbench.labs.language.perplexity import Size
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.training.commands import planned_ablation
+from mrc_workbench.training.options.common import OptionError
+from mrc_workbench.training.options.rankers import BiEncoderOptions
+from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.names import pair_set_name, set_name
+from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets
+from mrc_workbench.workbench.views.runs.ablation import draw_experiment_file
+from mrc_workbench.workbench.views.runs.head import close_dialog, setting_words, value_words
+from mrc_workbench.workbench.views.train.fields import entered_value
+from mrc_workbench.workbench.views.train.start import begin, pressed_once
+from mrc_workbench.workbench.views.ui.problems import failure_text
+from mrc_workbench.workbench.views.ui.state import offer, relabel
+from mrc_workbench.workbench.views.ui.words import plain, word, word_or
+from mrc_workbench.workbench.views.uploads import translate_field
+
+_NONE = ""
+_EPOCHS = BiEncoderOptions(base="any").epochs
+_OFFERED: dict[str, Sequence[Any]] = {
+    "objective": [one.value for one in LanguageObjective],
+    "pairs_weight": [0.5, 1.0, 3.0, 10.0],
+    "whole_words": [one.value for one in WholeWords],
+    "mask_share": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
+    "size": [one.value for one in Size],
+    "tokenizer_kind": [one.value for one in TokenizerKind],
+    "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
+}
+_EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
+_LARGEST_FILE = 1  # MB
+
+
+def draw_ablation(plan: Plan | None) -> None:
+    """Draw the two ways to an ablation, around a training that was planned; None where it cannot be."""
+    key, icon = "train_ablation_open", ":material/experiment:"
+    with st.expander(word("ablation.title"), icon=icon, key=key, on_change="rerun") as fold:
+        if not fold.open:
+            return
+        st.markdown(word("ablation.about"))
+        if plan is None:
+            st.caption(word("ablation.no_plan"))
+        else:
+            _draw_chosen(plan)
+        st.divider()
+        _draw_file()
+
+
+def offered(options: LanguageOptions) -> dict[str, list[Any]]:
+    """Return the values that each option can be varied to, without the one that it has.
+
+    Not those that the base decides, or a tokenizer that is there.
+    """
+    decided = set() if options.pairs else {"pairs_weight"}
+    if options.base != STARTER or options.tokenizer.strip():
+        decided |= {"tokenizer_kind", "vocabulary"}
+    if options.base != STARTER:
+        decided.add("size")
+    values = {name: list(known) for name, known in _OFFERED.items() if name not in decided}
+    values["epochs"] = [round(options.epochs * length, 4) for length in (0.25, 0.5, 2.0, 4.0)]
+    values["seed"] = [options.seed + more for more in (1, 2, 3)]
+    return {name: [one for one in known if one != getattr(options, name)] for name, known in values.items()}
+
+
+def _draw_chosen(plan: Plan) -> None:
+    if not isinstance(plan.options, LanguageOptions):
+        return
+    vary: dict[str, list[Any]] = {}
+    columns: list[DeltaGenerator] = []
+    for name, values in offered(plan.options).items():
+        columns = columns or [*st.columns(4)]
+        with columns.pop(0):
+            if chosen := _pick(name, values, getattr(plan.options, name)):
+                vary[name] = [one for one in values if one in chosen]
+    judges = _pick_judges("train_ablation", (plan.data, chosen_set().key))
+    untrained = st.checkbox(
+        word("ablation.with_untrained"),
+        value=True,
+        key="train_ablation_untrained",
+        help=word("ablation.with_untrained_help"),
+        persist_state="session",
+    )
+    experiment = _experiment_around(plan, judges, vary, untrained=untrained)
+    _draw_start(experiment, plan.name, "train_ablation")
+
+
+def _pick(name: str, values: list[Any], reference: Any) -> list[Any]:
+    key = f"train_ablation_vary_{name}"
+    kept = st.session_state.get(key)
+    if kept is not None and not set(kept) <= set(values):  # the reference is another by now
+        st.session_state[key] = [one for one in kept if one in values]
+    relabel(key)
+    return st.multiselect(
+        word("train.objective" if name == "objective" else f"option.{name}"),
+        values,
+        format_func=partial(value_words, name),
+        key=key,
+        placeholder=word("ablation.as_in_the_form", value=value_words(name, reference)),
+        help=word(_EXPLAINED.get(name, f"option_help.{name}")),
+        persist_state="session",
+    )
+
+
+def _draw_file() -> None:
+    st.markdown(word("ablation.by_file"))
+    translate_field("upload_ablation", megabytes=_LARGEST_FILE)
+    file = st.file_uploader(
+        word("ablation.experiment_file"),
+        type="toml",
+        key="upload_ablation",
+        max_upload_size=_LARGEST_FILE,
+        label_visibility="collapsed",
+    )
+    if not isinstance(file, UploadedFile):
+        return
+    try:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "experiment.toml")  # what a person called it is no path
+            path.write_bytes(file.getvalue())
+            experiment = read_as(AblationExperiment, path)
+        experiment.check()
+    except ExperimentError as error:
+        st.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
+        return
+    name = named_by_file(file.name, "ablation").removesuffix(".toml")
+    st.markdown("\n".join(f"1. {plain(setting_words(changes))}" for changes in experiment.changes.values() if changes))
+    _draw_start(experiment, name, "train_ablation_of_file")
+
+
+def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
+    models = len(experiment.changes) - experiment.untrained
+    tuned = len(experiment.changes) if experiment.questions else 0
+    enough = len(experiment.changes) > 1
+    st.caption(word("ablation.makes" if enough else "ablation.nothing_varied", models=models, tuned=tuned))
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        draw_experiment_file(experiment, "experiment.toml", f"{key}_download")
+        pressed = pressed_once(word("ablation.start"), f"{key}_start", disabled=not enough)
+    if pressed:
+        _start(experiment, name, st.container())
+
+
+def draw_does_it_help(run: Run) -> None:
+    plan = run.plan()
+    st.markdown(word("ablation.helps_about", name=plain(plan.name)))
+    judges = _pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
+    nothing = not (judges.questions or judges.sentences)
+    pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=nothing)
+    told = st.container()
+    if nothing:
+        told.caption(word("ablation.no_judges"))
+    if pressed and _is_as_it_was(plan):
+        close_dialog()  # starting draws the page anew
+        _start(_experiment_around(plan, judges), plan.name, told)
+
+
+def _is_as_it_was(plan: Plan) -> bool:
+    """Whether the text is what was learned from: else the model would be trained again."""
+    try:
+        text = recipe_of(plan.kind).family.find(plan.data)
+    except Failure as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return False
+    if text.fingerprint != plan.fingerprint:
+        st.error(word("ablation.text_changed"), icon=":material/error:")
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """The keys of a question set and of scored pairs, empty: none; and for how long is fine-tuned on the questions."""
+
+    questions: str
+    sentences: str
+    epochs: float
+
+
+def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
+    """Draw the choices; the first of the question sets `preferred` that has questions is chosen before anybody does."""
+    questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
+    pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
+    usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
+    left, middle, right = st.columns(3, vertical_alignment="bottom")
+    with left:
+        label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
+        asked = _choice(f"{name}_questions", label, help_text, questions, usual)
+    with middle:
+        offer(f"{name}_epochs", _EPOCHS)
+        epochs = st.number_input(
+            word("ablation.epochs"),
+            min_value=0.01,
+            max_value=100.0,
+            step=1.0,
+            format="%g",
+            value=None,
+            placeholder=f"{_EPOCHS:g}",
+            key=f"{name}_epochs",
+            help=word("ablation.epochs_help"),
+            disabled=not asked,
+            persist_state="session",
+        )
+    with right:
+        label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
+        scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
+    return _Judges(asked, scored, float(epochs or _EPOCHS))
+
+
+def _experiment_around(
+    plan: Plan, judges: _Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
+) -> AblationExperiment:
+    """Return the experiment whose reference is exactly the training of a plan."""
+    return AblationExperiment(
+        text=plan.data,
+        questions=judges.questions,
+        sentences=judges.sentences,
+        validation_share=plan.split.validation,
+        test_share=plan.split.test,
+        seed=plan.split.seed,
+        untrained=untrained,
+        language_model={name: entered_value(value) for name, value in asdict(plan.options).items()},
+        fine_tuning={"epochs": judges.epochs} if judges.questions else {},
+        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items()},
+    )
+
+
+def _start(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
+    """Check an experiment and have it begin; what is wrong with it is told in `told`."""
+    try:
+        experiment.check()
+        for base in {experiment.learning(number).base for number in experiment.changes}:
+            find_model(base)  # which a command is told only when it comes to it
+        begin(lambda: planned_ablation(experiment, name), told)
+    except ExperimentError as error:
+        told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
+    except OptionError as error:
+        problem = word_or(f"option_problem.{error.code}", plain(str(error)))
+        told.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
+    except Failure as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
+
+
+def _choice(key: str, label: str, help_text: str, names: Mapping[str, str], usual: str) -> str:
+    offer(key, usual)
+    if st.session_state[key] not in {*names, _NONE}:  # such as a set that was removed
+        st.session_state[key] = usual
+    relabel(key)
+    shown = {**names, _NONE: word("ablation.none")}
+    format_func = shown.__getitem__
+    return st.selectbox(label, list(shown), format_func=format_func, key=key, help=help_text, persist_state="session")

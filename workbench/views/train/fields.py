@@ -1,0 +1,334 @@
+"""The fields of a training's form: the widget that suits an option, its words and range, models it may name; which
+fields are drawn, what was entered, and where a problem is told."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum, StrEnum
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
+
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.packaged import base_at_hand
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.options.common import Report
+from mrc_workbench.training.options.questions import BestBy
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.options.texts import SENTENCES
+from mrc_workbench.training.recipe import kinds_alike, recipe_of
+from mrc_workbench.workbench.views.choices import finished_runs
+from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
+from mrc_workbench.workbench.views.resources.sets import stored_pairs
+from mrc_workbench.workbench.views.train.base import Base, suited_to
+from mrc_workbench.workbench.views.train.options import (
+    DECIDING,
+    FIRST,
+    LISTED,
+    MORE,
+    NEEDED,
+    NEGATIVES_DRAWN,
+    NEGATIVES_SOURCE,
+    fitted,
+    matters,
+    starting_values,
+)
+from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, take_back
+from mrc_workbench.workbench.views.ui.words import word, word_or
+
+_MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
+_ITSELF = ""  # a guide that is not named is the base
+_SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
+_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
+_COLUMNS = 4
+_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
+
+
+@dataclass(frozen=True)
+class Field:
+    """An option of a kind to be entered: what it is offered with, and its smallest and largest value if a number."""
+
+    kind: str
+    name: str
+    key: str
+    start: Any
+    low: float | None = None
+    high: float | None = None
+    help: str = ""  # where there are no words for it
+    model: str = ""  # which kind of model it names, where it is another than its name says
+
+
+def draw_field(field: Field) -> Any:
+    """Draw the widget of an option; returns what is entered, None for a number left empty."""
+    hold_field(field)
+    words, start = _words(field), field.start
+    if field.name in _MODELS:
+        return _draw_model(field, words)
+    if field.name == "judged_on":
+        sets = _judging_sets()
+        return str(st.selectbox(**words, options=list(sets), format_func=sets.__getitem__))
+    if isinstance(start, StrEnum):
+        relabel(field.key)
+        return str(st.selectbox(**words, options=_choices(field), format_func=partial(_choice_words, field)))
+    if isinstance(start, bool):
+        return st.checkbox(**words)
+    if isinstance(start, str):
+        return st.text_input(**words, max_chars=200)
+    made, step = type(start), _STEPS.get(field.name, 0.05)
+    if field.name in _SMALL:
+        step = float(f"{start / 2:.0e}")
+    return st.number_input(
+        **words,
+        value=None,  # what it is offered with stands in the session; an emptied field falls back to it
+        placeholder=_shown(start),
+        min_value=None if field.low is None else made(field.low),
+        max_value=None if field.high is None else made(field.high),
+        step=1 if made is int else step,
+        format=None if made is int else "%g",
+    )
+
+
+def hold_field(field: Field) -> Any:
+    """Offer what an option starts with, and return what is entered, of a field that may be folded away."""
+    if field.name in _MODELS:
+        return _hold_model(field)
+    if field.name == "judged_on":
+        offer(field.key, field.start if field.start in _judging_sets() else "")
+    elif isinstance(field.start, StrEnum):
+        offer(field.key, field.start.value)
+        if st.session_state[field.key] not in _choices(field):  # such as a package that was removed
+            st.session_state[field.key] = _choices(field)[0]
+    else:
+        offer(field.key, field.start)
+    return st.session_state[field.key]
+
+
+def _words(field: Field) -> dict[str, Any]:
+    help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
+    if field.low is not None:
+        key = "train.range" if field.high is not None else "train.range_open"
+        help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
+    # kept for the session: a look at another page loses nothing that was entered
+    label = word_or(f"option.{field.name}", field.name)
+    return {"label": label, "help": help_text, "key": field.key, "persist_state": "session"}
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _draw_model(field: Field, words: dict[str, Any]) -> str:
+    """Draw the choice of a model; returns its reference, empty where none is chosen: a teacher may be left open."""
+    relabel(field.key)
+    models = _models(field)
+    labels = distinct_labels(models, lambda one: word("train.guide_itself") if one == _ITSELF else model_label(one))
+    chosen = st.selectbox(
+        **words,
+        options=models,
+        index=None if field.name == "teacher" else 0,
+        format_func=labels.__getitem__,
+        placeholder=word("train.pick_model"),
+    )
+    if chosen != OTHER:  # which is in no list: a hub id or a folder
+        return chosen or ""
+    return st.text_input(
+        word("train.other"),
+        key=f"{field.key}_other",
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+        persist_state="session",
+    ).strip()
+
+
+def _hold_model(field: Field) -> str:
+    name, key, start, choices = field.name, field.key, field.start, _models(field)
+    known = start in choices or (name == "teacher" and not start)
+    offer(key, (start or (_ITSELF if name == "guide" else None)) if known else OTHER)
+    if st.session_state[key] not in choices:  # such as a run that was deleted
+        st.session_state[key] = choices[0] if name != "teacher" else None
+    offer(f"{key}_other", "" if known else start)
+    chosen = st.session_state[key]
+    return str((st.session_state[f"{key}_other"] if chosen == OTHER else chosen) or "").strip()
+
+
+def _models(field: Field) -> list[str]:
+    """What a field that names a model offers."""
+    kind = field.model or _MODELS[field.name]
+    kinds = kinds_alike(kind)
+    runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
+    packaged = [base.reference] if (base := base_at_hand()) else []
+    if field.name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+        return [_ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
+        return [STARTER, *runs, OTHER]
+    return [*packaged, STARTER, recipe_of(kind).base, *runs, OTHER]
+
+
+def _judging_sets() -> dict[str, str]:
+    """The names, by key, of the sets whose scores or labels can judge a training on others."""
+    judging = (kept for kept in stored_pairs() if kept.kind in (PairKind.SCORED, PairKind.LABELLED))
+    names = {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
+    return distinct_labels(names, names.__getitem__)
+
+
+def _choices(field: Field) -> list[str]:
+    return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
+
+
+def _choice_words(field: Field, choice: str) -> str:
+    if isinstance(field.start, BestBy):
+        return Measure.parse(choice).long
+    return word_or(f"choice.{field.name}_{choice}", choice)
+
+
+def _installed(report: Report) -> bool:
+    return report is Report.NONE or find_spec(report.value) is not None
+
+
+class OptionFields:
+    """Draws the options that matter; knows what was entered, and where a field's problem is told."""
+
+    def __init__(self, kind: str, base: Base, objective: str) -> None:
+        self._kind, self._base = kind, base
+        self._start = _start(kind, base, objective)
+        # of each option and of the split: its smallest and largest value, and its help
+        self._about: dict[str, dict[str, Any]] = {
+            **{field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)},
+            **{name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()},
+        }
+        if kind == SENTENCES:
+            self._about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
+        for name, (low, high) in fitted(kind, objective).items():
+            self._about[name] |= {"low": low, "high": high}
+        self._entered: dict[str, Any] = {}
+        self._places: dict[str, DeltaGenerator] = {}
+
+    @property
+    def changed(self) -> list[str]:
+        """Options that hold something else than they were offered with, folded away or not."""
+        return [name for name in self._entered if is_changed(self.key(name))]
+
+    def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
+        self._row(FIRST, columns)
+
+    def draw_needed(self) -> None:
+        """Draw what the objective cannot do without."""
+        if names := self._of(NEEDED):
+            self._row(names, st.columns(2))
+
+    def draw_negatives(self) -> DeltaGenerator | None:
+        """Draw how hard negatives are found; returns the place to show them, None where they are folded or not taken.
+
+        What is folded away is not drawn before it is opened: it counts as it was entered.
+        """
+        if not self._of(NEGATIVES_SOURCE):
+            return None
+        with self._fold("hard_negatives", ":material/rule:") as fold:
+            self._rows(self._of(NEGATIVES_SOURCE), drawn=bool(fold.open))
+            self._rows(self._of(NEGATIVES_DRAWN), drawn=bool(fold.open))
+            return st.container() if fold.open and self._of(NEGATIVES_DRAWN) else None
+
+    def draw_more(self) -> None:
+        """Draw all others, by what they are about, and the split."""
+        with self._fold("more", ":material/tune:") as fold:
+            others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
+            for group, names in (MORE | {"loss": (*MORE["loss"], *others), "split": tuple(_SPLIT)}).items():
+                own = self._of(names)
+                if own and fold.open:
+                    st.markdown(f"**{word(f'train.group_{group}')}**")
+                self._rows(own, drawn=bool(fold.open))
+                # where else the curves could go, and how
+                missing = [report.value for report in Report if group == "measuring" and not _installed(report)]
+                if missing and fold.open:
+                    st.caption(word("train.report_to_more", packages=" ".join(missing)))
+
+    def options(self) -> dict[str, Any]:
+        """Return every option; one left empty or not drawn has its default."""
+        filled = {name: value for name, value in self._entered.items() if value is not None}
+        return {name: value for name, value in (self._start | filled).items() if name not in _SPLIT}
+
+    def split(self) -> tuple[float, float, int]:
+        """Return what was entered for the split: validation share, test share, seed."""
+        validation, test, seed = (
+            self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT
+        )
+        return float(validation), float(test), int(seed)
+
+    def is_strict_on(self, fingerprint: str) -> bool:
+        """Whether the base was trained on a strict split of these data: another one would mix its test questions."""
+        plan = self._base.run.plan() if self._base.run else None
+        return plan is not None and plan.fingerprint == fingerprint and plan.split.strict
+
+    def models(self) -> dict[str, str]:
+        return {name: self._entered[name] for name in _MODELS if self._entered.get(name)}
+
+    def tell(self, name: str, problem: str) -> None:
+        if name in self._places:
+            self._places[name].error(problem)
+
+    def key(self, name: str) -> str:
+        """Return the key of a field: the same for every base and objective, so that what was entered stays."""
+        return field_key(self._kind, name)
+
+    def enter(self, options: Mapping[str, Any]) -> None:
+        """Fill in other values; only while no field is drawn, as in a callback."""
+        for name, value in options.items():
+            st.session_state[self.key(name)] = value
+
+    def take_back(self) -> None:
+        """Fill in the defaults again; only while no field is drawn, as in a callback."""
+        take_back(self.key(name) for name in self.changed)
+
+    def _of(self, names: Iterable[str]) -> list[str]:
+        kept = {name: st.session_state.get(self.key(name)) for name in DECIDING}
+        values = self._start | {name: value for name, value in kept.items() if value is not None}
+        return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
+
+    def _fold(self, name: str, icon: str) -> ExpanderContainer:
+        return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")
+
+    def _rows(self, names: Sequence[str], *, drawn: bool) -> None:
+        if not drawn:
+            self._entered |= {name: hold_field(self._field(name)) for name in names}
+            return
+        boxes = [name for name in names if isinstance(self._start[name], bool)]
+        others = [name for name in names if name not in boxes]
+        # check boxes stand in rows of their own: they have no label above them, and a long one beside them
+        for alike, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
+            for first in range(0, len(alike), columns):
+                self._row(alike[first : first + columns], st.columns(columns))
+
+    def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
+        for column, name in zip(columns, names, strict=False):
+            with column:
+                self._entered[name] = draw_field(self._field(name))
+                self._places[name] = st.empty()
+
+    def _field(self, name: str) -> Field:
+        return Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
+
+
+def entered_value(value: Any) -> Any:
+    """Return the value of an option as its field holds it, and as an experiment file has it."""
+    return value.value if isinstance(value, Enum) else value
+
+
+def field_key(kind: str, name: str) -> str:
+    return f"train_{kind}_{name}"
+
+
+def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
+    """Values that suit base and objective, the split's with them; a finished run is trained on as it was trained."""
+    if base.run:
+        plan = base.run.plan()
+        options, shares = plan.options, plan.split
+    else:
+        options, shares = suited_to(kind, base), SplitOptions()
+    start = starting_values(kind, options, objective, as_trained=base.run is not None) | {"base": base.reference}
+    return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}

@@ -1,0 +1,285 @@
+"""Charts. Each draws a table that the page also shows.
+
+Every chart of the pages is drawn here as Vega-Lite, which takes Altair longer than all else of a page. Streamlit's own
+way with Altair's charts changes settings of all threads while it is at work, so that a chart made here in the meantime
+would be without its data."""
+
+import json
+from collections.abc import Callable, Sequence
+from threading import Lock
+from types import FunctionType
+from typing import Any, Literal
+
+import altair as alt
+import pandas as pd
+import pyarrow as pa
+import streamlit as st
+
+from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
+from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE, letter_of
+from mrc_workbench.workbench.views.ui import findings
+from mrc_workbench.workbench.views.ui.words import language, word
+
+HEIGHT = 320
+_DISTRIBUTION_HEIGHT = 240
+_FOREST_ROW, _FOREST_AXIS = 36, 64  # pixels of a row, and of the axis below
+TICKS = 6  # Vega takes it as a wish: round numbers give 4 to 8
+# On top of Streamlit's theme, which leaves up to 80 pixels between an axis, its title and the legend
+_CONFIG: dict[str, Any] = {
+    "axis": {"titlePadding": 6, "labelPadding": 6},
+    "axisQuantitative": {"tickCount": TICKS},
+    "legend": {"offset": 6, "padding": 0, "labelPadding": 4},
+}
+_PADDING = {"left": 0, "top": 4, "right": 8, "bottom": 4}
+_CELLS = ("#eef3f8", "#0072B2")
+_at_work = Lock()  # Altair's settings are those of all threads
+
+
+def tips(*of: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
+    """Return what is said of a mark: columns ("value:Q") with their titles and, of figures, how they are written."""
+    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in of]
+
+
+def with_interval(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
+    """Return what is said of a figure, a column with its title, and of the ends of its interval, "low" and "high"."""
+    titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
+    return tips(*((f"{name}:Q", title, form) for name, title in titles.items()))
+
+
+def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
+    """Return those of the names, in their fixed order, that a column holds."""
+    held = set(column)
+    return [name for name in names if name in held]
+
+
+def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
+    """Return a scale with room above and below, so that no line lies on the border, and its axis in percent.
+
+    `whole` is what 100% is in the data: 1, or 100. Ticks beyond it have no label.
+    """
+    room = max(0.005 * whole, (high - low) * 0.08)
+    form = ".1f" if high - low < 0.05 * whole else ".0f"
+    times, sign = (100, "%") if whole == 1 else (1, "")
+    label = f"datum.value > {1.0001 * whole} ? '' : format(datum.value * {times}, '{form}') + '{sign}'"
+    domain = [max(0.0, low - room), high + room]
+    return alt.Scale(domain=domain, nice=False), alt.Axis(labelExpr=label, tickCount=TICKS)
+
+
+def difference_scale(low: float, high: float) -> alt.Scale:
+    """Return a scale of differences that holds 0 and leaves room at both ends."""
+    low, high = min(0.0, low), max(0.0, high)
+    room = max(0.5, (high - low) * 0.06) if high > low else 1.0
+    return alt.Scale(domain=[low - room, high + room], nice=False)
+
+
+def apart(
+    field: str, drawn: Sequence[str], names: Sequence[str], told: alt.Legend | None = None
+) -> tuple[alt.Color, alt.Shape]:
+    """Return the colours and the marks of the names `drawn`, told by the same legend if by any."""
+    return colour(field, drawn, names, told), shape(field, drawn, names, told)
+
+
+def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> list[alt.Chart]:
+    """Return lines and a filled mark at each of their points; `line` is as of Altair's lines."""
+    marks = base.mark_point(filled=True, size=size, opacity=1)
+    return [base.mark_line(**line), marks if mark is None else marks.encode(shape=mark)]
+
+
+def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *, written: bool) -> alt.LayerChart:
+    """Return cells shaded by a column within `bounds`, its figures `written` in them where there is room."""
+    scale = alt.Scale(domain=[*bounds], range=list(_CELLS), clamp=True)
+    shaded = base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=scale, legend=None))
+    if not written:
+        return alt.layer(shaded)
+    on_dark = alt.condition(f"datum.{value} > {sum(bounds) / 2}", alt.value("white"), alt.value("#1f2430"))
+    figures = base.mark_text(fontSize=11).encode(text=alt.Text(f"{value}:Q", format=form), color=on_dark)
+    return shaded + figures
+
+
+def no_difference() -> alt.Chart:
+    """Return the dashed line where two are alike."""
+    return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
+
+
+def curves(
+    table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str, dashed: Sequence[str] = ()
+) -> alt.LayerChart:
+    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
+
+    The legend has a piece of each line, dashed for the names `dashed`, and the mark of its points.
+    """
+    drawn = [*dict.fromkeys(table[detail])]
+    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
+    tint, mark = apart(detail, drawn, names)
+    base = alt.Chart(table).encode(
+        x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(y, type="quantitative", scale=scale, axis=axis),
+        tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
+    )
+    band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=tint)
+    told = _legend_of_lines(drawn, names)
+    dashes = alt.Scale(domain=drawn, range=[[4, 3] if name in dashed else [1, 0] for name in drawn])
+    line = base.mark_line().encode(
+        color=colour(detail, drawn, names, told),
+        strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=told),
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=tint, shape=mark)
+    description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
+    layers = alt.layer(band, line, points).properties(height=HEIGHT, description=description)
+    return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
+
+
+def _legend_of_lines(drawn: Sequence[str], names: Sequence[str]) -> alt.Legend:
+    """Return the legend of lines: a piece of each, and the mark of its points before the name."""
+    labels = {name: f"{letter_of(name, names)} {name}" for name in drawn}
+    piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
+    return legend(columns=columns_for(drawn), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
+
+
+def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
+    """One row a retriever: its "difference" from the baseline with "low" to "high", in points, beside the line of none.
+
+    The rows stand in the order of the table. A retriever differs significantly where its line does not cross that of
+    no difference.
+    """
+    drawn = [*table[detail]]
+    scale = difference_scale(float(table["low"].min()), float(table["high"].max()))
+    base = alt.Chart(table).encode(
+        y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=260)),
+        color=colour(detail, drawn, names),
+        tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
+    )
+    intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(
+        x="difference:Q", shape=shape(detail, drawn, names)
+    )
+    description = findings.describe(x, findings.intervals(table, detail, "difference", "+.1f"))
+    height = _FOREST_AXIS + _FOREST_ROW * len(drawn)
+    return (no_difference() + intervals + marks).properties(height=height, description=description)
+
+
+def range_bars(
+    table: pd.DataFrame, ends: tuple[float, float], axis: alt.Axis, *, x: str, y: str, form: str
+) -> alt.Chart:
+    """Bars over ranges of a scale that ends there, columns "from", "to" and "count"; `form` is how ranges are told."""
+    scale = alt.Scale(domain=[*ends], nice=False)
+    base = alt.Chart(table).encode(
+        x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
+        x2="to",
+        y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
+        tooltip=tips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
+    )
+    return base.mark_bar(color=PALETTE[0])
+
+
+def distribution(
+    table: pd.DataFrame, *, x: str, y: str, median: float, label: str, percent: bool = False
+) -> alt.LayerChart:
+    """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
+    form = ".0%" if percent else ",.0f"
+    low, high = (0.0, 1.0) if percent else (float(table["from"].min()), float(table["to"].max()))
+    axis = alt.Axis(format=form, tickMinStep=0.05 if percent else 1)
+    bars = range_bars(table, (low, high), axis, x=x, y=y, form=form)
+    middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
+    line = middle.mark_rule(color=PALETTE[4], strokeWidth=2, strokeDash=[6, 3])
+    # beside the highest bars there is no place for words: they stand above the plot
+    side, gap = ("right", -4) if median > (low + high) / 2 else ("left", 4)
+    words = middle.mark_text(align=side, dx=gap, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
+    form = form.removeprefix(",") if percent else form
+    ends = {"low": format(low, form), "high": format(high, form)}
+    description = word("chart.distribution", title=x, median=format(median, form), **ends)
+    return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT, description=description)
+
+
+def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *, x: str, y: str) -> alt.Chart:
+    """Two bars a term, columns "term", "side" and "value", in the order of `terms`."""
+    scale = alt.Scale(domain=list(sides), range=[PALETTE[2], PALETTE[4]])
+    return (
+        alt.Chart(table)
+        .mark_bar()
+        .encode(
+            y=alt.Y("term:N", sort=list(terms), title=None, axis=alt.Axis(labelLimit=180)),
+            yOffset=alt.YOffset("side:N", sort=list(sides)),
+            x=alt.X("value:Q", title=x),
+            color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
+            tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
+        )
+        .properties(
+            height=110 + 26 * len(terms),  # legend and axis, and the bars
+            description=findings.describe(x, [*map(_of_side, table.to_dict("records"))]),
+        )
+    )
+
+
+def _of_side(row: dict[Any, Any]) -> str:
+    return word("chart.row", name=f"{row['term']} ({row['side']})", value=f"{row['value']:+.2f}")
+
+
+def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
+    """One bar a "side", stacked of what each "part" (a retriever) adds, "value"."""
+    drawn = present(names, table["part"])
+    sides = list(dict.fromkeys(table["side"]))
+    return (
+        alt.Chart(table)
+        .mark_bar(height=22)
+        .encode(
+            y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X("value:Q", title=x),
+            color=colour("part", drawn, names, legend(orient="top")),
+            tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
+        )
+        .properties(height=_FOREST_AXIS + 34 + 38 * len(sides), description=_of_parts(table, x))
+    )
+
+
+def _of_parts(table: pd.DataFrame, x: str) -> str:
+    rows = []
+    for side, parts in table.groupby("side", sort=False):
+        listed = ", ".join(findings.values([*parts["part"]], [*parts["value"]], "+.3f"))
+        rows.append(word("chart.row_of", name=side, value=f"{parts['value'].sum():.3f}", parts=listed))
+    return findings.describe(x, rows)
+
+
+def draw_chart(
+    make: Callable[..., Any],
+    *of: Any,
+    key: str | None = None,
+    on_select: Literal["ignore"] | Callable[[], None] = "ignore",
+    selection_mode: str | None = None,
+    alt: str | None = None,
+    **named: Any,
+) -> None:
+    """Draw the Altair chart that `make` makes of these tables and words; made once, where they are the same.
+
+    Nothing else may decide what it makes, but for the language. `alt` tells screen readers what the chart shows, in
+    place of the chart's own description.
+    """
+    spec = made(language(), make, *of, **named)
+    if alt:
+        spec = {**spec, "description": alt}
+    st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode)
+
+
+def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
+    """What tells tables apart, at once: Streamlit's own way takes a column at a time, and many times as long."""
+    return [str(name) for name in table.columns], pd.util.hash_pandas_object(table).to_numpy().tobytes()
+
+
+@st.cache_resource(
+    show_spinner=False,
+    max_entries=256,
+    hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__, pd.DataFrame: _content},
+)
+def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dict[str, Any]:
+    """Return the chart as Vega-Lite, its data as Arrow; `language` is that of the words in it."""
+    del language  # only a part of the key
+    chart = make(*of, **named)
+    with _at_work, alt.data_transformers.enable("default", max_rows=None):
+        spec: dict[str, Any] = chart.to_dict()
+    spec["config"], spec["padding"] = _CONFIG, _PADDING  # in place of Altair's sizes of a plot: the page has its own
+    for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
+        table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        spec["datasets"][name] = stream.getvalue().to_pybytes()
+    return spec

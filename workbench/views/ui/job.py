@@ -1,0 +1,197 @@
+"""What takes its time, and begins where a person wants it: jobs, with the way to begin and to end them and why they
+ended, and models that are asked, of which some take seconds to load and language models are elsewhere."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import Job, State, Status
+from mrc_workbench.models.llm.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
+from mrc_workbench.workbench.views.ui.problems import errors_told, search_failure_text
+from mrc_workbench.workbench.views.ui.words import duration, plain, word
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+_POLL_SECONDS = 0.5
+
+
+def draw_job(
+    job: Job,
+    start: Callable[[], object],
+    at_work: Callable[[Status], str],
+    words: str,
+    label: str,
+    *,
+    about: str = "",
+    reason: Callable[[Status], str] = lambda status: status.message,
+    by_itself: bool = False,
+) -> None:
+    """Draw how far a job is; one that does not run, why it ended without a result, and the button that starts it.
+
+    `words` is the section of the texts that tell its end ("failed", "interrupted", "stopped"), `about` is told above
+    the button, whose label is given. `by_itself` starts a job that nobody has started yet; one that a user stopped, or
+    that failed, waits for the button in every session.
+    """
+    if job.running:
+        follow(job, at_work, every=_POLL_SECONDS)
+        return
+    begun = f"started_{job.id}"
+    if by_itself and job.may_start_by_itself and begun not in st.session_state:
+        st.session_state[begun] = True
+        begin(start)
+    status = job.status()
+    if job.failed:
+        failed = status.state is State.FAILED
+        told = word(f"{words}.failed", reason=plain(reason(status))) if failed else word(f"{words}.interrupted")
+        st.error(told, icon=":material/error:")
+        draw_last_lines(job, word("job.log"))
+    elif status.state is State.STOPPED:
+        st.info(word(f"{words}.stopped"), icon=":material/info:")
+    if about:
+        st.markdown(about)
+    if st.button(label, type="primary", icon=":material/play_arrow:", key=f"start_{job.id}"):
+        begin(start)
+
+
+def begin(start: Callable[[], object]) -> None:
+    """Start a job and draw the page anew, or say what keeps it from that."""
+    with errors_told():
+        start()
+        st.rerun()
+
+
+def follow(
+    job: Job,
+    at_work: Callable[[Status], str],
+    below: Callable[[Status], None] | None = None,
+    *,
+    every: float = 1.0,
+    text: Callable[[Status], str] | None = None,
+) -> None:
+    """Draw the job anew `every` so many seconds until it comes to an end. It goes on without the page, too.
+
+    `at_work` says what it does, `below` draws more of it. `text` says what it does together with the time left, for a
+    job that reports the time of its parts.
+    """
+    st.fragment(_draw, run_every=every)(job, text or partial(_text, at_work), below)
+
+
+def _text(at_work: Callable[[Status], str], status: Status) -> str:
+    return with_time_left(at_work(status), status)
+
+
+def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], None] | None) -> None:
+    if not job.running:
+        st.rerun()
+    status = job.status()
+    bar, button = st.columns([5, 1], vertical_alignment="bottom")
+    bar.progress(min(1.0, status.share), text=text(status))
+    # a job that saves is asked first, and ended at once where that is not enough
+    asked = status.state is State.STOPPING
+    name, icon = ("end", "dangerous") if asked else ("stop", "stop")
+    button.button(
+        word(f"job.{name}"),
+        on_click=job.stop if job.saves and not asked else job.end,
+        icon=f":material/{icon}:",
+        help=word(f"job.{name}_help") if job.saves else None,
+        key=f"{name}_{job.id}",
+        width="stretch",
+    )
+    if below:
+        below(status)
+
+
+def with_time_left(text: str, status: Status) -> str:
+    """Return what a job does, with the time it takes yet where that is known."""
+    if status.state is State.STOPPING or not status.left:
+        return text
+    return word("job.left", at_work=text, left=duration(status.left))
+
+
+def draw_log(job: Job, lines: int) -> None:
+    st.code(job.log(lines) or word("job.log_empty"), language=None, height=400, wrap_lines=True)
+
+
+def draw_last_lines(job: Job, heading: str) -> None:
+    """Draw what the job's process wrote last, folded away, where it wrote anything."""
+    if log := job.log(lines=40):
+        with st.expander(heading):
+            st.code(log, language=None)
+
+
+def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
+    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes.
+
+    None before, and where the model cannot be asked, which is said.
+    """
+    wanted = f"why_model_{name}"
+    if not st.session_state.get(wanted):
+        st.button(
+            ask,
+            on_click=lambda: st.session_state.update({wanted: True}),
+            icon=":material/psychology:",
+            key=f"ask_{wanted}",
+        )
+        return None
+    try:
+        with st.spinner(word("search.loading"), show_time=True):
+            return tell()
+    except Exception as error:
+        logger.warning("the model of %r cannot be asked: %s", name, error)
+        st.error(plain(search_failure_text(error)), icon=":material/error:")
+        return None
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A model by name, and what was typed of where it is; what was not typed is the environment's."""
+
+    name: str
+    address: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+
+    def endpoint(self) -> Endpoint:
+        """Where it is asked. Raises `EndpointError`."""
+        return Endpoint.of(self.address, self.key)
+
+
+def language_model() -> LanguageModel | None:
+    """Return the model that was named; None where none is, or nobody knows where it is."""
+    address, key = (_told("address"), _told("secret")) if may_be_given() else ("", "")
+    name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
+    known = bool(address or os.environ.get(ADDRESS, "").strip())
+    return LanguageModel(name, address, key) if name and known else None
+
+
+def _told(name: str) -> str:
+    return str(st.session_state.get(f"answers_{name}", "")).strip()
+
+
+def pick_language_model() -> LanguageModel | None:
+    """Draw the choice behind a button; returns it as `language_model` does."""
+    named = language_model()
+    label = word("answers.language_model_is", model=plain(named.name)) if named else word("answers.no_language_model")
+    with st.popover(label, icon=":material/smart_toy:"):
+        draw_language_model()
+    return language_model()
+
+
+def draw_language_model() -> None:
+    st.caption(word("answers.language_model_about"))
+    typed = may_be_given()
+    with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
+        if typed:
+            _draw_text("address", placeholder="http://localhost:11434/v1")
+        _draw_text("model", value=os.environ.get(MODEL, "").strip())
+        if typed:
+            _draw_text("secret", type="password", autocomplete="off")
+        st.form_submit_button(word("answers.use_model"), key="use_model", type="primary", width="stretch")
+
+
+def _draw_text(name: str, **look: str) -> None:
+    st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **look)  # type: ignore[call-overload]

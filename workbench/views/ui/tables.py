@@ -1,0 +1,240 @@
+"""Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, overload
+from unicodedata import east_asian_width
+
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.report.words import retriever_names
+from mrc_workbench.workbench.views.ui.words import known, language, word
+
+_LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
+_NARROWEST, _WIDEST = 110, 340
+# A click on any cell selects its row, not only one on the box before it
+SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
+# pixels of what Streamlit writes into a header, measured in its font at 14 pixels
+_WIDE_LETTER, _EM_SPACE, _HAIR_SPACE, _CELL_PADDING = 13.0, 14.0, 1.2, 16
+_WIDTHS = {
+    "@": 11.8,
+    "m": 11.6,
+    "M": 11.5,
+    "D": 8.7,
+    "C": 8.0,
+    "G": 8.7,
+    "R": 8.0,
+    "(": 4.2,
+    ")": 4.2,
+    "%": 11.5,
+    " ": 2.8,
+}
+BOLD = "font-weight: 700"  # the best of several figures
+
+
+def right_aligned(label: str, width: int) -> str:
+    """Return a header that ends where the numbers below it end, in a column of so many pixels.
+
+    Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
+    """
+    room = max(0.0, width - header_width(label))
+    wide, rest = divmod(room, _EM_SPACE)
+    return "\u2003" * int(wide) + "\u200a" * int(rest / _HAIR_SPACE) + label
+
+
+def header_width(label: str) -> float:
+    """Return how wide a column must be, in pixels, to display the whole header."""
+    letters = (_WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label)
+    return _CELL_PADDING + sum(letters)
+
+
+def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
+    """Return a column of texts, called by the text `key` and explained by `key_help`, if there is one.
+
+    `explained_by` is the key of another explanation; empty: it needs none.
+    """
+    return st.column_config.TextColumn(word(key), help=_explanation(key, explained_by), **options)
+
+
+def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
+    """Return a column of figures written as `form`, called and explained as a `text` is."""
+    label = _number_label(word(key), options)
+    return st.column_config.NumberColumn(label, format=form, help=_explanation(key, explained_by), **options)
+
+
+def checkbox(key: str, **options: Any) -> ColumnConfig:
+    return st.column_config.CheckboxColumn(word(key), help=_explanation(key), **options)
+
+
+def retriever(**options: Any) -> ColumnConfig:
+    """Return the column of the retrievers' names, which stays in sight."""
+    return text("compare.retriever", pinned=True, **options)
+
+
+def width_of(names: Iterable[str]) -> int:
+    """Return how wide a column is, in pixels, that cuts none of these names; Korean letters are twice as wide."""
+    letters = [sum(2 if east_asian_width(letter) in "WF" else 1 for letter in name) for name in names]
+    return min(_WIDEST, max(_NARROWEST, _AROUND + _LETTER * max(letters, default=0)))
+
+
+def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
+    """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
+    name, cut, _ = of.partition("@")
+    called = _number_label(label or (Measure.parse(of).short if cut else name.capitalize()), options)
+    return st.column_config.NumberColumn(called, help=word(f"help.{name}"), **options)
+
+
+def _number_label(label: str, options: Mapping[str, Any]) -> str:
+    """Return the header of numbers, right-aligned like them if the width of the column is known."""
+    width = options.get("width")
+    return right_aligned(label, width) if isinstance(width, int) else label
+
+
+def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
+    """Return the columns "low" and "high" of a figure's 95% interval."""
+    return {end: number(f"compare.{end}", form, explained_by) for end in ("low", "high")}
+
+
+def p_holm() -> ColumnConfig:
+    """Return the column of Holm-corrected p-values of slices."""
+    return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word("where.p_holm_help"))
+
+
+def p_family() -> ColumnConfig:
+    """Return the column of p-values for whoever looks at all that was tested together."""
+    return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
+
+
+def of_slices(
+    figures: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
+) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
+    """Return figures of retrievers on slices in percent, as they are shown, and their columns.
+
+    `slices` are what each row's slice is called. The best of a slice is bold, and the `first` retriever, which the
+    others are told apart from, differs in nothing.
+    """
+    parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
+    table = figures.assign(slice=slices)
+    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table[parts] *= 100
+    table.loc[table["retriever"] == first, parts[3:]] = float("nan")
+    formats: dict[Any, Any] = {part: "{:+.2f}" if part.startswith("difference") else "{:.2f}" for part in parts}
+    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
+    styled = table.style.map(lambda _: BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
+    columns = {
+        "slice": name,
+        "questions": number("where.questions"),
+        "retriever": text("compare.retriever"),
+        "mean": mean,
+        **interval(),
+        "difference": number("compare.difference", explained_by="where.difference_help"),
+        "difference_low": number("where.difference_low", explained_by="compare.interval_help"),
+        "difference_high": number("where.difference_high", explained_by="compare.interval_help"),
+        "p_holm": p_holm(),
+    }
+    return table, with_display_names(styled), columns
+
+
+def draw(
+    table: pd.DataFrame | Styler,
+    columns: Mapping[str, ColumnConfig | str],
+    *,
+    retrievers: Sequence[str] = ("retriever",),
+    **look: Any,
+) -> None:
+    """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`.
+
+    The columns `retrievers` hold names of retrievers and display them in the user's language.
+    """
+    shown = with_display_names(table, retrievers)
+    st.dataframe(shown, hide_index=True, column_order=[*columns], column_config=columns, **look)
+
+
+@overload
+def with_display_names(table: Styler, columns: Sequence[str] = ...) -> Styler: ...
+
+
+@overload
+def with_display_names(table: pd.DataFrame, columns: Sequence[str] = ...) -> pd.DataFrame: ...
+
+
+def with_display_names(table: pd.DataFrame | Styler, columns: Sequence[str] = ("retriever",)) -> pd.DataFrame | Styler:
+    """Return the table with the retrievers in these columns named in the user's language.
+
+    A styled table keeps the stored names in its data and only formats them. The given table does not change.
+    """
+    data: pd.DataFrame = table.data if isinstance(table, Styler) else table  # type: ignore[attr-defined]
+    present: list[Hashable] = [column for column in columns if column in data]
+    stored = dict.fromkeys(str(name) for column in present for name in data[column])
+    names = retriever_names(stored, language())
+    if not present:
+        return table
+    if isinstance(table, Styler):
+        return table.format(lambda name: names[str(name)], subset=present)
+    return table.assign(**{str(column): [names[str(name)] for name in table[column]] for column in present})
+
+
+def write(style: Styler, row: int | str, column: str, text: str) -> Styler:
+    """Write a text into a cell, whose figure stays one underneath, so that the column sorts by it."""
+    return style.format(lambda _: text, subset=pd.IndexSlice[[row], [column]])
+
+
+def draw_choice(
+    table: pd.DataFrame | Styler,
+    columns: Mapping[str, ColumnConfig],
+    key: str,
+    mode: Literal["single-row", "multi-row"] = "single-row",
+    height: int | Literal["auto"] = "auto",
+) -> list[int]:
+    """Draw these columns of a table whose rows can be selected; returns the positions of the selected rows.
+
+    Where a single row can be selected, a click on any of its cells selects it.
+    """
+    event = st.dataframe(
+        table,
+        height=height,
+        hide_index=True,
+        column_order=[*columns],
+        column_config=columns,
+        key=key,
+        on_select="rerun",
+        selection_mode=SINGLE_ROW if mode == "single-row" else mode,
+    )
+    # of a table that became shorter, a row selected before may be gone
+    return [row for row in selected_rows(event) if row < len(table.index)]
+
+
+def selected_rows(event: Any) -> list[int]:
+    """Return the rows selected in a table: those ticked, or that of the cell clicked."""
+    selection = event["selection"]
+    return [row for row, _ in selection.get("cells", [])] or [*selection["rows"]]
+
+
+def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:
+    """Draw the button that downloads a table, made when it is asked for; `key` is that of its label."""
+    draw_file(key, lambda: csv_bytes(table()), file_name, "text/csv", name)
+
+
+def draw_file(
+    key: str, content: str | Callable[[], str | bytes], file_name: str, form: str, name: str | None = None
+) -> None:
+    """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
+    st.download_button(
+        word(key),
+        content,
+        file_name,
+        form,
+        key=name,
+        help=_explanation(key),
+        on_click="ignore",
+        icon=":material/download:",
+    )
+
+
+def _explanation(key: str, explained_by: str | None = None) -> str | None:
+    explanation = f"{key}_help" if explained_by is None else explained_by
+    return word(explanation) if known(explanation) else None
